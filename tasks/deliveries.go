@@ -40,11 +40,7 @@ var deliveries = plan.Task{
 		{On: plan.Table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
 		{
 			On: plan.Tables(
-				"NmsAttachments",
-				"NmsProviderMsgId",
-				"NmsDeliveryStat",
-				"NmsDeliveryLogStats",
-				"NmsTrackingUrl",
+				"NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl",
 			),
 			Link: "iDeliveryId",
 		},

@@ -56,9 +56,7 @@ func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 		if i < 0 {
 			return fmt.Errorf(
 				"%w: %q is no task that takes further tables; these are %s",
-				ErrInclude,
-				task,
-				strings.Join(known, ", "),
+				ErrInclude, task, strings.Join(known, ", "),
 			)
 		}
 		for _, name := range names {

@@ -87,9 +87,7 @@ func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids 
 		ctx,
 		fmt.Sprintf(
 			"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
-			s.Relation,
-			j.ParentIDs,
-			s.Where,
+			s.Relation, j.ParentIDs, s.Where,
 		),
 		s.Args...)
 	if err != nil {

@@ -46,9 +46,7 @@ type onHold struct {
 // condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
 // one of some ids: purge.OneOf to find the rows on hold, purge.Among to check each row.
 func (o *OnHold) condition(
-	ctx context.Context,
-	j *plan.Job,
-	among func(column string, ids []int64) purge.Condition,
+	ctx context.Context, j *plan.Job, among func(column string, ids []int64) purge.Condition,
 ) (h onHold, err error) {
 	var conditions []purge.Condition
 	add := func(c purge.Condition, readsOthers, elsewhere bool) {

@@ -205,21 +205,8 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{}
 		unlogged := false
 		if err := rows.Scan(
-			&t.OID,
-			&t.Schema,
-			&t.Name,
-			&t.HasChildren,
-			&unlogged,
-			&t.CanSelect,
-			&t.CanInsert,
-			&t.CanDelete,
-			&t.CanUpdate,
-			&t.RowSecurity,
-			&t.OfLists,
-			&t.OfRecipients,
-			&t.columns,
-			&t.integers,
-			&t.localDates,
+			&t.OID, &t.Schema, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete,
+			&t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers, &t.localDates,
 		); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
@@ -254,9 +241,7 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	if len(found) > 1 && !best.OnPath && found[1].HoldsDelivery == best.HoldsDelivery {
 		return "", nil, fmt.Errorf(
 			"%w: both schema %q and schema %q hold its tables; name one in the role's search_path",
-			ErrNotCampaign,
-			best.Name,
-			found[1].Name,
+			ErrNotCampaign, best.Name, found[1].Name,
 		)
 	}
 	for _, other := range found[1:] {

@@ -63,9 +63,7 @@ func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[u
 		place string
 	)
 	if _, err := pgx.ForEachRow(
-		rows,
-		[]any{&oid, &place},
-		func() error { places[oid] = place; return nil },
+		rows, []any{&oid, &place}, func() error { places[oid] = place; return nil },
 	); err != nil {
 		return nil, fmt.Errorf("read which tables are elsewhere: %w", err)
 	}

@@ -101,13 +101,9 @@ func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err er
 	case mapping == nil:
 		l.Notes = append(l.Notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
 	case !mapping.Has(family.mappingColumn):
-		l.Notes = append(
-			l.Notes,
-			fmt.Sprintf(
-				"column %s of NmsDeliveryMapping is missing: no mapping names such a log table",
-				family.mappingColumn,
-			),
-		)
+		l.Notes = append(l.Notes, fmt.Sprintf(
+			"column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn,
+		))
 	case c.mappingsErr != nil:
 		return l, c.mappingsErr
 	}
@@ -141,14 +137,9 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	var named []string
 	for _, family := range logFamilies {
 		if mapping.Has(family.mappingColumn) {
-			named = append(
-				named,
-				fmt.Sprintf(
-					"SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''",
-					family.mappingColumn,
-					mapping.Quoted(),
-				),
-			)
+			named = append(named, fmt.Sprintf(
+				"SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''", family.mappingColumn, mapping.Quoted(),
+			))
 		}
 	}
 	if named == nil {
@@ -178,26 +169,19 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 	if !ok {
 		return nil, fmt.Sprintf(
 			"%s in a delivery mapping is %q, which has not the form namespace:name: passed over",
-			family.mappingColumn,
-			schemaName,
+			family.mappingColumn, schemaName,
 		)
 	}
 	if t = c.Table(name); t == nil {
 		return nil, fmt.Sprintf(
-			"%s in a delivery mapping is %q, which names no table: passed over",
-			family.mappingColumn,
-			schemaName,
+			"%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName,
 		)
 	}
 	if !t.inFamily(family) {
 		return t, fmt.Sprintf(
 			"table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns "+
 				"%s): left alone",
-			t.Name,
-			family.mappingColumn,
-			schemaName,
-			family.key,
-			strings.Join(family.columns, ", "),
+			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "),
 		)
 	}
 	return t, ""

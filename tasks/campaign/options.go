@@ -119,9 +119,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		return o, nil
 	case !t.CanSelect:
 		return nil, fmt.Errorf(
-			"read XtkOption: the role may not: GRANT SELECT ON %s TO %s",
-			t.Quoted(),
-			pgx.Identifier{c.Role}.Sanitize(),
+			"read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(), pgx.Identifier{c.Role}.Sanitize(),
 		)
 	case t.RowSecurity:
 		o.hiddenReason = "row security may hide rows of XtkOption"
@@ -143,9 +141,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case len(hidden) > 0:
 		return nil, fmt.Errorf(
 			"read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s",
-			strings.Join(hidden, ", "),
-			t.Quoted(),
-			pgx.Identifier{c.Role}.Sanitize(),
+			strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize(),
 		)
 	case t.Has("iDataType", "sStringValue"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)
@@ -219,8 +215,7 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 		return nil, fmt.Errorf(
 			"option %s is stored as a text (iDataType %d) and not as a date: not used; delete its row, or make it a "+
 				"date",
-			opt.Name,
-			typeText,
+			opt.Name, typeText,
 		)
 	}
 	if t, ok := o.moments[opt.Name]; ok {
@@ -247,10 +242,7 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, seconds)
 	case seconds > math.MaxInt32:
 		return 0, fmt.Errorf(
-			"option %s is stored as %d seconds, more than %d days: not used",
-			opt.Name,
-			seconds,
-			MaxDays,
+			"option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays,
 		)
 	}
 	return time.Duration(seconds) * time.Second, nil
@@ -294,9 +286,7 @@ func (o *Options) InForce() map[string]string {
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf(
-			"%s: option %s can not be read: acts as 1, nothing is done",
-			o.hiddenReason,
-			NoStats.Name,
+			"%s: option %s can not be read: acts as 1, nothing is done", o.hiddenReason, NoStats.Name,
 		)
 	}
 	if !o.stored[NoStats.Name] {
@@ -308,9 +298,7 @@ func (o *Options) Statistics() (int, error) {
 	value := o.numbers[NoStats.Name]
 	if value < VacuumAnalyze || value > AnalyzeOnly {
 		return NoStatistics, fmt.Errorf(
-			"option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done",
-			NoStats.Name,
-			value,
+			"option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done", NoStats.Name, value,
 		)
 	}
 	return int(value), nil

@@ -69,17 +69,12 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	set := column + " = " + cast
 	if dataType == typeNumber && t.Has("sStringValue") {
 		set += fmt.Sprintf(
-			", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END",
-			typeText,
-			cast,
+			", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText, cast,
 		)
 	}
 	for range maxInserts {
 		tag, err := tx.Exec(
-			ctx,
-			fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set),
-			opt.Name,
-			value,
+			ctx, fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set), opt.Name, value,
 		)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
@@ -93,10 +88,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 				ctx,
 				fmt.Sprintf(
 					"INSERT INTO %s (iOptionId, sName, iDataType, %s) SELECT %s, $1, $3, %s",
-					t.Quoted(),
-					column,
-					id,
-					cast,
+					t.Quoted(), column, id, cast,
 				),
 				opt.Name,
 				value,
@@ -138,9 +130,7 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 		s    sequence
 	)
 	if _, err := pgx.ForEachRow(
-		rows,
-		[]any{&name, &s.quoted, &s.usable},
-		func() error { c.sequences[name] = s; return nil },
+		rows, []any{&name, &s.quoted, &s.usable}, func() error { c.sequences[name] = s; return nil },
 	); err != nil {
 		return fmt.Errorf("look for sequences: %w", err)
 	}
@@ -160,10 +150,7 @@ func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
 	case !s.usable:
 		return "", fmt.Errorf(
-			"%w: GRANT USAGE ON SEQUENCE %s TO %s",
-			ErrNoSequence,
-			s.quoted,
-			pgx.Identifier{c.Role}.Sanitize(),
+			"%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, s.quoted, pgx.Identifier{c.Role}.Sanitize(),
 		)
 	}
 	return "nextval('" + strings.ReplaceAll(s.quoted, "'", "''") + "')", nil

@@ -96,10 +96,7 @@ ORDER BY c.relkind = 'v' DESC, CASE WHEN c.relkind = 'v' THEN c.oid END DESC, c.
 // WorkTables returns the work tables with a prefix and an id. If bare, their names end with the id; otherwise more may
 // follow after an underscore. strange are the other names with the prefix.
 func (c *Catalog) WorkTables(
-	ctx context.Context,
-	db Querier,
-	prefix string,
-	bare bool,
+	ctx context.Context, db Querier, prefix string, bare bool,
 ) (found []WorkTable, strange []string, err error) {
 	all, err := c.findOwned(ctx, db, "c.relname LIKE $2", strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {
@@ -142,10 +139,7 @@ ORDER BY n.oid <> h.oid, 1, 2`
 // another owner, because the superuser postgres owns them, or because of their kind or schema. owner is the role that
 // owns NmsDelivery.
 func (c *Catalog) OtherWorkTables(
-	ctx context.Context,
-	db Querier,
-	prefix string,
-	bare bool,
+	ctx context.Context, db Querier, prefix string, bare bool,
 ) (others []OtherWorkTable, owner string, err error) {
 	rows, err := db.Query(ctx, findOtherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	if err != nil {

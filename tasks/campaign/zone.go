@@ -78,17 +78,13 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 		}
 	case stored == "":
 		c.Zone.Reason = fmt.Sprintf(
-			"dates without a time zone are read in the database's zone, %s: there is no option %s",
-			own,
-			zoneOption,
+			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption,
 		)
 	default:
 		c.Zone = Zone{
 			Name: stored,
 			Reason: fmt.Sprintf(
-				"dates without a time zone are read in the zone %s, which option %s names",
-				stored,
-				zoneOption,
+				"dates without a time zone are read in the zone %s, which option %s names", stored, zoneOption,
 			),
 		}
 	}
@@ -102,9 +98,7 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 		return "", "", nil
 	}
 	rows, err := db.Query(
-		ctx,
-		"SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1",
-		zoneOption,
+		ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", zoneOption,
 	)
 	var names []string
 	if err == nil {

@@ -55,9 +55,7 @@ func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (
 // ofJob returns the candidate rows of a job; nil if it has no parents. known is false if that depends on tasks that have
 // not been done.
 func (s lookahead) ofJob(
-	ctx context.Context,
-	a *pipeline.Attempt,
-	j plan.Job,
+	ctx context.Context, a *pipeline.Attempt, j plan.Job,
 ) (set *candidates.Set, known bool, err error) {
 	emptied := slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" })
 	if emptied && s.found.follows(a.Task.Name, s.current.Task.Name) {

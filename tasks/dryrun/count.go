@@ -136,8 +136,7 @@ func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error 
 	if found.Paired > 0 {
 		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
 		t.found.tables.at(j.Paired.Relation, preview.Delete, rule).add(
-			t.Binder.Env.Catalog.Table(j.Step.Paired.Table),
-			j.Paired.Relation,
+			t.Binder.Env.Catalog.Table(j.Step.Paired.Table), j.Paired.Relation,
 			purge.Tally{Rows: found.Paired, Keys: found.PairedKeys},
 		)
 	}
@@ -148,10 +147,7 @@ func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error 
 func addDates(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
 	sql := fmt.Sprintf(
-		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s",
-		date,
-		finite,
-		from,
+		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from,
 	)
 	var oldest, newest pgtype.Timestamptz
 	err := db.QueryRow(ctx, sql, args...).Scan(&oldest, &newest)

@@ -42,9 +42,7 @@ func (t *task) workTableHolds() hold.WorkTables {
 
 // countUnused implements worktables.Dropper.
 func (t *task) countUnused(
-	ctx context.Context,
-	k worktables.Kind,
-	tables []campaign.WorkTable,
+	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
 	if len(tables) == 0 {
 		return nil, nil

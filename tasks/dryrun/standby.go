@@ -48,10 +48,7 @@ func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 		return err
 	case there.system != here.system:
 		return fmt.Errorf(
-			"%w: its system identifier is %s, and that of --database-url %s",
-			ErrNotStandby,
-			there.system,
-			here.system,
+			"%w: its system identifier is %s, and that of --database-url %s", ErrNotStandby, there.system, here.system,
 		)
 	case there.oid != here.oid:
 		return fmt.Errorf("%w: its database is %s, and that of --database-url %s", ErrNotStandby, there.name, here.name)
@@ -97,13 +94,11 @@ func (x *executor) awaitStandby(ctx context.Context) error {
 			return fmt.Errorf(
 				"the standby (--preview-database-url) has not replayed what was written %s ago: it is %d bytes of "+
 					"WAL behind; see why it lags, or serve without it",
-				maxWait,
-				behind,
+				maxWait, behind,
 			)
 		case !logged:
 			x.run.Database.Log(
-				ctx,
-				severity.Info,
+				ctx, severity.Info,
 				fmt.Sprintf("the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind),
 			)
 		}
@@ -139,7 +134,6 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"the standby (--preview-database-url) can not be read: %s",
-		err.Error(),
+		"the standby (--preview-database-url) can not be read: %s", err.Error(),
 	) //nolint:errorlint // see above
 }

@@ -72,11 +72,7 @@ func rowsByTable(spaces []purge.Space) map[bound]int64 {
 }
 
 // Write implements purge.Ledger.
-func (b *bounded) Write(
-	ctx context.Context,
-	batch *pgx.Batch,
-	d purge.Delta,
-) (settled func(error) error, err error) {
+func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	rows := rowsByTable(d.Space)
 	if err := b.reserve(rows); err != nil {
 		return nil, err
@@ -138,10 +134,7 @@ func planExceeded(of bound, planned, limit int64) error {
 		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
 		Message: fmt.Sprintf(
 			"%s: the plan has %d rows to %s, and more than %d are due: stopped before these",
-			of.table,
-			planned,
-			strings.ToLower(string(of.action)),
-			limit,
+			of.table, planned, strings.ToLower(string(of.action)), limit,
 		),
 	}
 }

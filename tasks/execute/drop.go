@@ -89,9 +89,7 @@ func (t *task) isPlannedDrop(w campaign.WorkTable) bool {
 // dropUnused implements worktables.Dropper. It drops tables group by group. A group that cannot be dropped together, for
 // example because one of its tables is locked, is dropped one by one.
 func (t *task) dropUnused(
-	ctx context.Context,
-	k worktables.Kind,
-	tables []campaign.WorkTable,
+	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
 	size := worktables.FirstGroup
 	for len(tables) > 0 {
@@ -119,10 +117,7 @@ func (t *task) dropUnused(
 
 // dropGroup drops unused tables, together or one by one, and returns the size of the next group.
 func (t *task) dropGroup(
-	ctx context.Context,
-	k worktables.Kind,
-	tables []campaign.WorkTable,
-	size int,
+	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, size int,
 ) (next int, blocked []worktables.Blocked, err error) {
 	begun := time.Now()
 	err = t.dropTogether(ctx, k, tables, groupTimeouts)
@@ -151,10 +146,7 @@ var errInUse = errors.New("it is in use")
 // takes the locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also
 // lock the tables that it depends on.)
 func (t *task) dropTogether(
-	ctx context.Context,
-	k worktables.Kind,
-	tables []campaign.WorkTable,
-	limits timeouts,
+	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, limits timeouts,
 ) error {
 	return t.tryBatch(ctx, func(tx pgx.Tx) (d purge.Delta, err error) {
 		if err := drop(ctx, tx, tables, limits); err != nil {
@@ -198,8 +190,7 @@ func (t *task) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTa
 func drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
 	if _, err := tx.Exec(ctx, fmt.Sprintf(
 		"SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d",
-		limits.lock.Milliseconds(),
-		limits.statement.Milliseconds(),
+		limits.lock.Milliseconds(), limits.statement.Milliseconds(),
 	)); err != nil {
 		return err
 	}

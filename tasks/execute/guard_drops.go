@@ -62,11 +62,7 @@ func (t *task) judgeListTables(ctx context.Context, parents binding.Parents) ([]
 		return nil, err
 	}
 	rows, err := t.Binder.Pool.Query(ctx, fmt.Sprintf(
-		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s",
-		s.ByKey,
-		s.Relation,
-		s.Where,
-		j.TypedTables,
+		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, j.TypedTables,
 	), s.Args...)
 	if err != nil {
 		return nil, err

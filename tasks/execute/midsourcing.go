@@ -126,11 +126,7 @@ type serverLedger struct {
 
 // Write implements purge.Ledger. It first checks whether the run may proceed, in a batch of the main database that ends
 // after the one on the server: who waits for batches waits for both.
-func (l *serverLedger) Write(
-	ctx context.Context,
-	_ *pgx.Batch,
-	d purge.Delta,
-) (settled func(error) error, err error) {
+func (l *serverLedger) Write(ctx context.Context, _ *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	tx, err := l.main.Begin(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", midsourcing.ErrMain, err)

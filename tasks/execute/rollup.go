@@ -62,11 +62,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 
 // replace rolls up the rows of a period in a transaction, without those that failed, and returns how many it deleted.
 func (t *task) replace(
-	ctx context.Context,
-	tx pgx.Tx,
-	p *rollup.Period,
-	sql string,
-	failed []pgtype.TID,
+	ctx context.Context, tx pgx.Tx, p *rollup.Period, sql string, failed []pgtype.TID,
 ) (deleted int64, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
 		return 0, err

@@ -83,18 +83,12 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 
 // sweepWithoutCompanion does the rest of a job without its companion statement, after an error that may be that one's.
 func (t *task) sweepWithoutCompanion(
-	ctx context.Context,
-	j plan.Job,
-	parents binding.Parents,
-	failed error,
+	ctx context.Context, j plan.Job, parents binding.Parents, failed error,
 ) (retained []int64, err error) {
 	j.Companion = nil
 	if retained, err = t.sweep(ctx, j, parents); err == nil {
 		t.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%s: %s could not be written: %s",
-			j.Name,
-			j.CompanionWrites,
-			sqlstate.Explain(failed),
+			"%s: %s could not be written: %s", j.Name, j.CompanionWrites, sqlstate.Explain(failed),
 		))
 	}
 	return retained, err
@@ -103,11 +97,7 @@ func (t *task) sweepWithoutCompanion(
 // parentsOfRetained returns the parents of rows that a job retained, so that the next run finds both; all parents if that
 // cannot be determined.
 func (t *task) parentsOfRetained(
-	ctx context.Context,
-	j plan.Job,
-	s purge.Sweep,
-	rows purge.Retained,
-	parents []int64,
+	ctx context.Context, j plan.Job, s purge.Sweep, rows purge.Retained, parents []int64,
 ) []int64 {
 	if rows == (purge.Retained{}) || !j.Step.Dependent() {
 		return nil
@@ -119,9 +109,7 @@ func (t *task) parentsOfRetained(
 	if len(ids) > 0 { // a locked table may have had no such rows
 		t.Log(ctx, severity.Warning, fmt.Sprintf(
 			"%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both",
-			len(ids),
-			t.Plan.Parents.Table.Name,
-			j.Name,
+			len(ids), t.Plan.Parents.Table.Name, j.Name,
 		))
 	}
 	return ids

@@ -60,8 +60,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	uncounted := func(why string) error {
 		t.Log(ctx, severity.Warning, fmt.Sprintf(
 			"whether the last %d rows of a previous replica were changed is not known, they are not counted: %s",
-			rows,
-			why,
+			rows, why,
 		))
 		return nil
 	}
@@ -89,16 +88,14 @@ func (t *task) advance(ctx context.Context) error {
 		return nil
 	case !catalog.KeepsMoments():
 		t.Log(
-			ctx,
-			severity.Info,
+			ctx, severity.Info,
 			"table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run "+
 				"asks for all addresses again",
 		)
 		return nil
 	case t.env().Holds.WholeTable(catalog.Table("XtkOption")):
 		t.Log(
-			ctx,
-			severity.Info,
+			ctx, severity.Info,
 			"table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same "+
 				"addresses again",
 		)

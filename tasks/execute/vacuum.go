@@ -59,8 +59,7 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	conn, err := t.connectForVacuum(ctx, output)
 	if err != nil && t.Binder.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more connections
 		t.Log(
-			ctx,
-			severity.Warning,
+			ctx, severity.Warning,
 			fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err),
 		)
 		return nil
@@ -101,10 +100,7 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	t.Log(ctx, severity.Info, output.Flush()...)
 	t.Log(ctx, severity.Info, fmt.Sprintf(
 		"%d tables: %d done, %d locked by someone, %d failed",
-		len(tables),
-		len(tables)-locked-len(failed),
-		locked,
-		len(failed),
+		len(tables), len(tables)-locked-len(failed), locked, len(failed),
 	))
 	if len(failed) > 0 && len(failed) == len(tables) {
 		return fmt.Errorf("all %d tables failed, the first of them with: %w", len(failed), failed[0])

@@ -32,9 +32,7 @@ func parseKey(t *campaign.Table, key string) (columns []keyColumn, err error) {
 	if !strings.Contains(key, "=") {
 		if t.Key == "" {
 			return nil, fmt.Errorf(
-				"%w: %s has no single integer key: give COLUMN=VALUE, several of them with commas",
-				ErrKey,
-				t.Name,
+				"%w: %s has no single integer key: give COLUMN=VALUE, several of them with commas", ErrKey, t.Name,
 			)
 		}
 		return []keyColumn{{t.Key, key}}, nil
@@ -126,20 +124,12 @@ func (c keyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 		at, err := time.Parse(time.RFC3339, c.value)
 		if err != nil {
 			return nil, "", fmt.Errorf(
-				"%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none",
-				ErrKey,
-				c.name,
-				c.value,
+				"%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey, c.name, c.value,
 			)
 		}
 		return at, "timestamptz", nil
 	}
-	return nil, "", fmt.Errorf(
-		"%w: %s is a %s: an integer, a text or a moment is expected",
-		ErrKey,
-		c.name,
-		sqlType,
-	)
+	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.name, sqlType)
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns are

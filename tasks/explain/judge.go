@@ -17,12 +17,7 @@ import (
 // row; "" if it is the explained one. judge returns when all conditions become true; nil if time alone does not make
 // them.
 func (x *explanation) judge(
-	ctx context.Context,
-	s *Step,
-	p *plan.Plan,
-	j plan.Job,
-	r row,
-	of string,
+	ctx context.Context, s *Step, p *plan.Plan, j plan.Job, r row, of string,
 ) (*time.Time, error) {
 	b := x.binder(p)
 	conditions, own, err := x.conditions(ctx, b, j.Step.Rules, r, of)
@@ -59,9 +54,7 @@ func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64
 	sql := fmt.Sprintf(
 		"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE parent.id <> 0 "+
 			"AND %s ORDER BY 1",
-		r.relation,
-		j.ParentIDs,
-		r.key.Where,
+		r.relation, j.ParentIDs, r.key.Where,
 	)
 	rows, err := x.tx.Query(ctx, sql, r.key.Args...)
 	if err != nil {
@@ -73,11 +66,7 @@ func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64
 // conditions judges the parts of rules for a row, and returns when all of one rule become true; nil if time alone does not
 // make them.
 func (x *explanation) conditions(
-	ctx context.Context,
-	b *binding.Binder,
-	rules plan.Rules,
-	r row,
-	of string,
+	ctx context.Context, b *binding.Binder, rules plan.Rules, r row, of string,
 ) (all []Condition, since *time.Time, err error) {
 	env := x.simulation.Database().EnvFor(b.Plan.Task.Name)
 	for i, clauses := range b.Plan.Clauses(rules, r.table, env) {
@@ -110,9 +99,7 @@ func (x *explanation) due(ctx context.Context, b *binding.Binder, q plan.Query, 
 		return nil, nil
 	}
 	q.SQL = fmt.Sprintf(
-		"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)",
-		plan.Never,
-		q.SQL,
+		"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, q.SQL,
 	)
 	return ask[time.Time](ctx, x.tx, b, q, r)
 }

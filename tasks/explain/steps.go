@@ -155,9 +155,7 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
 	sql := fmt.Sprintf(
 		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
-		j.Paired.ID,
-		j.Relation,
-		j.Paired.Key,
+		j.Paired.ID, j.Relation, j.Paired.Key,
 	)
 	return id, x.ask(ctx, &id, sql, nil, x.row)
 }
@@ -177,16 +175,11 @@ func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c ca
 	p := c.Job.Paired
 	exists := fmt.Sprintf(
 		"k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
-		p.Key,
-		c.Job.Relation,
-		p.ID,
-		s.Where,
+		p.Key, c.Job.Relation, p.ID, s.Where,
 	)
 	sql := fmt.Sprintf(
 		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)",
-		exists,
-		x.row.relation,
-		x.row.key.NumberedAfter(len(s.Args)),
+		exists, x.row.relation, x.row.key.NumberedAfter(len(s.Args)),
 	)
 	return is, x.tx.QueryRow(ctx, sql, slices.Concat(s.Args, x.row.key.Args)...).Scan(&is)
 }

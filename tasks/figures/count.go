@@ -31,11 +31,7 @@ func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relatio
 // count returns how many rows of the table jobs would delete, each at the first job that deletes it, without those of
 // which a condition is true, by the jobs' units. It stops at one more than enough.
 func (f *figures) count(
-	ctx context.Context,
-	b *binding.Binder,
-	jobs []plan.Job,
-	parents binding.Parents,
-	enough int64,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, enough int64,
 	except map[string]purge.Condition,
 ) (n int64, err error) {
 	sets, err := f.candidates(ctx, b, jobs, parents, except)
@@ -66,11 +62,7 @@ func (f *figures) count(
 
 // candidates returns the candidate rows of jobs on the table.
 func (f *figures) candidates(
-	ctx context.Context,
-	b *binding.Binder,
-	jobs []plan.Job,
-	parents binding.Parents,
-	except map[string]purge.Condition,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]purge.Condition,
 ) (sets []candidates.Set, err error) {
 	for _, j := range jobs {
 		ids := parents.IDs
@@ -94,10 +86,7 @@ func (f *figures) candidates(
 
 // read counts the rows of the table that the sets on one relation delete.
 func (f *figures) read(
-	ctx context.Context,
-	b *binding.Binder,
-	s candidates.Set,
-	all []candidates.Set,
+	ctx context.Context, b *binding.Binder, s candidates.Set, all []candidates.Set,
 	add func(ctx context.Context, rows int64) error,
 ) error {
 	table := f.table.Quoted()

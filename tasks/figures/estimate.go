@@ -42,10 +42,7 @@ func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents b
 // condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has
 // some, and factor scales the result.
 func sample(
-	ctx context.Context,
-	b *binding.Binder,
-	j plan.Job,
-	parents []int64,
+	ctx context.Context, b *binding.Binder, j plan.Job, parents []int64,
 ) (s purge.Sweep, factor float64, err error) {
 	ids := parents[:min(len(parents), ParentsAtOnce)]
 	if s, err = b.Sweep(ctx, &j, ids); err != nil {

@@ -214,9 +214,7 @@ func (f *figures) exactly(enough int64) int64 {
 
 // assume compiles another task, by some cutoffs in place of the current ones, and returns its binder and its parents.
 func (f *figures) assume(
-	ctx context.Context,
-	t plan.Task,
-	cutoffs map[string]time.Time,
+	ctx context.Context, t plan.Task, cutoffs map[string]time.Time,
 ) (*binding.Binder, binding.Parents, error) {
 	d := f.Attempt.Database()
 	env := d.EnvFor(f.Attempt.Task.Name)

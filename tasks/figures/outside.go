@@ -12,12 +12,7 @@ import (
 // JudgeItems judges the items that a task on another database would delete. before is how many of them earlier tasks of
 // a dry run would delete.
 func JudgeItems(
-	ctx context.Context,
-	a *pipeline.Attempt,
-	o outside.Task,
-	run string,
-	before int64,
-	showLatched bool,
+	ctx context.Context, a *pipeline.Attempt, o outside.Task, run string, before int64, showLatched bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
 		Table:       a.Due.Table,
@@ -47,8 +42,6 @@ func JudgeItems(
 // EverythingOnHold returns the message about a task on another database while everything is on hold.
 func EverythingOnHold(due *outside.Due) string {
 	return fmt.Sprintf(
-		"everything is on hold: %d rows of %s are retained, with all that belongs to them",
-		len(due.Items),
-		due.Table,
+		"everything is on hold: %d rows of %s are retained, with all that belongs to them", len(due.Items), due.Table,
 	)
 }

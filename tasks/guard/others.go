@@ -82,15 +82,11 @@ func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	case offset.Abs() > h.MaxClockDifference:
 		return fmt.Sprintf(
 			"the database's clock is %s, and this replica's differs by %s: more than %s",
-			inUTC(database),
-			offset.Abs().Round(time.Second),
-			h.MaxClockDifference,
+			inUTC(database), offset.Abs().Round(time.Second), h.MaxClockDifference,
 		)
 	case h.LastStart != nil && database.Before(*h.LastStart):
 		return fmt.Sprintf(
-			"the database's clock is %s, and the last run began at %s",
-			inUTC(database),
-			inUTC(*h.LastStart),
+			"the database's clock is %s, and the last run began at %s", inUTC(database), inUTC(*h.LastStart),
 		)
 	}
 	return ""
@@ -105,8 +101,7 @@ func (h *History) JudgeIdle(newest, now time.Time) string {
 	return fmt.Sprintf(
 		"the application last did something at %s (the newest date of workflow logs, tracking logs and events), "+
 			"which is more than %s ago: is this a restored copy, or is the clock wrong?",
-		inUTC(newest),
-		h.MaxIdle,
+		inUTC(newest), h.MaxIdle,
 	)
 }
 

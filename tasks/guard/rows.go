@@ -71,13 +71,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 }
 
 // judgeShare judges which share of a table all tasks and runs within SharePeriod delete together.
-func (h *History) judgeShare(
-	ctx context.Context,
-	r Rows,
-	f Figures,
-	estimate float64,
-	j *Judgement,
-) (*Trip, error) {
+func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate float64, j *Judgement) (*Trip, error) {
 	if h.MaxSharePercent == 0 || r.Empties {
 		return nil, nil
 	}
@@ -138,11 +132,7 @@ func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate f
 // judgeCount completes a trip with a count, and returns it if that exceeds the limit. It counts nothing if the guard
 // does not apply, or if the estimate is far below the limit, unless the guard is latched.
 func (h *History) judgeCount(
-	ctx context.Context,
-	r Rows,
-	t Trip,
-	applies bool,
-	estimate float64,
+	ctx context.Context, r Rows, t Trip, applies bool, estimate float64,
 	count func(ctx context.Context, enough int64) (int64, error),
 ) (*Trip, error) {
 	latched := h.IsLatched(t.Guard, r.Table, r.Options)

@@ -28,15 +28,11 @@ func (t Trip) String() string {
 		return fmt.Sprintf("%s rows would go within a day, and %d may", number, limit)
 	case Cutoff:
 		return fmt.Sprintf(
-			"%s rows would go since a cutoff has moved by more than the time that passed, and %d may",
-			number,
-			limit,
+			"%s rows would go since a cutoff has moved by more than the time that passed, and %d may", number, limit,
 		)
 	case Growth:
 		return fmt.Sprintf(
-			"%s rows would go by a rule without a delay, and as compared with former runs %d may",
-			number,
-			limit,
+			"%s rows would go by a rule without a delay, and as compared with former runs %d may", number, limit,
 		)
 	case Tables:
 		return fmt.Sprintf("%s tables would be dropped, and %d may", number, limit)

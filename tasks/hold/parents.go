@@ -15,10 +15,7 @@ import (
 // that log shows which parent the message belongs to. The others are processed, without the own rows of those that are
 // on hold themselves or have a dependent row on hold. retained is how many parents only their dependent rows retain.
 func Parents(
-	ctx context.Context,
-	b *binding.Binder,
-	jobs []plan.Job,
-	ids []int64,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, ids []int64,
 ) (parents binding.Parents, retained int64, err error) {
 	themselves, err := parentsOnHold(ctx, b)
 	if err != nil {
@@ -74,11 +71,7 @@ type Uncounted func(ctx context.Context, j plan.Job, s purge.Sweep, err error) e
 
 // Count returns how many obsolete rows of jobs are retained because they are on hold.
 func Count(
-	ctx context.Context,
-	b *binding.Binder,
-	jobs []plan.Job,
-	parents []int64,
-	uncounted Uncounted,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents []int64, uncounted Uncounted,
 ) (rows int64, err error) {
 	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
 	for i, j := range jobs {
@@ -97,11 +90,7 @@ func Count(
 // countRows counts the obsolete rows of a job that are on hold. It counts the rows of parents by a single statement,
 // which finds them by their link.
 func countRows(
-	ctx context.Context,
-	b *binding.Binder,
-	j plan.Job,
-	parents []int64,
-	uncounted Uncounted,
+	ctx context.Context, b *binding.Binder, j plan.Job, parents []int64, uncounted Uncounted,
 ) (rows int64, err error) {
 	j.Except = nil
 	s, any, err := b.SweepOnHold(ctx, &j, parents)

@@ -31,9 +31,7 @@ type WorkTables struct {
 // one owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns
 // the others.
 func (w WorkTables) Filter(
-	ctx context.Context,
-	owner string,
-	tables []campaign.WorkTable,
+	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
 ) (rest []campaign.WorkTable, onHold int, err error) {
 	named := func(t campaign.WorkTable) bool { return w.Holds.WorkTable(t, owner) }
@@ -88,9 +86,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	}
 	if unreadable > 0 {
 		w.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%d tables may have held rows and could not be read: they stay; the first is %s",
-			unreadable,
-			first,
+			"%d tables may have held rows and could not be read: they stay; the first is %s", unreadable, first,
 		))
 	}
 	return has, nil

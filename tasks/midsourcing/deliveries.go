@@ -28,8 +28,7 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	if missing := table.Missing(columns...); missing != nil {
 		p.Log(ctx, severity.Info, fmt.Sprintf(
 			"%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone",
-			table.Name,
-			missing[0],
+			table.Name, missing[0],
 		))
 		return nil, nil
 	}
@@ -39,9 +38,7 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 		fmt.Sprintf(
 			"SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND "+
 				"r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
-			name,
-			table.Quoted(),
-			join,
+			name, table.Quoted(), join,
 		),
 		ids,
 	)
@@ -80,9 +77,7 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 		fmt.Sprintf(
 			"SELECT r.iMidRemoteId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId = ANY "+
 				"($1::bigint[]) AND %s = $2",
-			table.Quoted(),
-			join,
-			name,
+			table.Quoted(), join, name,
 		),
 		left,
 		account,
@@ -99,8 +94,7 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 		p.Log(ctx, severity.Info, fmt.Sprintf(
 			"%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long "+
 				"as here",
-			len(slices.Compact(restored)),
-			account,
+			len(slices.Compact(restored)), account,
 		))
 	}
 	return binding.Without(left, restored), nil

@@ -85,9 +85,7 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 		ids := slices.Sorted(maps.Keys(d))
 		if p.Config.keeps(account) {
 			p.Log(ctx, severity.Info, fmt.Sprintf(
-				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them",
-				len(d),
-				account,
+				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(d), account,
 			))
 			r.IDs = binding.Without(r.IDs, ids)
 			continue
@@ -95,8 +93,7 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 		p.Log(ctx, severity.Warning, fmt.Sprintf(
 			"no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone, and "+
 				"recorded as left there",
-			account,
-			len(d),
+			account, len(d),
 		))
 		if err := p.Remote.DeleteHereAlone(ctx, ids); err != nil {
 			return r, err
@@ -131,10 +128,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 		// Not wrapped: the loss of another database's connection must not count as that of the main one.
 		r.Failed = errors.Join(r.Failed, fmt.Errorf(
 			"mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s",
-			account,
-			len(d),
-			len(left),
-			err.Error(),
+			account, len(d), len(left), err.Error(),
 		)) //nolint:errorlint // see above
 	}
 	r.leaveOut(slices.Collect(maps.Keys(d)))
@@ -173,12 +167,7 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	}
 	p.Log(ctx, severity.Info, fmt.Sprintf(
 		"mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
-		account,
-		summary.Verb,
-		len(done),
-		len(binding.Intersection(left, purged)),
-		summary.Deleted,
-		summary.Updated,
+		account, summary.Verb, len(done), len(binding.Intersection(left, purged)), summary.Deleted, summary.Updated,
 	))
 	return retained, nil
 }

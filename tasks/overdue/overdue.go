@@ -30,11 +30,7 @@ type relation struct {
 // reference time of the last run in which a task succeeded, by the task's name: statistics may be older than that.
 // include is as in pipeline.Config.
 func Tables(
-	ctx context.Context,
-	pool *pgxpool.Pool,
-	catalog *campaign.Catalog,
-	tasks []plan.Task,
-	include map[string][]string,
+	ctx context.Context, pool *pgxpool.Pool, catalog *campaign.Catalog, tasks []plan.Task, include map[string][]string,
 	cleaned map[string]time.Time,
 ) (map[string]time.Duration, error) {
 	c := pipeline.Config{DryRun: true, Include: include}

@@ -80,8 +80,7 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	started, err := r.Database.Env.Catalog.OtherCleaner(ctx, tx)
 	if started {
 		r.Database.Log(
-			ctx,
-			severity.Warning,
+			ctx, severity.Warning,
 			"the application's own workflow cleanup is started, too: stop it, or two clean one database",
 		)
 	}
@@ -115,8 +114,7 @@ func (r *Run) guardStart(ctx context.Context) error {
 		Message: fmt.Sprintf(
 			"the guard %s refuses the run, which has changed nothing: %s; if that is right, set the guard: "+
 				"cleanupd guards set",
-			name,
-			why,
+			name, why,
 		),
 	}
 }
@@ -140,9 +138,7 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 			return newest, cmp.Or(err, ctx.Err())
 		case err != nil:
 			r.Database.Log(ctx, severity.Warning, fmt.Sprintf(
-				"%s can not tell whether the application is idle: %s",
-				a.table.Name,
-				sqlstate.Explain(err),
+				"%s can not tell whether the application is idle: %s", a.table.Name, sqlstate.Explain(err),
 			))
 		case recent:
 			return r.Config.Now, nil
@@ -177,20 +173,14 @@ func (r *Run) activities() (all []activity) {
 }
 
 // newest reports whether a date is within maxIdle, and otherwise returns the newest one; nil if there is none.
-func (r *Run) newest(
-	ctx context.Context,
-	a activity,
-	maxIdle time.Duration,
-) (recent bool, at *time.Time, err error) {
+func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (recent bool, at *time.Time, err error) {
 	now := r.Config.Now
 	err = pgx.BeginFunc(ctx, r.Database.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
 		from := fmt.Sprintf(
-			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'",
-			a.table.Quoted(),
-			a.date,
+			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'", a.table.Quoted(), a.date,
 		)
 		exists := fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, a.date)
 		if err := tx.QueryRow(ctx, exists, now, now.Add(-maxIdle)).Scan(&recent); err != nil || recent {

@@ -104,8 +104,7 @@ func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 		d.Log(ctx, severity.Warning, fmt.Sprintf(
 			"schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role "+
 				"has that schema first in its search_path",
-			now.Schema,
-			strings.Join(others, ", "),
+			now.Schema, strings.Join(others, ", "),
 		))
 	}
 }
@@ -153,11 +152,7 @@ func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds
 
 // EnvOf returns what tasks are compiled for in a database with a catalog.
 func EnvOf(
-	ctx context.Context,
-	c Config,
-	pool *pgxpool.Pool,
-	catalog *campaign.Catalog,
-	holds plan.Holds,
+	ctx context.Context, c Config, pool *pgxpool.Pool, catalog *campaign.Catalog, holds plan.Holds,
 ) (env plan.Env, err error) {
 	env = plan.Env{
 		Catalog:           catalog,

@@ -28,8 +28,7 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
 			sql := fmt.Sprintf(
 				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])",
-				r.Link,
-				r.Table.Quoted(),
+				r.Link, r.Table.Quoted(),
 			)
 			if retained, err = a.Binder.IDs(ctx, r.Table, sql, parents); err != nil {
 				return nil, err
@@ -84,10 +83,7 @@ func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, f
 		many = "obsolete rows may be"
 	case rows == 0:
 		a.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%s is %s, and no obsolete row is left there, after a refusal: %v",
-			j.Name,
-			j.Location,
-			failed,
+			"%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Location, failed,
 		))
 		return purge.Retained{}
 	}

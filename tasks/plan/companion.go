@@ -43,10 +43,7 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 		SQL: fmt.Sprintf(
 			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.job, '%s', %s FROM gone WHERE "+
 				"gone.asks <> 0",
-			log.Quoted(),
-			ids,
-			e.Message,
-			c.bind(c.env.Now, "timestamptz"),
+			log.Quoted(), ids, e.Message, c.bind(c.env.Now, "timestamptz"),
 		),
 	}
 }
@@ -65,15 +62,11 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	return &purge.Companion{
 		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS " +
 			"provider, " + label + " AS label",
-		SQL: c.env.Record(
-			fmt.Sprintf(
-				"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
-					"(gone.here IN (SELECT unnest(%s))) IS TRUE",
-				name,
-				join,
-				c.bind(RemoteIDs{}, "bigint[]"),
-			),
-		),
+		SQL: c.env.Record(fmt.Sprintf(
+			"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
+				"(gone.here IN (SELECT unnest(%s))) IS TRUE",
+			name, join, c.bind(RemoteIDs{}, "bigint[]"),
+		)),
 	}
 }
 
@@ -85,8 +78,6 @@ func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 		return "''", ""
 	}
 	return "COALESCE(a.sName, '')", fmt.Sprintf(
-		" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0",
-		accounts.Quoted(),
-		id,
+		" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0", accounts.Quoted(), id,
 	)
 }

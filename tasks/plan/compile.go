@@ -24,8 +24,7 @@ func Compile(t Task, env Env) (*Plan, error) {
 	if t.ParentSet != nil {
 		before := env
 		before.Predecessors = slices.DeleteFunc(
-			slices.Clone(env.Predecessors),
-			func(predecessor Task) bool { return predecessor.Name == t.Name },
+			slices.Clone(env.Predecessors), func(predecessor Task) bool { return predecessor.Name == t.Name },
 		)
 		var err error
 		if p.Parents, err = compileParents(p, *t.ParentSet, before); err != nil {
@@ -115,8 +114,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 			severity.Warning,
 			"row security may hide rows of %s: what the role %s does not see stays; let it own the table, or grant "+
 				"it BYPASSRLS",
-			table.Name,
-			s.env.Catalog.Role,
+			table.Name, s.env.Catalog.Role,
 		)
 		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)

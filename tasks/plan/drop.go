@@ -33,8 +33,7 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
 		case d.Groups.RowSecurity:
 			p.note(
-				severity.Warning,
-				"row security may hide rows of %s: tables with _grp and an id in their names stay",
+				severity.Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay",
 				d.Groups.Name,
 			)
 			d.Groups = nil
@@ -51,8 +50,7 @@ func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) Query {
 	q := Query{
 		SQL: fmt.Sprintf(
 			"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0",
-			c.afterPredecessors(t),
-			key,
+			c.afterPredecessors(t), key,
 		),
 	}
 	if where, _ := c.allParts(rule, row{"o", t}); where != "" {

@@ -39,19 +39,14 @@ func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) 
 				severity.Info,
 				"table %[1]s looks like %[2]s, but %[3]s: left alone; serve --include %[4]s=%[1]s makes this task "+
 					"take it in",
-				t.Name,
-				f.Noun,
-				f.Criterion,
-				f.Task,
+				t.Name, f.Noun, f.Criterion, f.Task,
 			)
 		}
 	}
 	for _, name := range env.Include[f.Task] {
 		if t := env.Catalog.Table(name); t == nil || !f.Matches(t) {
 			p.note(
-				severity.Warning,
-				"table %s, which is included, is missing or no longer looks like %s: skipped",
-				name,
+				severity.Warning, "table %s, which is included, is missing or no longer looks like %s: skipped", name,
 				f.Noun,
 			)
 		}

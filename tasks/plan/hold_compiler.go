@@ -47,10 +47,7 @@ func (c *holdCompiler) row(r row) (string, error) {
 			c.sql.recordRead(log)
 			sides = append(sides, fmt.Sprintf(
 				"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
-				r.alias,
-				l.column,
-				log.Quoted(),
-				purge.In("m.iDeliveryId", c.sql.bind(l.ids, "bigint[]")),
+				r.alias, l.column, log.Quoted(), purge.In("m.iDeliveryId", c.sql.bind(l.ids, "bigint[]")),
 			))
 		}
 	}
@@ -71,8 +68,7 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (string, erro
 			severity.Warning,
 			"rows of %s are retained while there are holds if foreign keys lead from them to %s, and on: what these "+
 				"delete or change is not followed",
-			path[0].NameIn(c.sql.env.Catalog.Schema),
-			r.table.NameIn(c.sql.env.Catalog.Schema),
+			path[0].NameIn(c.sql.env.Catalog.Schema), r.table.NameIn(c.sql.env.Catalog.Schema),
 		)
 		return "true", nil
 	}
@@ -111,10 +107,7 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 	}
 	return fmt.Sprintf(
 		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
-		k.Table.Quoted(),
-		child.alias,
-		strings.Join(on, " AND "),
-		onHold,
+		k.Table.Quoted(), child.alias, strings.Join(on, " AND "), onHold,
 	), nil
 }
 
@@ -127,9 +120,7 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
 	remedy := fmt.Sprintf(
 		"GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
-		pgx.Identifier{child.Schema}.Sanitize(),
-		role,
-		child.Quoted(),
+		pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted(),
 	)
 	if child.CanSelect {
 		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
@@ -138,9 +129,7 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 		severity.Warning,
 		"rows of %s are retained while there are holds: a foreign key deletes or changes rows of %s with them, which "+
 			"may be on hold and cannot be seen: %s",
-		parent.NameIn(env.Catalog.Schema),
-		child.NameIn(env.Catalog.Schema),
-		remedy,
+		parent.NameIn(env.Catalog.Schema), child.NameIn(env.Catalog.Schema), remedy,
 	)
 	return false
 }

@@ -65,9 +65,7 @@ func (f holdFinder) find() (found []HoldCondition, err error) {
 			IDs: purge.Condition{
 				Where: fmt.Sprintf(
 					"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s",
-					l.column,
-					f.table.Quoted(),
-					purge.In("r."+l.column, "$1::bigint[]"),
+					l.column, f.table.Quoted(), purge.In("r."+l.column, "$1::bigint[]"),
 				),
 				Args: []any{l.ids},
 			},
@@ -83,8 +81,7 @@ func (f holdFinder) find() (found []HoldCondition, err error) {
 	}
 	cascades, err := f.byCascades()
 	return slices.DeleteFunc(
-		slices.Concat(found, messages, paired, cascades),
-		func(h HoldCondition) bool { return h.Condition.Where == "" },
+		slices.Concat(found, messages, paired, cascades), func(h HoldCondition) bool { return h.Condition.Where == "" },
 	), err
 }
 
@@ -96,10 +93,7 @@ func (f holdFinder) newCompiler() *holdCompiler {
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
 // compiled by onHold.
 func (f holdFinder) through(
-	column string,
-	other row,
-	key string,
-	onHold func(c *holdCompiler) (string, error),
+	column string, other row, key string, onHold func(c *holdCompiler) (string, error),
 ) (HoldCondition, error) {
 	c := f.newCompiler()
 	where, err := onHold(c)
@@ -109,18 +103,11 @@ func (f holdFinder) through(
 	c.sql.recordRead(other.table)
 	query := fmt.Sprintf(
 		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
-		other.alias,
-		key,
-		other.table.Quoted(),
-		where,
+		other.alias, key, other.table.Quoted(), where,
 	)
 	exists := fmt.Sprintf(
 		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))",
-		other.table.Quoted(),
-		other.alias,
-		key,
-		column,
-		where,
+		other.table.Quoted(), other.alias, key, column, where,
 	)
 	if c.sql.cannotJoin() {
 		exists = fmt.Sprintf("r.%s IN (%s)", column, query)
@@ -198,8 +185,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 			if where, err = c.withChildren(row{"l", log}, path); err == nil && where != "" {
 				c.sql.recordRead(log)
 				sides = append(
-					sides,
-					fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
+					sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
 				)
 			}
 		}

@@ -81,20 +81,12 @@ func (c *compiler) linksToParent(column string) string {
 		return fmt.Sprintf(
 			"%[1]s <> 0 AND %[1]s = ANY (%[2]s) AND %[1]s IN (SELECT r.%[4]s FROM %[3]s AS r WHERE r.%[4]s = ANY "+
 				"(%[2]s) AND %[5]s)",
-			column,
-			ids,
-			p.Table.Quoted(),
-			p.Key,
-			where,
+			column, ids, p.Table.Quoted(), p.Key, where,
 		)
 	}
 	return fmt.Sprintf(
 		"%s AND EXISTS (SELECT FROM (SELECT %s AS id) AS child, %s AS r WHERE r.%s = child.id AND %s OFFSET 0)",
-		oneOf(column, ids),
-		column,
-		p.Table.Quoted(),
-		p.Key,
-		where,
+		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where,
 	)
 }
 
@@ -197,10 +189,7 @@ func messageOf(logs []*campaign.Table, message, ids string) string {
 	var sides []string
 	for _, log := range logs {
 		sides = append(sides, fmt.Sprintf(
-			"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))",
-			message,
-			log.Quoted(),
-			ids,
+			"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))", message, log.Quoted(), ids,
 		))
 	}
 	return "(" + strings.Join(sides, " OR ") + ")"

@@ -71,8 +71,7 @@ func (rs Rules) date(r row) (sql string, columns []string) {
 				continue
 			}
 			columns = slices.DeleteFunc(
-				columns,
-				func(column string) bool { return column == "" || !r.table.Has(column) },
+				columns, func(column string) bool { return column == "" || !r.table.Has(column) },
 			)
 			if len(columns) > 0 {
 				return coalesce(r, columns...), columns

@@ -70,11 +70,7 @@ func (p Linked) sql(c *compiler, r row) (string, bool) {
 	that, ok := c.allParts(p.That, to)
 	return fmt.Sprintf(
 		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",
-		c.afterPredecessors(to.table),
-		p.Key,
-		r.alias,
-		p.Column,
-		that,
+		c.afterPredecessors(to.table), p.Key, r.alias, p.Column, that,
 	), ok
 }
 

@@ -235,10 +235,7 @@ func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
 	grant := fmt.Sprintf(
-		"GRANT %s ON %s TO %s",
-		strings.Join(lacking, ", "),
-		t.Quoted(),
-		pgx.Identifier{env.Catalog.Role}.Sanitize(),
+		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), t.Quoted(), pgx.Identifier{env.Catalog.Role}.Sanitize(),
 	)
 	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
 		p.Rights = append(p.Rights, grant)

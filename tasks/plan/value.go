@@ -41,9 +41,7 @@ func (v Message) sql(c *compiler, column string) (string, bool) {
 	t := c.env.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
 		c.plan.note(
-			severity.Info,
-			"table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message",
-			c.table.Name,
+			severity.Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name,
 		)
 		return "", false
 	}
@@ -51,12 +49,9 @@ func (v Message) sql(c *compiler, column string) (string, bool) {
 	if !t.CanSelect {
 		return "", false
 	}
-	id := Lookup(
-		fmt.Sprintf(
-			"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0",
-			t.Quoted(),
-			string(v),
-		),
-	)
+	id := Lookup(fmt.Sprintf(
+		"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0",
+		t.Quoted(), string(v),
+	))
 	return fmt.Sprintf("COALESCE(%s, r.%s)", c.bind(id, "bigint"), column), true
 }

@@ -118,10 +118,7 @@ func (p *Period) Rule() string {
 // Remark describes the rows that are inserted.
 func (p *Period) Remark() string {
 	return fmt.Sprintf(
-		"one row is inserted for each %s whose %s is %d or more",
-		strings.Join(p.By, " and "),
-		p.Total,
-		p.Least,
+		"one row is inserted for each %s whose %s is %d or more", strings.Join(p.By, " and "), p.Total, p.Least,
 	)
 }
 

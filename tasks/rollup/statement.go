@@ -30,14 +30,8 @@ func (p *Period) Statement(ctx context.Context, db campaign.Querier) (string, er
 		"WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL ($3::tid[]) RETURNING *),"+
 			" kept AS (INSERT INTO %[1]s (%[3]s, %[4]s, %[5]s) SELECT %[3]s, $1::timestamptz, %[6]s FROM gone GROUP "+
 			"BY %[3]s HAVING sum(%[7]s) >= %[8]d) SELECT count(*) FROM gone",
-		p.Table.Quoted(),
-		p.Condition(),
-		strings.Join(p.By, ", "),
-		p.Date,
-		strings.Join(columns, ", "),
-		strings.Join(sums, ", "),
-		p.Total,
-		p.Least,
+		p.Table.Quoted(), p.Condition(), strings.Join(p.By, ", "), p.Date, strings.Join(columns, ", "),
+		strings.Join(sums, ", "), p.Total, p.Least,
 	), nil
 }
 

@@ -29,8 +29,7 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 	if others > 0 {
 		a.Log(ctx, severity.Info, fmt.Sprintf(
 			"%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum",
-			others,
-			env.Catalog.Schema,
+			others, env.Catalog.Schema,
 		))
 	}
 	return c, tables, err

@@ -41,10 +41,7 @@ ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
 
 // All returns all storages that the role may vacuum, those that were emptied first, and how many belong to others.
 func All(
-	ctx context.Context,
-	db campaign.Querier,
-	schema string,
-	emptied []string,
+	ctx context.Context, db campaign.Querier, schema string, emptied []string,
 ) (own []Storage, others int, err error) {
 	if own, err = list(ctx, db, schema, true, emptied, true); err != nil {
 		return nil, 0, err
@@ -60,12 +57,7 @@ func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []
 }
 
 func list(
-	ctx context.Context,
-	db campaign.Querier,
-	schema string,
-	own bool,
-	emptied []string,
-	all bool,
+	ctx context.Context, db campaign.Querier, schema string, own bool, emptied []string, all bool,
 ) ([]Storage, error) {
 	rows, err := db.Query(ctx, storages, schema, own, emptied, all)
 	if err != nil {

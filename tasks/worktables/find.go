@@ -69,9 +69,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	}
 	if onHold > 0 {
 		f.Log(ctx, severity.Info, fmt.Sprintf(
-			"%d tables %s stay: they, or what they belong to, are held",
-			onHold,
-			Mask(d.Prefix),
+			"%d tables %s stay: they, or what they belong to, are held", onHold, Mask(d.Prefix),
 		))
 	}
 	k.Tables = slices.DeleteFunc(tables, f.Exclude)
@@ -128,10 +126,7 @@ func (f Finder) unused(d plan.Drop) Unused {
 
 // lists returns which ids are those of lists. known is false if there is no list at all.
 func (f Finder) lists(
-	ctx context.Context,
-	db campaign.Querier,
-	d plan.Drop,
-	ids []int64,
+	ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64,
 ) (lists map[int64]bool, known bool, err error) {
 	if d.Groups == nil {
 		return nil, false, nil

@@ -30,12 +30,7 @@ type Lists struct {
 // ReadLists reads, in a transaction, the lists of a job's sweep that are still obsolete, and their tables. lock is a
 // locking clause, or "".
 func ReadLists(
-	ctx context.Context,
-	tx pgx.Tx,
-	catalog *campaign.Catalog,
-	j plan.Job,
-	s purge.Sweep,
-	lock string,
+	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j plan.Job, s purge.Sweep, lock string,
 ) (l Lists, err error) {
 	l.From, l.Args = s.Relation+" AS r WHERE "+s.Where, s.Args
 	rows, err := tx.Query(
@@ -65,11 +60,7 @@ func ReadLists(
 
 // ofLists returns the tables of lists. It fails with ErrForeign if another relation has the name of one.
 func ofLists(
-	ctx context.Context,
-	tx pgx.Tx,
-	catalog *campaign.Catalog,
-	prefix string,
-	ids []int64,
+	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, prefix string, ids []int64,
 ) ([]campaign.WorkTable, error) {
 	tables, err := catalog.WorkTablesOf(ctx, tx, prefix, ids)
 	if err != nil {

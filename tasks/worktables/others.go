@@ -49,11 +49,7 @@ func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) 
 		}
 		f.Log(ctx, level, fmt.Sprintf(
 			"left alone: %d with names of work tables%s, such as %s: %s; %s",
-			len(found),
-			use,
-			found[0].Quoted(),
-			r.text,
-			r.remedy,
+			len(found), use, found[0].Quoted(), r.text, r.remedy,
 		))
 	}
 	return retained, nil
