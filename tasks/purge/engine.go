@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
 // countBlocks is how many blocks a statement that only counts reads: 32 MiB.
@@ -62,6 +63,15 @@ type Cursor struct {
 
 // TotalRetained is all that was left up to the cursor.
 func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
+
+// Limits configure the load above which a batch waits before it begins.
+type Limits = throttle.Limits
+
+// Throttle explains why a batch waits.
+type Throttle = throttle.Cause
+
+// Reasons lists all the reasons for which a batch may wait.
+var Reasons = throttle.Reasons
 
 // DefaultTarget is how long a batch should take by default.
 const DefaultTarget = 50 * time.Millisecond
@@ -137,18 +147,26 @@ type Engine struct {
 	// contradict it. It needs PostgreSQL 15.
 	FlushStats bool
 
-	throttler  *throttler
+	throttler  *throttle.Throttler
 	findAtOnce int // 0: foundAtOnce
 }
 
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
-	e.throttler = &throttler{warned: map[string]bool{}}
+	e.throttler = &throttle.Throttler{}
 	if e.Recorder == nil {
 		e.Recorder = nobody{}
 	}
 	return &e
 }
+
+// Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
+func (e *Engine) Wait(ctx context.Context) error {
+	return e.throttler.Wait(ctx, e.Pool, e.Limits, e.Recorder)
+}
+
+// Spend counts deleted or updated rows towards RowsPerSecond.
+func (e *Engine) Spend(rows int64) { e.throttler.Spend(rows, e.Limits.RowsPerSecond) }
 
 // MaxAttempts is how often a batch is tried that meets a transient error, by SQLSTATE. Each try waits for its locks.
 var MaxAttempts = map[string]int{

@@ -91,7 +91,7 @@ func (e *Engine) CountCandidates(
 				return err
 			}
 			n := 1
-			if e.idle() {
+			if e.throttler.Idle() {
 				n = max(e.Workers, 1)
 			}
 			if readers, err = sw.readers(ctx, readers, n); err != nil {

@@ -122,7 +122,7 @@ func (w *worker) step(ctx context.Context) error {
 
 // adapt fits the number of workers and statements to whether the server is otherwise idle.
 func (w *worker) adapt() {
-	idle := w.idle()
+	idle := w.throttler.Idle()
 	w.limiter.setIdle(idle)
 	switch {
 	case w.Limits.RowsPerSecond > 0: // which several statements at once would exceed

@@ -1,4 +1,4 @@
-package purge
+package throttle
 
 import (
 	"context"
@@ -9,20 +9,20 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// retainedEvery is how often it is looked at which WAL the server cannot remove.
+// retainedEvery limits how often the WAL that the server cannot remove is measured.
 const retainedEvery = 10 * time.Second
 
-// retainedWAL is WAL that the server cannot remove.
+// retainedWAL describes WAL that the server cannot remove.
 type retainedWAL struct {
-	Reason string // what keeps it
-	Bytes  int64  // how much; 0 if that is unknown
-	Size   string // the same for people
+	Reason string // why the server cannot remove it
+	Bytes  int64  // 0 if unknown
+	Size   string // Bytes for people
 	Remedy string
 }
 
-// retainedSQL returns what keeps WAL from being removed: replication slots that nobody reads, slots that have lost WAL
-// or are about to, and a failing archiver. Names of WAL files give their position: 8 hexadecimal digits each of the
-// timeline, of 4 GiB, and of the segment in these.
+// retainedSQL lists the reasons for which the server cannot remove WAL: replication slots without a reader, slots that
+// have lost WAL or are about to, and a failing archiver. The name of a WAL file gives its position: 8 hexadecimal
+// digits each of the timeline, of the unit of 4 GiB, and of the segment in it.
 const retainedSQL = `
 SELECT reason, bytes, pg_size_pretty(bytes), remedy FROM (
 SELECT 'the replication slot ' || slot_name || CASE WHEN active THEN '' ELSE ' has no reader' END || CASE
@@ -41,13 +41,13 @@ FROM pg_stat_archiver WHERE last_failed_time > COALESCE(last_archived_time, '-in
   AND last_failed_wal ~ '^[0-9A-F]{24}' AND current_setting('archive_mode') <> 'off'
 ) AS kept ORDER BY bytes DESC`
 
-// retainedSample is the last look at the WAL that the server cannot remove.
+// retainedSample caches the last measurement of the WAL that the server cannot remove.
 type retainedSample struct {
 	at   time.Time
-	last []retainedWAL
+	last []retainedWAL // the most first
 }
 
-// refresh looks again if the last look is too old.
+// refresh measures again if the last measurement is too old.
 func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now time.Time) error {
 	if now.Sub(r.at) < retainedEvery {
 		return nil
@@ -57,17 +57,18 @@ func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now ti
 		return err
 	}
 	if r.last, err = pgx.CollectRows(rows, pgx.RowToStructByPos[retainedWAL]); err != nil {
-		return fmt.Errorf("look at the WAL that is retained: %w", err)
+		return fmt.Errorf("measure the retained WAL: %w", err)
 	}
 	r.at = now
 	return nil
 }
 
-// retainedTooMuch reports what keeps WAL from being removed, and returns a throttle if that is too much.
-func (e *Engine) retainedTooMuch() Throttle {
-	all := e.throttler.retained.last
+// retainedExceeded warns of WAL that the server cannot remove, and returns a cause if there is too much of it.
+func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
+	all := t.retained.last
 	for _, w := range all {
-		e.warnOnce(
+		t.warnOnce(
+			r,
 			w.Reason,
 			fmt.Sprintf(
 				"%s: the server keeps %s of WAL for it, and more while rows are deleted; %s",
@@ -77,8 +78,8 @@ func (e *Engine) retainedTooMuch() Throttle {
 			),
 		)
 	}
-	if limit := e.Limits.RetainedWAL; limit > 0 && len(all) > 0 && all[0].Bytes > limit { // the first one keeps most
-		return Throttle{walRetained, all[0].Reason + ", " + all[0].Size}
+	if limit > 0 && len(all) > 0 && all[0].Bytes > limit {
+		return Cause{walRetained, all[0].Reason + ", " + all[0].Size}
 	}
-	return Throttle{}
+	return Cause{}
 }

@@ -1,11 +1,11 @@
-package purge
+package throttle
 
 import (
 	"testing"
 	"time"
 )
 
-// The delay of a standby that stays the same time behind does not count; all other lags do.
+// A constant delay of a standby does not count as lag; all other lags do.
 func TestDelays(t *testing.T) {
 	t.Parallel()
 	const second = time.Second
@@ -46,13 +46,13 @@ func TestDelays(t *testing.T) {
 				waited++
 			}
 			if found && ignored {
-				t.Errorf("%s: it was found twice", name)
+				t.Errorf("%s: the delay was recognized twice", name)
 			}
 			ignored = ignored || found
 		}
 		if ignored != c.ignored || waited < c.waits || waited > c.waits+5 {
 			t.Errorf(
-				"%s: batches waited for %d seconds, at least %d are right; its delay is ignored: %t",
+				"%s: batches waited for %d seconds, want at least %d; the delay is ignored: %t",
 				name,
 				waited,
 				c.waits,

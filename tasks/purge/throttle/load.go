@@ -1,4 +1,4 @@
-package purge
+package throttle
 
 import (
 	"context"
@@ -8,29 +8,30 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// load is a sample of the server's load. Other sessions are those with another application_name.
+// load describes the server's load. Other sessions are those with another application_name.
 type load struct {
+	database string
 	active   int64         // other sessions that are active
 	idle     bool          // all other sessions have been inactive for half a second
 	waiting  int64         // other sessions of this database that wait for a lock of a relation or a transaction
-	forUs    int64         // other sessions that wait for locks of ours
-	standbys []standbyLoad // standbys that stream from the server
-	hidden   bool          // the role may not see how far standbys are behind
+	blocked  int64         // other sessions that wait for locks of ours
+	standbys []standbyLoad // standbys that stream from the server, the slowest first
+	hidden   bool          // the role may not see the lag of standbys
 	wal      int64         // the position in the WAL, in bytes
 	recovery bool          // the server is a standby
 }
 
-// standbyLoad is how far a standby is behind, as far as the server knows.
+// standbyLoad describes the lag of a standby, as the server knows it.
 type standbyLoad struct {
 	name   string        // its application_name
-	replay time.Duration // until what it has received is visible there
-	flush  time.Duration // until it has received it
+	replay time.Duration // from sending WAL until its effect is visible there
+	flush  time.Duration // from sending WAL until it is stored there
 }
 
-// loadSQL samples the server's load; it works for a role that may see little, too. A session that the role may not see
-// counts as active. Senders that have a database are those of logical replication, whose readers confirm when they
-// please; sessions that wait for advisory locks wait for each other. It calls the functions behind pg_stat_activity and
-// pg_stat_replication, since the views also look up names, which takes four times as long.
+// loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts as
+// active. WAL senders that have a database belong to logical replication, whose readers confirm at their own pace.
+// Sessions that wait for advisory locks wait for each other. The functions behind pg_stat_activity and
+// pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, backend_type, state, state_change,
   wait_event_type, wait_event FROM pg_stat_get_activity(NULL)),
@@ -43,7 +44,7 @@ standbys AS (SELECT a.application_name AS name, (COALESCE(extract(epoch
   FROM s.flush_lag), 0) * 1000000)::bigint AS flush
   FROM pg_stat_get_wal_senders() s JOIN sessions a USING (pid) WHERE a.datid IS NULL
     AND NOT a.application_name = ANY ($1::text[]))
-SELECT (SELECT count(*) FROM others WHERE state = 'active'),
+SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
   NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND wait_event NOT IN ('advisory', 'userlock')
     AND datid = (SELECT oid FROM here)),
@@ -67,9 +68,10 @@ func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load,
 	if ignore == nil {
 		ignore = []string{}
 	}
-	err := pool.QueryRow(ctx, loadSQL, ignore).
-		Scan(&l.active, &l.idle, &l.waiting, &l.forUs, &names, &replay, &flush, &l.hidden, &l.wal, &l.recovery)
-	if err != nil {
+	if err := pool.QueryRow(ctx, loadSQL, ignore).Scan(
+		&l.database, &l.active, &l.idle, &l.waiting, &l.blocked,
+		&names, &replay, &flush, &l.hidden, &l.wal, &l.recovery,
+	); err != nil {
 		return load{}, fmt.Errorf("sample the server's load: %w", err)
 	}
 	for i, name := range names {

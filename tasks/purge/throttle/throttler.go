@@ -1,0 +1,196 @@
+package throttle
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// sampleEvery limits how often the server's load is sampled: batches in between use the last sample.
+const sampleEvery = 250 * time.Millisecond
+
+// Recorder receives what a Throttler reports, and may stop the batches that wait.
+type Recorder interface {
+	// Throttled reports why the next batch waits, or that it no longer does.
+	Throttled(c Cause)
+	// Warn reports what an operator should know.
+	Warn(message string)
+	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
+	Proceed(ctx context.Context) error
+}
+
+// Throttler decides whether batches wait. It has the last sample of the server's load, which all batches share. The
+// zero Throttler is ready to use.
+type Throttler struct {
+	mu        sync.Mutex
+	sampledAt time.Time
+	wal       int64
+	cause     Cause
+	since     time.Time // when the reason of cause last changed
+	idle      bool      // the server is otherwise idle
+	nextBatch time.Time // when RowsPerSecond allows the next batch
+	delays    delays
+	retained  retainedSample
+	warned    map[string]bool // subjects of earlier warnings
+}
+
+// Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
+func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
+	if !limits.enabled() {
+		return nil
+	}
+	for waited := false; ; waited = true {
+		cause, pause, err := t.check(ctx, pool, limits, r)
+		if err != nil {
+			return err
+		}
+		if cause.Reason == "" && !waited {
+			return nil
+		}
+		r.Throttled(cause)
+		if cause.Reason == "" {
+			return nil
+		}
+		if err := r.Proceed(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// check returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
+func (t *Throttler) check(
+	ctx context.Context,
+	pool *pgxpool.Pool,
+	limits Limits,
+	r Recorder,
+) (cause Cause, pause time.Duration, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if wait := t.nextBatch.Sub(now); wait > 0 {
+		return Cause{Reason: rowRate}, min(wait, time.Second), nil
+	}
+	if now.Sub(t.sampledAt) < sampleEvery {
+		return t.cause, sampleEvery, nil
+	}
+	l, err := sampleLoad(ctx, pool, limits.LagIgnore)
+	if err != nil {
+		return Cause{}, 0, err
+	}
+	if !l.recovery { // retained WAL is measured on the primary only
+		if err := t.retained.refresh(ctx, pool, now); err != nil {
+			return Cause{}, 0, err
+		}
+	}
+	var written float64 // bytes of WAL per second
+	if !t.sampledAt.IsZero() {
+		written = float64(l.wal-t.wal) / now.Sub(t.sampledAt).Seconds()
+	}
+	t.sampledAt, t.wal, t.idle = now, l.wal, l.idle
+	last := t.cause.Reason
+	t.cause = t.exceeded(l, written, limits, r)
+	switch waits := now.Sub(t.since); {
+	case t.cause.Reason != last:
+		t.since = now
+	case last != "" && limits.MaxWait > 0 && waits >= limits.MaxWait:
+		r.Warn(fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.cause, remedies[last]))
+		t.since = now
+	}
+	return t.cause, sampleEvery, nil
+}
+
+// exceeded returns which limit the server's load exceeds. written is the number of bytes of WAL that the server writes
+// per second.
+func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder) Cause {
+	if l.blocked > 0 {
+		return Cause{blocksOthers, fmt.Sprintf("%d sessions", l.blocked)}
+	}
+	if limits.ReplicaLag > 0 && l.hidden && limits.LagMustBeSeen {
+		return Cause{Reason: hiddenLag}
+	}
+	lag := t.lagExceeded(l, limits.ReplicaLag, r)
+	retained := t.retainedExceeded(limits.RetainedWAL, r)
+	switch {
+	case lag.Reason != "":
+		return lag
+	case limits.ActiveSessions > 0 && l.active > int64(limits.ActiveSessions):
+		return Cause{activeSessions, fmt.Sprint(l.active)}
+	case limits.WaitingSessions > 0 && l.waiting > int64(limits.WaitingSessions):
+		return Cause{waitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, l.database)}
+	case limits.WALPerSecond > 0 && written > float64(limits.WALPerSecond):
+		return Cause{Reason: walRate}
+	}
+	return retained
+}
+
+// lagExceeded returns a cause if a standby is too far behind.
+func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
+	if limit == 0 {
+		return Cause{}
+	}
+	if l.hidden {
+		t.warnOnce(
+			r,
+			hiddenLag,
+			"this role may not see the lag of the replicas, so batches do not wait for it (GRANT pg_monitor would let it)",
+		)
+	}
+	var worst Cause
+	for _, s := range l.standbys {
+		lag, found := t.delays.lag(s, limit, time.Now())
+		if found {
+			r.Warn(
+				fmt.Sprintf(
+					"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
+						"that delay (--lag-ignore %[1]s would ignore it from the start)",
+					s.name,
+					s.replay.Round(time.Second),
+				),
+			)
+		}
+		if lag > limit && worst.Reason == "" { // the first one is the slowest
+			worst = Cause{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
+		}
+	}
+	return worst
+}
+
+// warnOnce logs a warning, unless there was one about the same subject.
+func (t *Throttler) warnOnce(r Recorder, subject, message string) {
+	if t.warned[subject] {
+		return
+	}
+	if t.warned == nil {
+		t.warned = map[string]bool{}
+	}
+	t.warned[subject] = true
+	r.Warn(message)
+}
+
+// Idle reports whether the server was otherwise idle in the last sample.
+func (t *Throttler) Idle() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.idle
+}
+
+// Spend counts deleted or updated rows towards a rate limit; 0 is no limit.
+func (t *Throttler) Spend(rows int64, perSecond int) {
+	if perSecond == 0 {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if now := time.Now(); t.nextBatch.Before(now) {
+		t.nextBatch = now
+	}
+	t.nextBatch = t.nextBatch.Add(time.Duration(float64(rows) / float64(perSecond) * float64(time.Second)))
+}
