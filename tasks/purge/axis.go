@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // axis is what a sweep traverses: the table's blocks, or rows that were found beforehand, in TID order. A position on
@@ -30,7 +32,12 @@ func someBlocks() axis {
 
 // rows is the axis of rows that were found; no window has more than a statement may touch.
 func rows(found []pgtype.TID, most int) axis {
-	return axis{found: found, first: int64(min(firstRows, most)), most: int64(most), chunk: 4 * int64(most)}
+	return axis{found: found, first: int64(pace.FirstRows(most)), most: int64(most), chunk: 4 * int64(most)}
+}
+
+// windows describes the windows for a Sizer.
+func (a axis) windows() pace.Windows {
+	return pace.Windows{First: a.first, Max: a.most, Exact: a.found != nil}
 }
 
 // window is the condition that a row lies between two positions. Its parameters are numbered from after+1 on.

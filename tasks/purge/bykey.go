@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Where TIDs do not serve, since rows are on another server, a sweep goes by an integer key: it finds the keys of
@@ -102,9 +103,9 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		next = max(next, from.Place)
 		sw.leave(next, from.Retained)
 	}
-	var bisect bisection
+	var bisect pace.Bisection
 	mostRows, target := min(sw.mostRows, mostByKey), cmp.Or(sw.Target, DefaultTarget)
-	limit, width := min(firstRows, mostRows), uint64(firstKeys)
+	limit, width := pace.FirstRows(mostRows), uint64(firstKeys)
 	for next <= last {
 		if err := sw.Wait(ctx); err != nil {
 			return err
@@ -113,7 +114,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		if uint64(last-next) > width {
 			end = next + int64(width)
 		}
-		most := bisect.limit(limit)
+		most := bisect.Limit(limit)
 		keys, err := sw.findKeys(ctx, next, end, most)
 		if len(keys) == most {
 			keys, end = wholeKeys(keys)
@@ -133,14 +134,14 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 		case slow && len(keys) == 1: // all rows of one key
 			sw.leave(end+1, Retained{Locked: 1})
 		case refusal != nil && len(keys) > 1:
-			bisect.refused(len(keys))
+			bisect.Failed(len(keys))
 			continue
 		case refusal != nil:
 			rows, err := sw.countKeys(ctx, keys)
 			if err != nil {
 				return err
 			}
-			bisect.passedOver()
+			bisect.Skipped()
 			key := strconv.FormatInt(keys[0], 10)
 			sw.refuseRows(DescribeRowError(sw.Name, pgtype.TID{}, &key, refusal), rows, end+1, refusal)
 		case err != nil:
@@ -151,7 +152,7 @@ func (sw *sweep) byKey(ctx context.Context, from Cursor) error {
 			width, limit = min(2*width, mostKeys), min(2*limit, mostRows)
 		}
 		if refusal == nil {
-			bisect.passed(len(keys), limit)
+			bisect.Passed(len(keys), limit)
 		}
 		if sw.over() {
 			return nil

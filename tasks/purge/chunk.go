@@ -1,5 +1,7 @@
 package purge
 
+import "github.com/cleanupd/cleanupd/tasks/purge/pace"
+
 // take gives a worker its next chunk, and reports whether there is one.
 func (sw *sweep) take(w *worker, end int64) bool {
 	sw.mu.Lock()
@@ -17,7 +19,7 @@ func (sw *sweep) take(w *worker, end int64) bool {
 func (sw *sweep) chunkSize(end int64) int64 {
 	left := end - sw.next
 	most := min(sw.chunk, left)
-	if workers := sw.limiter.limit(); workers > 1 {
+	if workers := sw.limiter.Allowed(); workers > 1 {
 		return min(max(left/int64(2*workers), sw.axis.first), most)
 	}
 	return most
@@ -27,7 +29,7 @@ func (sw *sweep) chunkSize(end int64) int64 {
 func (sw *sweep) extend(w *worker, end int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	if w.to == sw.next && w.to-w.from < w.width*w.statements {
+	if w.to == sw.next && w.to-w.from < w.Span() {
 		w.to += sw.chunkSize(end)
 		sw.next = w.to
 	}
@@ -59,7 +61,7 @@ func (sw *sweep) cursor(w *worker, done int64, filenode uint32) Cursor {
 }
 
 // newSizer is how a worker begins to size its batches.
-func (sw *sweep) newSizer() batchSizer {
+func (sw *sweep) newSizer() pace.Sizer {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
 	return sw.sized
@@ -70,7 +72,7 @@ func (sw *sweep) newSizer() batchSizer {
 func (sw *sweep) committed(w *worker, done, gone, left int64) {
 	sw.mu.Lock()
 	defer sw.mu.Unlock()
-	sw.gone, sw.sized = sw.gone+gone, w.batchSizer
+	sw.gone, sw.sized = sw.gone+gone, w.Sizer
 	if w.passesOver() {
 		sw.leave(done, Retained{Locked: left})
 	} else {

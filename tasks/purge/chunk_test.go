@@ -3,15 +3,17 @@ package purge
 import (
 	"slices"
 	"testing"
+
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // A chunk too short for a batch takes in what comes next, unless that is another worker's, or the end has come.
 func TestStretchIsExtended(t *testing.T) {
 	t.Parallel()
 	const end = 2_500
-	sw := &sweep{axis: blocks, limiter: newLimiter(2), undone: map[*worker]int64{}}
+	sw := &sweep{axis: blocks, limiter: pace.NewLimiter(2), undone: map[*worker]int64{}}
 	w, other := &worker{sweep: sw}, &worker{sweep: sw}
-	w.batchSizer = batchSizer{width: 100, statements: 4}
+	w.Sizer = pace.Sizer{Width: 100, Statements: 4}
 	if !sw.take(w, end) || w.to != blocks.chunk {
 		t.Fatalf("the first chunk ends at %d", w.to)
 	}
@@ -42,8 +44,8 @@ func TestStretchesNearTheEnd(t *testing.T) {
 		{false, []int64{1024, 1024, 1024, 1024, 904}},
 		{true, []int64{1024, 994, 745, 559, 419, 314, 236, 177, 133, 99, 75, 56, 42, 32, 32, 32, 31}},
 	} {
-		sw := &sweep{axis: blocks, limiter: newLimiter(2), undone: map[*worker]int64{}}
-		sw.limiter.setIdle(test.idle)
+		sw := &sweep{axis: blocks, limiter: pace.NewLimiter(2), undone: map[*worker]int64{}}
+		sw.limiter.SetIdle(test.idle)
 		var took []int64
 		for w := (&worker{sweep: sw}); sw.take(w, end); {
 			took = append(took, w.to-w.from)

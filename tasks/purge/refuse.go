@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // A batch that a row refuses is rolled back. Smaller ones follow, down to that row alone, which is passed over.
@@ -29,47 +30,6 @@ const FailedRowsLogged = 20
 
 // messageShown is how many characters of an error's message are shown.
 const messageShown = 300
-
-// bisection sizes batches so that they close in on a row that refuses: the next is half of those that the row is among,
-// and afterwards they double. The zero bisection does not limit them.
-type bisection struct {
-	among int // a row among so many next ones refuses; 0: not known
-	most  int // rows of the next batch; 0: no limit
-}
-
-func (s *bisection) active() bool { return s.most > 0 }
-
-// limit is the most rows that the next batch may have.
-func (s *bisection) limit(rows int) int {
-	if s.active() {
-		return min(rows, s.most)
-	}
-	return rows
-}
-
-// refused says that a batch of some rows was refused.
-func (s *bisection) refused(rows int) {
-	s.among, s.most = rows, max(rows/2, 1)
-}
-
-// passed says that a batch of some rows was done, in place of the limit without a bisection.
-func (s *bisection) passed(rows, limit int) {
-	if !s.active() {
-		return
-	}
-	s.among = max(s.among-rows, 0)
-	switch {
-	case s.among > 0:
-		s.most = max(s.among/2, 1)
-	case s.most*2 < limit:
-		s.most *= 2
-	default:
-		s.most = 0
-	}
-}
-
-// passedOver says that a single row was refused and passed over.
-func (s *bisection) passedOver() { *s = bisection{most: 1} }
 
 // try runs a batch, and again after transient errors. It returns apart whether rows refused it, which the same batch
 // would meet again. The ids that Also takes may pass.
@@ -86,8 +46,8 @@ func (sw *sweep) try(ctx context.Context, batch func() error) (refusal, err erro
 
 // narrow makes the next batch smaller after one that was refused.
 func (w *worker) narrow(ctx context.Context) error {
-	if w.bisect.among > 0 {
-		w.bisect.refused(w.rows())
+	if w.bisect.Narrowing() {
+		w.bisect.Failed(w.pickLimit())
 		return nil
 	}
 	var picked int
@@ -95,8 +55,8 @@ func (w *worker) narrow(ctx context.Context) error {
 		ctx,
 		[]any{&picked},
 		"SELECT count(*) FROM ("+w.picking(len(w.Args))+") AS pick",
-		slices.Concat(w.Args, []any{w.rows()}, w.boundsAfter(w.behind, w.from, w.next()))...)
-	w.bisect.refused(picked)
+		slices.Concat(w.Args, []any{w.pickLimit()}, w.boundsAfter(w.behind, w.from, w.next()))...)
+	w.bisect.Failed(picked)
 	return err
 }
 
@@ -127,7 +87,7 @@ func (w *worker) one(ctx context.Context) error {
 		return err
 	}
 	if !row.Valid {
-		w.bisect.passed(1, w.limit)
+		w.bisect.Passed(1, w.Rows)
 		return w.commit(ctx, tx, begun, n, next, 0)
 	}
 	done, behind := w.after(row)
@@ -138,7 +98,7 @@ func (w *worker) one(ctx context.Context) error {
 	switch {
 	case refusal == nil:
 		err = w.commit(ctx, tx, begun, n, done, behind)
-		w.bisect.passed(1, w.limit)
+		w.bisect.Passed(1, w.Rows)
 		return err
 	case !sqlstate.OfRow(refusal):
 		return refusal
@@ -152,7 +112,7 @@ func (w *worker) one(ctx context.Context) error {
 	if err := w.commit(ctx, tx, begun, batchResult{filenode: n.filenode}, done, behind); err != nil {
 		return err
 	}
-	w.bisect.passedOver()
+	w.bisect.Skipped()
 	w.refuse(row, name, refusal)
 	return nil
 }
@@ -262,9 +222,9 @@ func FindRowErrors(
 	rows []pgtype.TID,
 ) (refusals []RowError, err error) {
 	undone := errors.New("undone")
-	var bisect bisection
+	var bisect pace.Bisection
 	for len(rows) > 0 && len(refusals) <= MaxFailedRows {
-		some := rows[:bisect.limit(len(rows))]
+		some := rows[:bisect.Limit(len(rows))]
 		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 			b := &pgx.Batch{}
 			b.Queue("DELETE FROM "+relation+" WHERE ctid = ANY ($1::tid[])", some)
@@ -273,15 +233,15 @@ func FindRowErrors(
 		})
 		switch {
 		case errors.Is(err, undone):
-			bisect.passed(len(some), len(rows))
+			bisect.Passed(len(some), len(rows))
 		case !sqlstate.OfRow(err):
 			return nil, err
 		case len(some) > 1:
-			bisect.refused(len(some))
+			bisect.Failed(len(some))
 			continue
 		default:
 			refusals = append(refusals, RowError{some[0], err})
-			bisect.passedOver()
+			bisect.Skipped()
 		}
 		rows = rows[len(some):]
 	}

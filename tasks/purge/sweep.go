@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Sweep says which rows of one table are deleted or updated.
@@ -219,7 +221,7 @@ type sweep struct {
 	Sweep
 	axis
 	session  *session // for queries, and of the first worker
-	limiter  *limiter
+	limiter  *pace.Limiter
 	mostRows int    // of a statement
 	simple   bool   // the plain statement will do
 	slow     string // what may make each row slow; empty if nothing is known
@@ -239,7 +241,7 @@ type sweep struct {
 	counted  int64               // below this position what stays was counted before
 	refused  map[pgtype.TID]bool // rows that refused
 	result   Result              // but for what is left
-	sized    batchSizer          // as a worker had it last
+	sized    pace.Sizer          // as a worker had it last
 }
 
 // to sweeps up to the end of the axis.
@@ -248,13 +250,19 @@ func (sw *sweep) to(ctx context.Context, end int64) error {
 	if end-sw.next > sw.chunk && sw.Companion == nil { // what Also changes may overlap between workers
 		workers = max(sw.Workers, 1)
 	}
-	sw.limiter, sw.sized = newLimiter(workers), newBatchSizer(sw.mostRows, sw.axis, sw.Target)
+	sw.limiter, sw.sized = pace.NewLimiter(
+		workers,
+	), pace.NewSizer(
+		sw.mostRows,
+		sw.windows(),
+		cmp.Or(sw.Target, DefaultTarget),
+	)
 	group, ctx := errgroup.WithContext(ctx)
 	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
 	spawn(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
 	for range workers - 1 {
 		spawn(func() error {
-			if err := sw.limiter.acquire(ctx); err != nil {
+			if err := sw.limiter.Acquire(ctx); err != nil {
 				return err
 			}
 			return (&worker{sweep: sw}).work(ctx, end)

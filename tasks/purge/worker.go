@@ -12,19 +12,20 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // worker is one of a sweep's workers, with its chunk of the axis.
 type worker struct {
 	*sweep
 	session *session
-	batchSizer
+	pace.Sizer
 	from, to int64 // [from, to) is still to be done
 	// skipLocked is the position below which rows that others have locked are skipped.
 	skipLocked int64
 	behind     uint16 // the offset in the chunk's first block up to which rows were picked already
 	keeps      bool   // some rows that were picked stay, since the last count of those that do
-	bisect     bisection
+	bisect     pace.Bisection
 	narrowed   int       // consecutive batches that had too many rows
 	spanned    time.Time // when a batch was last traced
 }
@@ -36,8 +37,8 @@ const mostNarrowed = 2
 // work does one chunk after another, up to the end. The limiter has let the worker in; it opens a session if it has
 // none.
 func (w *worker) work(ctx context.Context, end int64) (err error) {
-	defer w.limiter.release()
-	w.batchSizer = w.newSizer()
+	defer w.limiter.Release()
+	w.Sizer = w.newSizer()
 	for w.take(w, end) {
 		if w.session == nil {
 			if w.session, err = w.Engine.session(ctx); err != nil {
@@ -57,7 +58,7 @@ func (w *worker) work(ctx context.Context, end int64) (err error) {
 			if err != nil {
 				return err
 			}
-			if err := w.limiter.reacquire(ctx); err != nil {
+			if err := w.limiter.Reacquire(ctx); err != nil {
 				return err
 			}
 		}
@@ -75,19 +76,19 @@ func (w *worker) endSweep() {
 func (w *worker) passesOver() bool { return w.from < w.skipLocked }
 
 // reach is where the windows of a batch end.
-func (w *worker) reach() int64 { return min(w.from+w.width*w.statements, w.to) }
+func (w *worker) reach() int64 { return min(w.from+w.Span(), w.to) }
 
 // next is where the first window of a batch ends.
 func (w *worker) next() int64 {
-	next := min(w.from+w.width, w.to)
+	next := min(w.from+w.Width, w.to)
 	if w.passesOver() {
 		next = min(next, w.skipLocked)
 	}
 	return next
 }
 
-// rows is the most rows that a statement of the next batch picks.
-func (w *worker) rows() int { return w.bisect.limit(w.limit) }
+// pickLimit returns the maximum number of rows that a statement of the next batch picks.
+func (w *worker) pickLimit() int { return w.bisect.Limit(w.Rows) }
 
 // step runs one batch, and makes the next one smaller, or skip locked rows, if it ran into a timeout or rows refused
 // it.
@@ -97,7 +98,7 @@ func (w *worker) step(ctx context.Context) error {
 	}
 	w.adapt()
 	var refusal, err error
-	if w.bisect.limit(w.limit) == 1 && w.bisect.active() {
+	if w.bisect.Limit(w.Rows) == 1 && w.bisect.Active() {
 		err = w.Retry(ctx, w.Name, func() error { return w.one(ctx) })
 	} else {
 		refusal, err = w.try(ctx, func() error { return w.batch(ctx) })
@@ -105,10 +106,10 @@ func (w *worker) step(ctx context.Context) error {
 	switch {
 	case refusal != nil:
 		return w.narrow(ctx)
-	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.smallest():
-		w.shrink(0.5, false)
+	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.Smallest():
+		w.Shrink(0.5, false)
 		w.Recorder.Warn(
-			fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.limit),
+			fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", w.Name, w.Rows),
 		)
 		return nil
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.passesOver():
@@ -123,14 +124,14 @@ func (w *worker) step(ctx context.Context) error {
 // adapt fits the number of workers and statements to whether the server is otherwise idle.
 func (w *worker) adapt() {
 	idle := w.throttler.Idle()
-	w.limiter.setIdle(idle)
+	w.limiter.SetIdle(idle)
 	switch {
 	case w.Limits.RowsPerSecond > 0: // which several statements at once would exceed
-		w.limitStatements(1)
+		w.LimitStatements(1)
 	case idle:
-		w.limitStatements(mostAlone)
+		w.LimitStatements(pace.MaxStatementsIdle)
 	default:
-		w.limitStatements(mostBeside)
+		w.LimitStatements(pace.MaxStatementsBusy)
 	}
 }
 
@@ -146,8 +147,8 @@ type batchResult struct {
 // batch deletes or updates rows at the beginning of the chunk, in a transaction, and shortens the chunk.
 func (w *worker) batch(ctx context.Context) error {
 	begun := time.Now()
-	next, limit := w.next(), w.rows()
-	direct := w.simple && !w.passesOver() && !w.bisect.active() && w.narrowed < mostNarrowed &&
+	next, limit := w.next(), w.pickLimit()
+	direct := w.simple && !w.passesOver() && !w.bisect.Active() && w.narrowed < mostNarrowed &&
 		(w.found != nil || next-w.from > 1)
 	var calls []string
 	if direct {
@@ -166,27 +167,27 @@ func (w *worker) batch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if direct && n.largest > int64(w.most) { // rolled back: no statement may touch more
+	if direct && n.largest > int64(w.mostRows) { // rolled back: no statement may touch more
 		w.narrowed++
-		w.width, w.statements = w.room(w.width, n.largest), 1
+		w.Narrow(n.largest)
 		return nil
 	}
 	done, behind, all := next, uint16(0), direct || n.picked < int64(limit)
 	if !all {
 		done, behind = w.after(n.last)
 	}
-	width, bisected := next-w.from, w.bisect.active()
+	width, bisected := next-w.from, w.bisect.Active()
 	if err := w.commit(ctx, tx, begun, n, done, behind); err != nil {
 		return err
 	}
-	if w.bisect.passed(int(n.picked), w.limit); bisected {
+	if w.bisect.Passed(int(n.picked), w.Rows); bisected {
 		return nil
 	}
 	if all {
 		w.narrowed = 0
 	}
-	w.observe(n.took, width, n.largest, direct)
-	w.limiter.observe(begun, time.Since(begun), n.gone)
+	w.Sizer.Observe(n.took, width, n.largest, direct)
+	w.limiter.Observe(begun, time.Since(begun), n.gone)
 	return nil
 }
 
@@ -293,8 +294,8 @@ func (w *worker) pickApart(b *pgx.Batch, bounds []any, limit int, n *batchResult
 // and windows are chosen so that they seldom have too many.
 func (w *worker) direct(b *pgx.Batch, next int64, n *batchResult) {
 	sql := w.directSQL() // long where many ids are on hold
-	for from := w.from; from < next; from += w.width {
-		b.Queue(sql, slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.width, next)))...).
+	for from := w.from; from < next; from += w.Width {
+		b.Queue(sql, slices.Concat(w.Args, w.SetArgs, w.bounds(from, min(from+w.Width, next)))...).
 			Exec(func(tag pgconn.CommandTag) error {
 				if gone := tag.RowsAffected(); gone > 0 {
 					n.gone, n.picked = n.gone+gone, n.picked+gone

@@ -1,0 +1,143 @@
+package pace
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// While other sessions are active, several workers run only if they get at least minGain times as much done as one:
+// otherwise they also take time from the application. The cost of a row is known after some batches per worker; the
+// other mode is tried after a pause that doubles.
+const (
+	minGain      = 1.5
+	trialBatches = 2
+	minPause     = 2 * time.Second
+	maxPause     = time.Minute
+)
+
+// Limiter limits how many of a sweep's workers run: all of them while the server is otherwise idle; otherwise one, or
+// all if that is worth it.
+type Limiter struct {
+	workers int
+
+	mu      sync.Mutex
+	idle    bool // the server is otherwise idle
+	running int
+	allowed int
+	changed chan struct{} // closed when a worker may start
+	since   time.Time     // when this mode began
+	costs   []float64     // seconds per row in the last batches
+	single  float64       // the cost of a row with one worker
+	pause   time.Duration // until the other mode is tried
+}
+
+// NewLimiter returns a Limiter for a number of workers. One of them is running.
+func NewLimiter(workers int) *Limiter {
+	return &Limiter{
+		workers: workers,
+		running: 1,
+		allowed: 1,
+		since:   time.Now(),
+		pause:   minPause,
+		changed: make(chan struct{}),
+	}
+}
+
+// Acquire waits until one more worker may run.
+func (l *Limiter) Acquire(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		if l.running < l.allowed {
+			l.running++
+			l.mu.Unlock()
+			return nil
+		}
+		changed := l.changed
+		l.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Allowed returns how many workers may run.
+func (l *Limiter) Allowed() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.allowed
+}
+
+// Release lets another worker run.
+func (l *Limiter) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running--
+	l.wake()
+}
+
+// Reacquire waits if too many workers run.
+func (l *Limiter) Reacquire(ctx context.Context) error {
+	l.mu.Lock()
+	ok := l.running <= l.allowed
+	l.mu.Unlock()
+	if ok {
+		return nil
+	}
+	l.Release()
+	return l.Acquire(ctx)
+}
+
+func (l *Limiter) wake() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// SetIdle records whether the server is otherwise idle, and lets all workers run if so.
+func (l *Limiter) SetIdle(idle bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case idle && !l.idle:
+		l.allow(l.workers)
+	case !idle && l.idle:
+		l.pause = minPause
+		l.allow(1)
+	}
+	l.idle = idle
+}
+
+// Observe records the cost of a batch, and changes the mode if that is worth it.
+func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.workers == 1 || l.idle || rows == 0 || l.running != l.allowed || begun.Before(l.since) {
+		return
+	}
+	enough := trialBatches * l.allowed
+	l.costs = append(l.costs, took.Seconds()/float64(rows))
+	l.costs = l.costs[max(len(l.costs)-enough, 0):]
+	if len(l.costs) < enough {
+		return
+	}
+	cost := slices.Sorted(slices.Values(l.costs))[enough/2]
+	switch elapsed := time.Since(l.since); {
+	case l.allowed == 1 && elapsed >= l.pause:
+		l.single, l.pause = cost, min(2*l.pause, maxPause)
+		l.allow(l.workers)
+	case l.allowed > 1 && float64(l.workers)/cost < minGain/l.single:
+		l.allow(1)
+	case l.allowed > 1 && elapsed >= maxPause: // the cost of a row with one worker may have changed
+		l.pause = minPause
+		l.allow(1)
+	}
+}
+
+// allow sets how many workers may run.
+func (l *Limiter) allow(workers int) {
+	l.allowed, l.since, l.costs = workers, time.Now(), nil
+	l.wake()
+}

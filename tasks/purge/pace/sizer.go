@@ -1,0 +1,149 @@
+package pace
+
+import "time"
+
+// firstRows limits the rows of the first batch.
+const firstRows = 1_000
+
+// The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small in
+// comparison. While other sessions are active there are half as many, since the application waits for the locks of a
+// batch.
+const (
+	MaxStatementsIdle = 8
+	MaxStatementsBusy = 4
+)
+
+// Windows describes the windows into which statements divide the axis of a sweep.
+type Windows struct {
+	First, Max int64 // the width of the first window, and of the widest
+	// Exact marks an axis on which a window has as many rows as it is wide.
+	Exact bool
+}
+
+// Sizer adapts the size of batches to the time that they should take.
+type Sizer struct {
+	Rows       int   // limits a statement that picks rows first
+	Width      int64 // the width of a statement's window
+	Statements int64 // the number of statements of a batch, on consecutive windows
+
+	windows       Windows
+	target        time.Duration
+	maxRows       int // of any statement
+	maxStatements int64
+	fixed         time.Duration // the fixed cost of a statement, whatever its size
+	learned       bool          // fixed is known
+	other         struct {      // the last statement of a different size
+		took   time.Duration
+		size   float64
+		direct bool
+	}
+}
+
+// FirstRows returns the limit of a first batch, no more than maxRows.
+func FirstRows(maxRows int) int { return min(maxRows, firstRows) }
+
+// NewSizer returns a Sizer that begins with small batches. No statement may touch more than maxRows.
+func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
+	return Sizer{
+		Rows:          FirstRows(maxRows),
+		Width:         w.First,
+		Statements:    1,
+		windows:       w,
+		target:        target,
+		maxRows:       maxRows,
+		maxStatements: MaxStatementsBusy,
+	}
+}
+
+// Span returns the width of all windows of the next batch.
+func (s *Sizer) Span() int64 { return s.Width * s.Statements }
+
+// Observe sizes the next batch from the time and the span of the last one, and the most rows that one of its statements
+// touched. Batches shrink at once, but grow slowly, and only after a batch of full size. Only the width of their windows
+// limits the rows of direct statements on blocks.
+func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
+	size, statements := float64(s.Rows), int64(1)
+	if direct {
+		statements = (span + s.Width - 1) / s.Width
+		size = float64(span) / float64(statements)
+	}
+	s.learn(d/time.Duration(statements), size, direct)
+	d -= min(s.fixed, d)
+	target := max(s.target, s.fixed) // a fixed cost varies, too
+	room := s.windows.Max
+	if direct && !s.windows.Exact && largest > 0 {
+		room = min(room, s.room(min(span, s.Width), largest))
+	}
+	growth := 1.25
+	if d < target/4 {
+		growth = 2
+	}
+	switch {
+	case d > target:
+		s.Shrink(float64(target)/float64(d), direct)
+	case (d > target/2 && s.learned) || (span < s.Span() && direct):
+	case !direct && largest >= int64(s.Rows):
+		s.Rows = min(int(float64(s.Rows)*growth)+1, s.maxRows)
+	case s.Width < room:
+		s.Width = min(int64(float64(s.Width)*growth)+1, s.windows.Max)
+	case direct:
+		s.Statements = min(int64(float64(s.Statements)*growth)+1, s.maxStatements)
+	}
+	s.Width = max(min(s.Width, room), 1)
+}
+
+// Two statements whose sizes differ by minRatio show their fixed cost. While sizes are about the same the estimate fades
+// with each statement, so that the size changes in the end and the cost is estimated anew.
+const (
+	minRatio = 1.25
+	fading   = 0.98
+)
+
+// learn estimates the fixed cost of a statement, such as hashing the ids of a set, or the parents of possible orphans.
+// Smaller statements have the same fixed cost, and there are more of them.
+func (s *Sizer) learn(took time.Duration, size float64, direct bool) {
+	ratio := size / s.other.size
+	switch {
+	case s.other.size == 0 || s.other.direct != direct:
+		s.fixed = min(s.fixed, took)
+	case ratio < minRatio && ratio > 1/minRatio:
+		s.fixed = min(time.Duration(float64(s.fixed)*fading), took)
+		return
+	default:
+		fixed := (float64(took) - ratio*float64(s.other.took)) / (1 - ratio)
+		s.fixed, s.learned = min(time.Duration(max(fixed, 0)), took, s.other.took), true
+	}
+	s.other.took, s.other.size, s.other.direct = took, size, direct
+}
+
+// fill is the share of the maximum number of rows that a window should have.
+const fill = 0.8
+
+// room returns the maximum width of a window, given the width of one and its number of rows.
+func (s *Sizer) room(width, rows int64) int64 {
+	return max(int64(float64(width)*fill*float64(s.maxRows)/float64(rows)), 1)
+}
+
+// Narrow makes windows narrower after one with too many rows.
+func (s *Sizer) Narrow(rows int64) { s.Width, s.Statements = s.room(s.Width, rows), 1 }
+
+// LimitStatements sets the maximum number of statements of the next batches.
+func (s *Sizer) LimitStatements(n int64) {
+	s.maxStatements, s.Statements = n, min(s.Statements, n)
+}
+
+// Shrink reduces the next batch to a part of this one, a tenth at least.
+func (s *Sizer) Shrink(part float64, direct bool) {
+	part = max(part, 0.1)
+	if s.Statements > 1 {
+		s.Statements = max(int64(float64(s.Statements)*part), 1)
+		return
+	}
+	s.Width = max(int64(float64(s.Width)*part), 1)
+	if !direct {
+		s.Rows = max(int(float64(s.Rows)*part), 1)
+	}
+}
+
+// Smallest reports whether batches cannot shrink further.
+func (s *Sizer) Smallest() bool { return s.Rows == 1 && s.Width == 1 && s.Statements == 1 }
