@@ -14,7 +14,7 @@ type Condition struct {
 	Args  []any
 }
 
-// unless is the further condition that none of some is true.
+// unless returns the further condition that none of the conditions is true.
 func unless(args *[]any, conditions []Condition) (sql string) {
 	for _, c := range conditions {
 		sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", put(args, c))
@@ -22,18 +22,17 @@ func unless(args *[]any, conditions []Condition) (sql string) {
 	return sql
 }
 
-// Without returns the sweep without the rows of which one of some conditions is true.
+// Without returns the sweep without the rows that match one of the conditions.
 func (s Sweep) Without(conditions ...Condition) Sweep {
 	return s.and(func(args *[]any) string { return unless(args, conditions) })
 }
 
-// And returns the sweep of those rows of which a condition is true, too.
+// And returns the sweep of the rows that also match a condition.
 func (s Sweep) And(c Condition) Sweep {
 	return s.and(func(args *[]any) string { return " AND (" + put(args, c) + ") IS TRUE" })
 }
 
-// and appends to the condition, and numbers the parameters of Set and Also anew, which come after those of the
-// condition.
+// and appends to the condition, and renumbers the parameters of Set and Companion, which come after its parameters.
 func (s Sweep) and(more func(args *[]any) string) Sweep {
 	before := len(s.Args)
 	s.Args = slices.Clone(s.Args)
@@ -49,14 +48,14 @@ func (s Sweep) and(more func(args *[]any) string) Sweep {
 		s.Set[i].Value = renumber(a.Value, after)
 	}
 	if s.Companion != nil {
-		also := *s.Companion
-		also.SQL = renumber(also.SQL, after)
-		s.Companion = &also
+		companion := *s.Companion
+		companion.SQL = renumber(companion.SQL, after)
+		s.Companion = &companion
 	}
 	return s
 }
 
-// Or returns the condition that one of some is true. It has no text if there are none.
+// Or returns the condition that one of the conditions is true. It is empty without conditions.
 func Or(conditions ...Condition) (c Condition) {
 	var sides []string
 	for _, one := range conditions {
@@ -66,16 +65,16 @@ func Or(conditions ...Condition) (c Condition) {
 	return c
 }
 
-// NumberedAfter is the condition with its parameters numbered after some others.
+// NumberedAfter returns the condition with its parameters numbered after some others.
 func (c Condition) NumberedAfter(others int) string {
 	args := make([]any, others)
 	return put(&args, c)
 }
 
-// token is a parameter in SQL, or what is not to be taken for one: a quoted name, or a text.
+// token matches a parameter in SQL, and text that may look like one: a quoted name, or a string.
 var token = regexp.MustCompile(`"(?:[^"]|"")*"|'(?:[^']|'')*'|\$[0-9]+`)
 
-// put adds a condition's parameters to others, and returns it with their numbers.
+// put adds a condition's parameters to others, and returns the condition with their numbers.
 func put(args *[]any, c Condition) string {
 	if len(c.Args) == 0 { // such as a long list of ids
 		return c.Where
@@ -85,7 +84,7 @@ func put(args *[]any, c Condition) string {
 	return renumber(c.Where, func(n int) int { return n + before })
 }
 
-// renumber gives parameters in SQL other numbers.
+// renumber replaces the numbers of parameters in SQL.
 func renumber(sql string, number func(n int) int) string {
 	return token.ReplaceAllStringFunc(sql, func(found string) string {
 		if n, err := strconv.Atoi(found[1:]); found[0] == '$' && err == nil {
@@ -95,20 +94,20 @@ func renumber(sql string, number func(n int) int) string {
 	})
 }
 
-// In is the condition that a column has one of some ids, a parameter. A plan that is made once hashes them, or finds
-// the rows by an index.
+// In returns the condition that a column has one of the ids of a parameter. A generic plan hashes them, or finds the
+// rows by an index.
 func In(column, ids string) string {
 	return fmt.Sprintf("%s IN (SELECT unnest(%s))", column, ids)
 }
 
-// OneOf returns the condition that a column has one of some ids, as In does.
+// OneOf returns the condition that a column has one of the ids, as In does.
 func OneOf(column string, ids []int64) Condition {
 	return Condition{Where: In(column, "$1::bigint[]"), Args: []any{ids}}
 }
 
-// Among returns the condition that a column has one of some ids, in ascending order, by a binary search in a constant.
-// With some thousands of ids, sending and hashing those of OneOf takes longer in each statement than deleting its rows;
-// but only OneOf uses an index.
+// Among returns the condition that a column has one of the ids, in ascending order, by a binary search in a constant.
+// With some thousands of ids, sending and hashing the ids of OneOf takes longer in each statement than deleting its
+// rows; but only OneOf uses an index.
 func Among(column string, ids []int64) Condition {
 	list := make([]byte, 0, 8*len(ids))
 	for _, id := range ids {
@@ -120,6 +119,6 @@ func Among(column string, ids []int64) Condition {
 
 var in = regexp.MustCompile(`([a-z]+\.[A-Za-z_0-9]+) IN \(SELECT unnest\((\$[0-9]+::bigint\[\])\)\)`)
 
-// inConstants is a condition for a statement that reads a table and is planned each time: there ids are found more
-// quickly that are constants, if they are of the column's type.
+// inConstants returns a condition for a statement that reads a table and is planned each time: that finds ids faster
+// if they are constants of the column's type.
 func inConstants(where string) string { return in.ReplaceAllString(where, "$1::bigint = ANY ($2)") }

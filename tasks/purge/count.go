@@ -6,33 +6,36 @@ import (
 	"slices"
 )
 
+// countBlocks is the number of blocks that a statement reads which only counts: 32 MiB.
+const countBlocks = 4096
+
 // Count counts the rows of the sweep and their paired rows, changing and locking nothing. It calls found with the
 // number of rows in one window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
-	return e.open(ctx, []Sweep{s}, func(sw *sweep) error { return sw.each(ctx, found) })
-}
-
-// each calls found with the number of rows in one window after another.
-func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows int64) error) error {
-	if sw.Elsewhere {
-		rows, paired, err := sw.countByKey(ctx)
+	return e.open(ctx, []Sweep{s}, func(t *table) error {
+		if !s.Elsewhere {
+			return t.countWindows(ctx, found)
+		}
+		rows, paired, err := t.countRemote(ctx)
 		if err != nil {
 			return err
 		}
 		return found(ctx, rows+paired)
-	}
-	end, _, err := sw.end(ctx)
+	})
+}
+
+// countWindows calls found with the number of rows in one window after another.
+func (t *table) countWindows(ctx context.Context, found func(ctx context.Context, rows int64) error) error {
+	end, _, err := t.size(ctx)
 	if err != nil {
 		return err
 	}
-	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", sw.count(""), blocks.window(len(sw.Args)), sw.Where)
-	for first := int64(0); first < end; first += countBlocks {
+	s, axis := t.sweep, blockAxis{}
+	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", s.countSQL(""), axis.where(len(s.Args)), s.Where)
+	for from := int64(0); from < end; from += countBlocks {
 		var rows int64
-		if err := sw.read(
-			ctx,
-			[]any{&rows},
-			sql,
-			slices.Concat(sw.Args, blocks.bounds(first, min(first+countBlocks, end)))...); err != nil {
+		window := axis.bounds(0, from, min(from+countBlocks, end))
+		if err := t.read(ctx, []any{&rows}, sql, slices.Concat(s.Args, window)...); err != nil {
 			return err
 		}
 		if err := found(ctx, rows); err != nil {
@@ -42,27 +45,82 @@ func (sw *sweep) each(ctx context.Context, found func(ctx context.Context, rows 
 	return nil
 }
 
-// count is the SELECT, up to its WHERE, that counts rows of the sweep, or of a sample, and their paired rows.
-func (s *Sweep) count(sample string) string {
-	if s.Paired == nil {
-		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)
+// CountElsewhere counts the rows of a sweep on another server, and separately their paired rows, changing and locking
+// nothing.
+func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err error) {
+	tally.Windows = 1
+	err = e.open(ctx, []Sweep{s}, func(t *table) (err error) {
+		tally.Rows, tally.Paired, err = t.countRemote(ctx)
+		return err
+	})
+	return tally, err
+}
+
+// sampleBlocks is how much of a table is read for an estimate: 8 MiB.
+const sampleBlocks = 1024
+
+// Estimate estimates how many rows each of the sweeps has. A small table is counted, and so is a sample of a large one
+// if rows of other tables matter; otherwise the planner estimates. ok is false if a large table was never analyzed.
+func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, ok bool, err error) {
+	ok = true
+	err = e.open(ctx, sweeps, func(t *table) error {
+		n, known, err := t.estimate(ctx)
+		rows, ok = append(rows, n), ok && known
+		return err
+	})
+	return rows, ok, err
+}
+
+func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
+	s := t.sweep
+	if s.Elsewhere {
+		return 0, false, nil
 	}
-	there := fmt.Sprintf("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
-	for _, b := range s.Paired.Before {
-		there += fmt.Sprintf(
-			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
-			b.Relation,
-			b.Paired.ID,
-			s.Paired.Key,
-			b.Where,
-		)
-	}
-	return fmt.Sprintf(
-		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s",
-		s.Paired.Key,
-		s.Relation,
-		sample,
-		s.Paired.Relation,
-		there,
+	var (
+		analyzed bool
+		blocks   int64
 	)
+	const sql = `SELECT reltuples >= 0, pg_relation_size(oid) / current_setting('block_size')::bigint
+		FROM pg_class WHERE oid = $1::text::regclass`
+	if err := t.read(ctx, []any{&analyzed, &blocks}, sql, s.Relation); err != nil {
+		return 0, false, err
+	}
+	switch {
+	case blocks <= sampleBlocks:
+		err := t.read(ctx, []any{&rows}, s.countSQL("")+" WHERE "+s.Where, s.Args...)
+		return rows, err == nil, err
+	case (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
+		rows, err := t.countSample(ctx, sampleBlocks, blocks)
+		return rows, err == nil, err
+	case !analyzed:
+		return 0, false, nil
+	}
+	p, err := t.explain(ctx)
+	return p.rows, err == nil, err
+}
+
+// countSample estimates how many rows the sweep has from some random ones of the table's blocks.
+func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
+	share := min(1, float64(some)/float64(max(blocks, 1)))
+	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
+	err = t.read(ctx, []any{&rows}, t.sweep.countSQL(sample)+" WHERE "+t.sweep.Where, t.sweep.Args...)
+	return int64(float64(rows) / share), err
+}
+
+// quickBlocks is how much of a table Sample reads: 2 MiB.
+const quickBlocks = 256
+
+// Sample estimates how many rows a sweep has from the current rows of a few blocks of its table, without the planner's
+// statistics.
+func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
+	err = e.open(ctx, []Sweep{s}, func(t *table) error {
+		const sql = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint"
+		var blocks int64
+		if err := t.read(ctx, []any{&blocks}, sql, s.Relation); err != nil {
+			return err
+		}
+		rows, err = t.countSample(ctx, quickBlocks, blocks)
+		return err
+	})
+	return rows, err
 }

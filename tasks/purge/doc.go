@@ -1,12 +1,12 @@
-// Package purge is the engine that deletes rows from a table: in bounded batches, one transaction each, without
-// holding the table in memory or scanning it twice.
+// Package purge is the engine that deletes or updates rows of a table: in bounded batches, one transaction each,
+// without keeping the table in memory or scanning it twice.
 //
-// A sweep visits the heap once, in windows of blocks (TID ranges), whatever indexes there are; or, where the planner
-// would use an index, only the rows that it finds, in TID order. A statement touches a limited number of rows: its
-// window is narrow enough, or it is repeated until it touches fewer, so that no row is skipped and the whole table is
-// never searched again. The statement carries the whole condition itself: a row that the application changes in between
-// is judged as it then is.
+// A sweep visits the heap once, in windows of blocks (TID ranges), whether or not there are indexes; or, if the
+// planner would use an index, only the rows that it finds, in TID order. Rows on another server are visited by an
+// integer key. A statement touches a limited number of rows: its window is narrow enough, or it is repeated until it
+// touches fewer, so that no row is skipped and the table is never searched again. The statement has the whole
+// condition: a row that the application changes in between is judged by its new state.
 //
-// purge knows nothing of runs. Its caller provides the function that commits a batch, which may write its own account
-// in the batch's transaction.
+// purge does not know runs. Its callers are package execute, and package plan for conditions. The caller provides the
+// Ledger that counts a batch in its transaction. Package pace sizes batches, and package throttle makes them wait.
 package purge

@@ -2,67 +2,31 @@ package purge
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v5"
-	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
-// countBlocks is how many blocks a statement that only counts reads: 32 MiB.
-const countBlocks = 4096
+// DefaultTarget is how long a batch should take by default.
+const DefaultTarget = 50 * time.Millisecond
 
-// Delta is what one batch did. Cursor says where the sweep continues after it.
-type Delta struct {
-	Deleted int64
-	Updated int64
-	Dropped int64
-	// Recorded is how many rows Also wrote about those that were deleted.
-	Recorded int64
-	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
-	Statements, Largest int64
-	// Space is what the batch did to tables whose size is to be reported.
-	Space  []Space
-	Cursor Cursor
-	// Begun is when the batch began; zero: unknown.
-	Begun time.Time
+// Settings configure batches.
+type Settings struct {
+	// MaxRows caps the limit of every sweep; 0 disables the cap.
+	MaxRows int
+	// Target is how long a batch should take on the server before its COMMIT; 0 is DefaultTarget.
+	Target time.Duration
+	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each
+	// other; 0 is 1.
+	Workers int
+	// Limits configure the load above which batches wait.
+	Limits Limits
+	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
+	LockTimeout time.Duration
 }
-
-// Space is a table that a batch changed, or that is about to be vacuumed.
-type Space struct {
-	Relation string // quoted, with its schema
-	Root     string // that of the table that it is, or is a part of
-	Rows     int64  // deleted
-	Updated  int64
-	// TableBytes and IndexBytes are its size before the batch; 0: its current size.
-	TableBytes, IndexBytes int64
-}
-
-// Empty reports whether the batch changed nothing.
-func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
-
-// Cursor is the block that a sweep has reached: all blocks below it are done. It is void once the table is rewritten
-// (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always starts.
-type Cursor struct {
-	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
-	Filenode uint32 `json:"filenode,omitempty"`
-	Place    int64  `json:"place,omitempty"` // a block; a key where the sweep goes by one
-	// Pending is what Settle has to settle first; nil: nothing.
-	Pending *Pending `json:"pending,omitempty"`
-	// Before is what earlier sweeps of the caller left, and Left what this one left below the place.
-	Before   Retained `json:"before,omitzero"`
-	Retained Retained `json:"left,omitzero"`
-}
-
-// TotalRetained is all that was left up to the cursor.
-func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 
 // Limits configure the load above which a batch waits before it begins.
 type Limits = throttle.Limits
@@ -73,89 +37,66 @@ type Throttle = throttle.Cause
 // Reasons lists all the reasons for which a batch may wait.
 var Reasons = throttle.Reasons
 
-// DefaultTarget is how long a batch should take by default.
-const DefaultTarget = 50 * time.Millisecond
-
-// Settings configure batches.
-type Settings struct {
-	// MaxRows caps every sweep's limit; 0: no cap.
-	MaxRows int
-	// Target is how long a batch should take on the server before its COMMIT; 0: DefaultTarget.
-	Target time.Duration
-	// Workers is how many batches of one sweep may run at once, if the table is large and they do not hinder each
-	// other; 0: 1.
-	Workers int
-	// Limits are what a batch waits for.
-	Limits Limits
-	// LockTimeout is how long a statement waits for a lock; 0: 2 seconds.
-	LockTimeout time.Duration
-}
-
-// Ledger is the caller's account of what batches do, written in their transactions. It is called concurrently if there
-// are several workers.
+// Ledger counts what batches do, in their transactions. It is called concurrently if there are several workers.
 type Ledger interface {
-	// Write queues the statements that write the account of a batch. They are sent with its COMMIT, so that their locks
-	// are held no longer than that takes; if one of them fails, nothing is committed. settled is called with how that
-	// went; its error ends the sweep, and so does that of Write, before the batch is committed.
+	// Write queues the statements that count a batch. They are sent with its COMMIT, so that their locks last no
+	// longer than that takes; if one of them fails, nothing is committed. settled is called with the result. Its error
+	// ends the sweep, and so does the error of Write, before the batch is committed.
 	Write(ctx context.Context, b *pgx.Batch, d Delta) (settled func(error) error, err error)
 }
 
-// Recorder is told what an engine does, and may stop it. It is called concurrently if there are several workers.
+// Recorder receives what an engine reports, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
 	// ScanMethod reports how the rows of a sweep are found.
-	ScanMethod(way string)
+	ScanMethod(method string)
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(throttle Throttle)
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Warn reports what an operator should know.
 	Warn(message string)
-	// Proceed fails when the sweep must stop. It is called while a batch waits, and before a retry.
+	// Proceed fails if the sweep must stop. It is called while a batch waits, and before a retry.
 	Proceed(ctx context.Context) error
 }
 
-// nobody is a Recorder that lets an engine go on.
-type nobody struct{}
+// noopRecorder ignores reports.
+type noopRecorder struct{}
 
-func (nobody) ScanMethod(string) {}
-
-func (nobody) Throttled(Throttle) {}
-
-func (nobody) Retried(string) {}
-
-func (nobody) Warn(string) {}
-
-func (nobody) Proceed(context.Context) error { return nil }
+func (noopRecorder) ScanMethod(string)             {}
+func (noopRecorder) Throttled(Throttle)            {}
+func (noopRecorder) Retried(string)                {}
+func (noopRecorder) Warn(string)                   {}
+func (noopRecorder) Proceed(context.Context) error { return nil }
 
 // Engine runs sweeps. It must be made by New, and may be copied.
 type Engine struct {
 	Settings
 	Pool *pgxpool.Pool
-	// Ledger keeps account of what batches do.
+	// Ledger counts what batches do.
 	Ledger Ledger
-	// Recorder is told what the engine does; nil: nobody is.
+	// Recorder receives reports; nil ignores them.
 	Recorder Recorder
-	// StatementTimeout is how long a statement may take before its batch is halved; 0: 30 seconds.
+	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
-	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one;
-	// 0: none.
+	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one; 0
+	// disables it.
 	Lock int64
 	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and
-	// account together, which does no harm if both are in one database.
+	// ledger together, which does no harm if both are in one database.
 	Durable bool
-	// FlushStats makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM, and
-	// contradict it. It needs PostgreSQL 15.
+	// FlushStats makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM,
+	// and contradict it. It needs PostgreSQL 15.
 	FlushStats bool
 
 	throttler  *throttle.Throttler
-	findAtOnce int // 0: foundAtOnce
+	findAtOnce int // 0 is foundAtOnce
 }
 
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
 	e.throttler = &throttle.Throttler{}
 	if e.Recorder == nil {
-		e.Recorder = nobody{}
+		e.Recorder = noopRecorder{}
 	}
 	return &e
 }
@@ -168,44 +109,76 @@ func (e *Engine) Wait(ctx context.Context) error {
 // Spend counts deleted or updated rows towards RowsPerSecond.
 func (e *Engine) Spend(rows int64) { e.throttler.Spend(rows, e.Limits.RowsPerSecond) }
 
-// MaxAttempts is how often a batch is tried that meets a transient error, by SQLSTATE. Each try waits for its locks.
-var MaxAttempts = map[string]int{
-	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
-	pgerrcode.UniqueViolation: 8, // a new id that someone else took in between
+// Delta describes the changes of one batch. The sweep continues after it at Cursor.
+type Delta struct {
+	Deleted int64
+	Updated int64
+	Dropped int64
+	// Recorded is how many rows the companion statement wrote.
+	Recorded int64
+	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
+	Statements, Largest int64
+	// Space lists the changes of tables whose size is reported.
+	Space  []Space
+	Cursor Cursor
+	// Begun is when the batch began; zero if unknown.
+	Begun time.Time
 }
 
-// errPersists says that an error which should be transient was not.
-var errPersists = errors.New("tried again and again")
+// Space describes a table that a batch changed, or that is about to be vacuumed.
+type Space struct {
+	Relation string // quoted, with its schema
+	Root     string // the relation of the partitioned table, or of the table itself
+	Rows     int64  // deleted
+	Updated  int64
+	// TableBytes and IndexBytes are its size before the batch; 0 stands for its current size.
+	TableBytes, IndexBytes int64
+}
 
-// Retry runs a batch, and again after transient errors, with random exponential backoff. what names it for people.
-func (e *Engine) Retry(ctx context.Context, what string, batch func() error) error {
-	pause := backoff.NewExponentialBackOff()
-	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
-	for try := 1; ; try++ {
-		err := batch()
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || MaxAttempts[pgErr.Code] == 0 || errors.Is(err, errPersists) {
-			return err
-		}
-		if try >= MaxAttempts[pgErr.Code] {
-			if e.Lock != 0 && pgErr.Code == pgerrcode.LockNotAvailable {
-				if who := advisory.Squatted(ctx, e.Pool, e.Lock, true); who != nil {
-					err = who // in place of the SQLSTATE, by which rows would be passed over as locked
-				}
-			}
-			return fmt.Errorf("%w (%d times): %w", errPersists, try, err)
-		}
-		e.Recorder.Warn(
-			fmt.Sprintf("%s: %s; it is tried %d times at most", what, Message(err), MaxAttempts[pgErr.Code]),
-		)
-		e.Recorder.Retried(pgErr.Code)
-		select {
-		case <-time.After(pause.NextBackOff()):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if err := e.Recorder.Proceed(ctx); err != nil {
-			return err
-		}
+// Empty reports whether the batch changed nothing.
+func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
+
+// Cursor is the position that a sweep has reached: everything below it is done. It becomes invalid when the table is
+// rewritten (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always
+// starts.
+type Cursor struct {
+	Unit     string `json:"unit,omitempty"` // the caller's name for the sweep
+	Filenode uint32 `json:"filenode,omitempty"`
+	Place    int64  `json:"place,omitempty"` // a block; the key of a remote row
+	// Pending has the remote rows that SettlePending must settle first; nil if there are none.
+	Pending *Pending `json:"pending,omitempty"`
+	// Before counts the rows that earlier sweeps of the caller retained, and Retained the rows that this one retained
+	// below Place.
+	Before   Retained `json:"before,omitzero"`
+	Retained Retained `json:"left,omitzero"`
+}
+
+// TotalRetained returns the rows retained up to the cursor.
+func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
+
+// Retained counts obsolete rows that were not deleted, by the reason.
+type Retained struct {
+	// Failed rows met an error of a trigger, a constraint or a view of the application.
+	Failed int64 `json:"refused,omitempty"`
+	// Locked rows had locks of other sessions.
+	Locked int64 `json:"locked,omitempty"`
+	// Suppressed rows were neither locked nor failed: a trigger or rule of the application suppressed their deletion.
+	Suppressed int64 `json:"kept,omitempty"`
+	// Dependent rows are retained because rows that belong to them are.
+	Dependent int64 `json:"bound,omitempty"`
+	// OnHold rows are on hold; their deletion was not tried.
+	OnHold int64 `json:"held,omitempty"`
+	// Tables counts tables that were not swept to their end, with an unknown number of obsolete rows.
+	Tables int64 `json:"tables,omitempty"`
+}
+
+// Plus returns the sum of both.
+func (r Retained) Plus(o Retained) Retained {
+	return Retained{
+		r.Failed + o.Failed, r.Locked + o.Locked, r.Suppressed + o.Suppressed,
+		r.Dependent + o.Dependent, r.OnHold + o.OnHold, r.Tables + o.Tables,
 	}
 }
+
+// Rows returns the number of retained rows, except for those on hold.
+func (r Retained) Rows() int64 { return r.Failed + r.Locked + r.Suppressed + r.Dependent }

@@ -12,64 +12,110 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Pending is rows that a batch is about to delete or update on another server, and that are not in the account yet.
+// Pending has rows that a batch is about to delete or update on another server, and that are not in the ledger yet.
 //
-// Another server may commit although this one does not: postgres_fdw commits there first. So a batch writes the keys to
-// the account and commits that before it begins; the transaction that changes the rows then settles them. If it is not
-// known whether such a transaction was committed elsewhere, the rows that are gone are counted.
+// Another server may commit although this one does not: postgres_fdw commits there first. So a batch writes the keys
+// to the ledger and commits that before it begins; the transaction that changes the rows then settles them. If it is
+// unknown whether the other server committed such a transaction, the missing rows are counted.
 type Pending struct {
 	Keys   []int64 `json:"keys"`            // one for each row, in order
-	Paired []int64 `json:"twins,omitempty"` // those whose rows have a paired row
+	Paired []int64 `json:"twins,omitempty"` // the keys whose rows have a paired row
 }
 
-// batchTimeout is how long a statement of such a batch may take. Locks on another server have no other limit.
+// batchTimeout limits a statement of such a batch. Locks on another server have no other limit.
 const batchTimeout = 10 * time.Second
 
-// batchByKey deletes or updates the rows of some keys, which are from one key to another. It returns apart whether a
-// row refused that; then none was changed.
-func (sw *sweep) batchByKey(ctx context.Context, keys []int64, from, to int64) (refusal, err error) {
-	if sw.stuck {
-		return nil, &RemoteError{
-			Reason: "its rows may have to move to another partition, which those of a foreign table can not",
-		}
+// inRemoteBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its setting
+// comes before them.
+func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
+	tx, err := t.engine.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
+		"SET LOCAL statement_timeout = %d"
+	if _, err := tx.Exec(ctx, fmt.Sprintf(sql, timeout.Milliseconds())); err != nil {
+		return err
+	}
+	return fn(tx)
+}
+
+// countRemote counts the rows and their paired rows, as Count does.
+func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error) {
+	s := t.sweep
+	err = t.engine.Retry(ctx, s.Name, func() error {
+		return t.inRemoteBatch(ctx, findTimeout, func(tx pgx.Tx) error {
+			sql := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+			if err := tx.QueryRow(ctx, sql, s.Args...).Scan(&rows); err != nil || s.Paired == nil {
+				return err
+			}
+			pairedWith := func(o *Sweep) string {
+				const sql = "t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)"
+				return fmt.Sprintf(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
+			}
+			sql = fmt.Sprintf(
+				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s",
+				s.Paired.Relation, s.Paired.Key, pairedWith(s),
+			)
+			for _, b := range s.Paired.Before {
+				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", pairedWith(&b))
+			}
+			return tx.QueryRow(ctx, sql, s.Args...).Scan(&paired)
+		})
+	})
+	return rows, paired, err
+}
+
+// batch deletes or updates the rows of keys between from and to. It returns the error of a row
+// separately; then no row was changed.
+func (r *remoteSweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {
+	if r.immovable {
+		return nil, &RemoteError{Reason: "its rows may have to leave a foreign partition, which is impossible"}
 	}
 	p := &Pending{Keys: keys}
-	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
-		if p.Paired, err = sw.pairedOf(ctx, tx, keys); err != nil {
+	err = r.table.inRemoteBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
+		if p.Paired, err = r.existingPaired(ctx, tx, keys); err != nil {
 			return err
 		}
-		return sw.Commit(ctx, tx, Delta{Cursor: sw.atKey(from, p)})
+		return r.table.engine.Commit(ctx, tx, Delta{Cursor: r.cursor(from, p)})
 	})
 	if err != nil {
 		return nil, err
 	}
-	changed, sure := 0, true
-	refusal, err = sw.try(ctx, func() (err error) {
-		changed, err = sw.settle(ctx, p, to, true, sure)
-		sure = false
+	changed, first := 0, true
+	failure, err = r.table.try(ctx, func() (err error) {
+		changed, err = r.settle(ctx, p, to, true, first)
+		first = false
 		return err
 	})
-	// it has ended here; what went elsewhere all the same is counted
-	if failed := cmp.Or(refusal, err); sqlstate.Of(failed) != "" {
-		if _, unsettled := sw.settle(ctx, p, from, false, false); unsettled != nil {
+	// the transaction has ended here; rows that are missing on the other server all the same are counted
+	if failed := cmp.Or(failure, err); sqlstate.Of(failed) != "" {
+		if _, unsettled := r.settle(ctx, p, from, false, false); unsettled != nil {
 			return nil, &unsettledError{failed, len(keys)}
 		}
-		return refusal, err
+		return failure, err
 	}
 	if err == nil && changed < len(keys) {
-		var kept int64
-		kept, err = sw.countKeys(ctx, keys)
-		sw.leave(to+1, Retained{Suppressed: kept})
+		var suppressed int64
+		suppressed, err = r.countKeys(ctx, keys)
+		r.outcome.retain(to+1, Retained{Suppressed: suppressed})
 	}
 	return nil, err
 }
 
-// atKey is the cursor at a key.
-func (sw *sweep) atKey(key int64, p *Pending) Cursor {
-	return Cursor{Unit: sw.Unit, Place: key, Pending: p, Before: sw.before, Retained: sw.leftBelow(key)}
+// cursor returns the cursor at a key.
+func (r *remoteSweep) cursor(key int64, p *Pending) Cursor {
+	return Cursor{
+		Unit:     r.table.sweep.Unit,
+		Place:    key,
+		Pending:  p,
+		Before:   r.outcome.before,
+		Retained: r.outcome.below(key),
+	}
 }
 
-// unsettledError is an error after which some rows may be gone without being in the account.
+// unsettledError is an error after which some rows may be missing without being in the ledger.
 type unsettledError struct {
 	error
 	rows int
@@ -77,151 +123,119 @@ type unsettledError struct {
 
 func (e *unsettledError) Unwrap() error { return e.error }
 
-// SettlePending settles what a previous worker of the sweep left pending at the cursor. Its last transaction must have ended
-// here; where it has not ended elsewhere, its locks are waited for.
+// SettlePending settles the rows that a previous worker of the sweep left pending at the cursor. Its last transaction
+// must have ended here; if it has not ended elsewhere, SettlePending waits for its locks.
 func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error {
-	return e.open(ctx, []Sweep{s}, func(sw *sweep) error {
-		sw.before = from.Before
-		sw.leave(from.Place, from.Retained)
-		if err := sw.findRoot(ctx); err != nil {
+	return e.open(ctx, []Sweep{s}, func(t *table) error {
+		r := &remoteSweep{table: t, outcome: &outcome{before: from.Before}}
+		r.outcome.retain(from.Place, from.Retained)
+		if err := r.findRoot(ctx); err != nil {
 			return err
 		}
-		err := sw.Retry(ctx, sw.Name, func() error {
-			_, err := sw.settle(ctx, from.Pending, from.Place, true, false)
+		err := t.engine.Retry(ctx, s.Name, func() error {
+			_, err := r.settle(ctx, from.Pending, from.Place, true, false)
 			return err
 		})
 		if sqlstate.Of(err) != "" {
-			_, err = sw.settle(ctx, from.Pending, from.Place, false, false)
+			_, err = r.settle(ctx, from.Pending, from.Place, false, false)
 		}
-		return refused(err)
+		return asRemoteError(err)
 	})
 }
 
-// settle deletes or updates the pending rows that still match, if it is to change any, and writes the account of all
-// that are gone. It returns how many these are, except for paired ones. sure says that nobody has tried to change them
-// before.
-func (sw *sweep) settle(ctx context.Context, p *Pending, place int64, change, sure bool) (changed int, err error) {
-	err = sw.inBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
-		begun := time.Now()
+// settle deletes or updates the pending rows that still match, if change is set, and writes all missing ones to the
+// ledger. It returns their number, without paired rows. first reports that their change was not tried before.
+func (r *remoteSweep) settle(
+	ctx context.Context,
+	p *Pending,
+	place int64,
+	change, first bool,
+) (changed int, err error) {
+	t, s := r.table, r.table.sweep
+	err = t.inRemoteBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
+		n := batchResult{begun: time.Now(), statements: 1}
 		var gone []int64
 		var err error
 		if change {
 			sql := fmt.Sprintf(
 				"%s WHERE r.%[2]s = ANY ($%[3]d::bigint[]) AND (%[4]s) RETURNING r.%[2]s::bigint",
-				sw.verb(),
-				sw.ByKey,
-				len(sw.Args)+len(sw.SetArgs)+1,
-				sw.Where,
+				s.command(r.root), s.ByKey, len(s.Args)+len(s.SetArgs)+1, s.Where,
 			)
-			if gone, err = list(ctx, tx, sql, slices.Concat(sw.Args, sw.SetArgs, []any{p.Keys})...); err != nil {
+			if gone, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, s.SetArgs, []any{p.Keys})...); err != nil {
 				return err
 			}
 		}
-		if !sure {
-			stay, err := list(ctx, tx, sw.remaining(), sw.remainingArgs(p.Keys)...)
+		if !first {
+			sql, args := remainingKeys(s, p.Keys)
+			remaining, err := queryKeys(ctx, tx, sql, args...)
 			if err != nil {
 				return err
 			}
-			gone = without(p.Keys, stay)
+			gone = without(p.Keys, remaining)
 		}
-		paired, err := sw.deletePaired(ctx, tx, p, gone, sure)
-		if err != nil {
+		if n.paired, err = r.deletePaired(ctx, tx, p, gone, first); err != nil {
 			return err
 		}
 		changed = len(gone)
-		d := sw.delta(batchResult{gone: int64(len(gone)), paired: paired, statements: 1, largest: int64(len(gone))})
-		d.Cursor, d.Begun = sw.atKey(place, nil), begun
-		if err := sw.Commit(ctx, tx, d); err != nil {
+		n.changed, n.largest = int64(changed), int64(changed)
+		d := s.delta(n)
+		d.Cursor = r.cursor(place, nil)
+		if err := t.engine.Commit(ctx, tx, d); err != nil {
 			return err
 		}
-		sw.Spend(int64(len(gone)) + paired)
+		t.engine.Spend(n.changed + n.paired)
 		return nil
 	})
 	return changed, err
 }
 
-// remaining is the query for the keys of pending rows that are not gone: they are there or, if they are updated, still
-// match.
-func (sw *sweep) remaining() string {
-	where := ""
-	if sw.Set != nil {
-		where = " AND (" + sw.Where + ")"
+// remainingKeys returns the query for the keys of pending rows that still exist or, if they are updated, still match.
+func remainingKeys(s *Sweep, keys []int64) (sql string, args []any) {
+	where, args := "", []any{keys}
+	if s.Set != nil {
+		where, args = " AND ("+s.Where+")", append(slices.Clone(s.Args), keys)
 	}
 	return fmt.Sprintf(
 		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY ($%[3]d::bigint[])%[4]s",
-		sw.ByKey,
-		sw.Relation,
-		len(sw.remainingArgs(nil)),
-		where,
-	)
+		s.ByKey, s.Relation, len(args), where,
+	), args
 }
 
-func (sw *sweep) remainingArgs(keys []int64) []any {
-	if sw.Set == nil {
-		return []any{keys}
-	}
-	return append(slices.Clone(sw.Args), keys)
-}
-
-// without are the keys that are not among others.
+// without returns the keys that are not among others.
 func without(keys, others []int64) []int64 {
 	slices.Sort(others)
 	return slices.DeleteFunc(
-		slices.Clone(keys),
-		func(key int64) bool { _, found := slices.BinarySearch(others, key); return found },
+		slices.Clone(keys), func(key int64) bool { _, found := slices.BinarySearch(others, key); return found },
 	)
 }
 
-// pairedOf are those of the ids that rows of the paired table have.
-func (sw *sweep) pairedOf(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
-	if sw.Paired == nil {
+// existingPaired returns the ids that rows of the paired table have.
+func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
+	paired := r.table.sweep.Paired
+	if paired == nil {
 		return nil, nil
 	}
-	return list(
-		ctx,
-		tx,
-		fmt.Sprintf(
-			"SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0",
-			sw.Paired.Key,
-			sw.Paired.Relation,
-		),
-		ids,
-	)
+	const sql = "SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0"
+	return queryKeys(ctx, tx, fmt.Sprintf(sql, paired.Key, paired.Relation), ids)
 }
 
-// deletePaired deletes the paired rows of those that are gone, and returns how many are gone with them.
-func (sw *sweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, gone []int64, sure bool) (int64, error) {
-	if sw.Paired == nil {
+// deletePaired deletes the paired rows of missing rows, and returns how many are missing with them.
+func (r *remoteSweep) deletePaired(
+	ctx context.Context,
+	tx pgx.Tx,
+	p *Pending,
+	gone []int64,
+	first bool,
+) (int64, error) {
+	paired := r.table.sweep.Paired
+	if paired == nil {
 		return 0, nil
 	}
-	tag, err := tx.Exec(
-		ctx,
-		fmt.Sprintf(
-			"DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0",
-			sw.Paired.Relation,
-			sw.Paired.Key,
-		),
-		gone,
-	)
-	if err != nil || sure {
+	const sql = "DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0"
+	tag, err := tx.Exec(ctx, fmt.Sprintf(sql, paired.Relation, paired.Key), gone)
+	if err != nil || first {
 		return tag.RowsAffected(), err
 	}
-	stay, err := sw.pairedOf(ctx, tx, p.Paired)
-	return int64(len(without(p.Paired, stay))), err
-}
-
-// countKeys counts the rows of some keys that still match.
-func (sw *sweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
-	err = sw.read(
-		ctx,
-		[]any{&rows},
-		fmt.Sprintf(
-			"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)",
-			sw.Relation,
-			sw.ByKey,
-			len(sw.Args)+1,
-			sw.Where,
-		),
-		append(slices.Clone(sw.Args), keys)...)
-	return rows, err
+	remaining, err := r.existingPaired(ctx, tx, p.Paired)
+	return int64(len(without(p.Paired, remaining))), err
 }

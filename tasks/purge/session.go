@@ -3,18 +3,66 @@ package purge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// settings are the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker from
-// holding locks forever.
+// MaxAttempts limits how often a batch is tried that meets a transient error, by SQLSTATE. Each attempt waits for its
+// locks.
+var MaxAttempts = map[string]int{
+	pgerrcode.SerializationFailure: 8, pgerrcode.DeadlockDetected: 8, pgerrcode.LockNotAvailable: 3,
+	pgerrcode.UniqueViolation: 8, // another session took a new id in between
+}
+
+// errPersists wraps a transient error that no attempt avoided.
+var errPersists = errors.New("tried again and again")
+
+// Retry runs a batch, and repeats it after transient errors, with random exponential backoff. name names it for
+// people.
+func (e *Engine) Retry(ctx context.Context, name string, batch func() error) error {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 5*time.Second
+	for attempt := 1; ; attempt++ {
+		err := batch()
+		var pgErr *pgconn.PgError
+		if !errors.As(err, &pgErr) || MaxAttempts[pgErr.Code] == 0 || errors.Is(err, errPersists) {
+			return err
+		}
+		maxAttempts := MaxAttempts[pgErr.Code]
+		if attempt >= maxAttempts {
+			if e.Lock != 0 && pgErr.Code == pgerrcode.LockNotAvailable {
+				if squatter := advisory.Squatted(ctx, e.Pool, e.Lock, true); squatter != nil {
+					err = squatter // without the SQLSTATE, which would make the sweep skip rows as locked
+				}
+			}
+			return fmt.Errorf("%w (%d times): %w", errPersists, attempt, err)
+		}
+		e.Recorder.Warn(fmt.Sprintf("%s: %s; it is tried %d times at most", name, Message(err), maxAttempts))
+		e.Recorder.Retried(pgErr.Code)
+		select {
+		case <-time.After(pause.NextBackOff()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if err := e.Recorder.Proceed(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// settings returns the settings of a batch, as SET or SET LOCAL statements. The idle timeout keeps a frozen worker
+// from keeping its locks forever.
 func (e *Engine) settings(set string) string {
 	all := []string{
 		fmt.Sprintf("lock_timeout = %d", cmp.Or(e.LockTimeout, 2*time.Second).Milliseconds()),
@@ -33,8 +81,8 @@ func (e *Engine) settings(set string) string {
 	return set + " " + strings.Join(all, "; "+set+" ")
 }
 
-// first is the SELECT that each batch begins with: calls, and those of the engine; empty: there are none.
-func (e *Engine) first(calls ...string) string {
+// prologue returns the SELECT with which each batch begins: calls, and the engine's; empty if there are none.
+func (e *Engine) prologue(calls ...string) string {
 	if e.FlushStats {
 		calls = append(calls, "pg_stat_force_next_flush()")
 	}
@@ -47,15 +95,17 @@ func (e *Engine) first(calls ...string) string {
 	return "SELECT " + strings.Join(calls, ", ")
 }
 
-const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+const beginSQL = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// Begin opens a batch's transaction on a connection of its own.
+// Begin opens a batch's transaction on a separate connection.
 func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	conn, err := e.Pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tx, err := conn.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin + "; " + e.settings("SET LOCAL") + "; " + e.first()})
+	tx, err := conn.BeginTx(
+		ctx, pgx.TxOptions{BeginQuery: beginSQL + "; " + e.settings("SET LOCAL") + "; " + e.prologue()},
+	)
 	if err != nil {
 		conn.Release()
 		return nil, err
@@ -63,11 +113,11 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
-// transaction is ended by a statement: the COMMIT that is sent with the account.
+// transaction is a pgx.Tx that a statement ends: the COMMIT that is sent with the ledger.
 type transaction struct {
 	pgx.Tx
 	release func()
-	ended   bool // and its connection may be in use by others
+	ended   bool // its connection may be in use by others
 }
 
 // Rollback implements pgx.Tx.
@@ -83,7 +133,7 @@ func (t *transaction) Rollback(ctx context.Context) error {
 	return t.Tx.Rollback(ctx)
 }
 
-// Commit commits a batch's transaction, with its account.
+// Commit commits a batch's transaction, with its entry in the ledger.
 func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 	b := &pgx.Batch{}
 	settled, err := e.Ledger.Write(ctx, b, d)
@@ -95,10 +145,10 @@ func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 }
 
 // session is a connection with the settings, for one batch after another. The statements that begin a batch are sent
-// together, and so are those that end it.
+// together, and so are the statements that end it.
 type session struct {
-	*Engine
-	conn *pgxpool.Conn
+	engine *Engine
+	conn   *pgxpool.Conn
 }
 
 // session acquires a connection; the caller must end it.
@@ -115,7 +165,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// end releases the connection as it was, or closes it if that fails.
+// end resets and releases the connection, or closes it if that fails.
 func (s *session) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
@@ -125,30 +175,31 @@ func (s *session) end(ctx context.Context) {
 	s.conn.Release()
 }
 
-// plannedOnce makes the statements of a batch use generic plans: planning each time takes as long as deleting some
+// genericPlans makes the statements of a batch use generic plans: planning each time takes as long as deleting some
 // hundred rows. Their plans must not depend on their parameters.
-const plannedOnce = "set_config('plan_cache_mode', 'force_generic_plan', true)"
+const genericPlans = "set_config('plan_cache_mode', 'force_generic_plan', true)"
 
 // begin opens a batch's transaction with calls and its first statements. It must be ended even if they fail.
-func (s *session) begin(ctx context.Context, statements func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
+func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...string) (pgx.Tx, error) {
 	b := &pgx.Batch{}
-	b.BeginTx(pgx.TxOptions{BeginQuery: begin})
-	if first := s.first(calls...); first != "" {
-		b.Queue(first)
+	b.BeginTx(pgx.TxOptions{BeginQuery: beginSQL})
+	if sql := s.engine.prologue(calls...); sql != "" {
+		b.Queue(sql)
 	}
-	statements(b)
+	queue(b)
 	results := s.conn.SendBatch(ctx, b)
 	err := results.Close()
 	return &transaction{Tx: results.Tx(), release: func() {}}, err
 }
 
-// forReading prepares the session for statements that read much of a table each: they are planned for their parameters,
-// and compiled from a cost on, unless the server's own settings have JIT off. Inlining takes longer than it saves.
-func (s *session) forReading(ctx context.Context) error {
+// prepareReading prepares the session for statements that each read much of a table: they are planned for their
+// parameters, and compiled above a cost, unless the server's settings have JIT off. Inlining takes longer than it
+// saves.
+func (s *session) prepareReading(ctx context.Context) error {
 	_, err := s.conn.Exec(
 		ctx,
-		"SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; SET jit_optimize_above_cost "+
-			"= 50000; SET jit_inline_above_cost = -1",
+		"SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; "+
+			"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1",
 	)
 	return err
 }

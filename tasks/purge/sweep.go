@@ -2,78 +2,60 @@ package purge
 
 import (
 	"cmp"
-	"context"
 	"fmt"
-	"sync"
-	"time"
-
-	"github.com/jackc/pgerrcode"
-	"github.com/jackc/pgx/v5/pgtype"
-	"golang.org/x/sync/errgroup"
-
-	"github.com/cleanupd/cleanupd/internal/rescue"
-	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"slices"
+	"strings"
 )
 
-// Sweep says which rows of one table are deleted or updated.
+// Sweep selects rows of one table to delete or update.
 type Sweep struct {
 	// Unit names the sweep in cursors.
 	Unit string
 	// Name is the table's name for people.
 	Name string
-	// Relation is the table's quoted name. Its partitions and children are not visited: each is a sweep of its own.
+	// Relation is the table's quoted name. Its partitions and children are not visited: each needs a separate sweep.
 	Relation string
-	// Root is the quoted name of the table that it is, or is a part of.
+	// Root is the quoted name of the partitioned table, or of the table itself.
 	Root string
 	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
 	Where string
 	Args  []any
-	// ReadsOthers says that Where reads other tables, too.
+	// ReadsOthers marks a Where that reads other tables, too.
 	ReadsOthers bool
-	// Set is what an UPDATE assigns, in the same terms as Where, which must no longer match an updated row; nil: the
-	// rows are deleted.
+	// Set makes the sweep update rows instead of deleting them; nil deletes. Its values have the same terms as Where,
+	// which must no longer match an updated row.
 	Set []Assignment
-	// SetArgs are the parameters of Set, numbered after those of Where.
+	// SetArgs are the parameters of Set, numbered after the parameters of Where.
 	SetArgs []any
-	// Limit is the most rows one statement may touch.
+	// Limit is the maximum number of rows that one statement may touch.
 	Limit int
-	// Elsewhere says that TIDs do not serve: rows of the table, or of one that the statements read, are on another
-	// server.
+	// Elsewhere marks a sweep that cannot use TIDs: rows of the table, or of one that the statements read, are on
+	// another server.
 	Elsewhere bool
-	// ByKey is an integer column to go by then; empty: there is none, and the sweep is refused.
+	// ByKey is the integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
 	ByKey string
-	// Keys are the only values that rows of the sweep have in ByKey; nil: they may have any.
+	// Keys lists the only values that rows of the sweep have in ByKey; nil if they may have any.
 	Keys []int64
-	// Older says that Where is this condition and nothing else, except for the zero record and what Narrowed says; nil:
-	// it is not.
+	// Older is set if Where is this condition and nothing else, except for the zero record and conditions that
+	// Narrowed announces.
 	Older *Older
-	// Narrowed says that Without or And has added conditions.
+	// Narrowed reports that Without or And has added conditions.
 	Narrowed bool
-	// Partition says that the table is one of the partitions of the rule's table: one that is entirely older is
-	// dropped.
+	// Partition marks a partition of the rule's table: it is dropped if all of its rows are older.
 	Partition bool
-	// Key is the integer column that names a row for people; empty: its TID does.
+	// Key is the integer column that identifies a row for people; its TID does if Key is empty.
 	Key string
-	// Companion is part of the batch's statement: it reads the deleted or updated rows from gone, which has the columns of
-	// Returning; nil: none.
+	// Companion is part of the batch's statement; it may be nil.
 	Companion *Companion
-	// Paired is a table whose rows are deleted in the same statement as those of the same id; nil: none.
+	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
 	Paired *Paired
 }
 
 // Assignment is a column, and the SQL of its new value.
 type Assignment struct{ Column, Value string }
 
-// Older is a condition on a date.
-type Older struct {
-	Column string
-	Than   time.Time
-	// Key is the column that is 0 in the zero record, which stays; empty: there is none.
-	Key string
-}
-
-// Companion is a data-modifying statement that accompanies that of a sweep. Its parameters are numbered after those of Set.
+// Companion is a data-modifying statement that accompanies the statement of a sweep. It reads the deleted or updated
+// rows from gone, which has the columns of Returning. Its parameters are numbered after the parameters of Set.
 type Companion struct {
 	Returning, SQL string
 	Args           []any
@@ -83,190 +65,120 @@ type Companion struct {
 type Paired struct {
 	// Relation is its quoted name.
 	Relation string
-	// Key is its id column, and ID that of the swept table.
+	// Key is its id column, and ID the id column of the swept table.
 	Key, ID string
-	// Before are earlier sweeps with the same parameters, whose paired rows are not counted again.
+	// Before lists earlier sweeps with the same parameters, whose paired rows are not counted again.
 	Before []Sweep
 }
 
-// Result is what a sweep could not delete, and whether it dropped the table.
+// Result describes which rows a sweep retained, and how it ended.
 type Result struct {
 	Retained
-	// FirstError is the first error by which a row refused here; nil: none did.
+	// FirstError is the first error of a row here; nil if no row failed.
 	FirstError error
-	// TableLocked says that the sweep ended early because of a lock that could not be skipped, such as one on the whole
-	// table.
+	// TableLocked reports that the sweep ended early because of a lock that could not be skipped, such as one on the
+	// whole table.
 	TableLocked bool
-	// GaveUp says that the sweep ended early because more rows than MostRefused refused.
+	// GaveUp reports that the sweep ended early because more than MaxFailedRows rows failed.
 	GaveUp bool
-	// Dropped says that the table was a partition that went with all of its rows.
+	// Dropped reports that the table was a partition, dropped with all of its rows.
 	Dropped bool
 }
 
-// Run deletes or updates the rows of the sweep, from the cursor on if it sweeps the table.
-func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
-	err = e.open(ctx, []Sweep{s}, func(sw *sweep) error {
-		sw.before = from.Before
-		err := sw.run(ctx, from)
-		result = sw.result
-		result.Retained = sw.left()
-		if sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
-			result.TableLocked, err = true, nil
-		}
-		return err
-	})
-	return result, err
-}
-
-// open calls use with one sweep after another, and a session.
-func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(sw *sweep) error) error {
-	session, err := e.session(ctx)
-	if err != nil {
-		return err
-	}
-	defer session.end(ctx)
-	durable := *e
-	durable.Durable = true // what another server has committed must not be lost here
-	for _, s := range sweeps {
-		engine := e
-		if s.Elsewhere {
-			engine = &durable
-		}
-		if err := use(
-			&sweep{
-				Engine:  engine,
-				Sweep:   s,
-				session: session,
-				axis:    blocks,
-				undone:  map[*worker]int64{},
-				refused: map[pgtype.TID]bool{},
-			},
-		); err != nil {
-			return fmt.Errorf("%s: %w", s.Name, err)
-		}
+// RemoteError returns why no row of the sweep can be deleted or updated; nil if rows can.
+func (s *Sweep) RemoteError() error {
+	switch {
+	case s.Elsewhere && s.ByKey == "":
+		return &RemoteError{Reason: "the table has no integer key by which to find its rows"}
+	case s.Elsewhere && s.Companion != nil:
+		return &RemoteError{Reason: "another statement must accompany each of its rows"}
 	}
 	return nil
 }
 
-// run deletes the rows of the sweep.
-func (sw *sweep) run(ctx context.Context, from Cursor) error {
-	sw.mostRows = sw.Limit
-	if sw.MaxRows > 0 {
-		sw.mostRows = min(sw.mostRows, sw.MaxRows)
+// SQL returns the statement on the rows of a sweep, without the part of the table that each batch is for.
+func (s *Sweep) SQL() string { return s.command("") + " WHERE " + s.Where }
+
+// command returns the statement on the rows up to its WHERE. root is the partitioned table if updated rows may have to
+// move to another partition.
+func (s *Sweep) command(root string) string {
+	if s.Set == nil {
+		return "DELETE FROM ONLY " + s.Relation + " AS r"
 	}
-	if sw.Paired != nil { // each row may take another one with it
-		sw.mostRows = max(sw.mostRows/2, 1)
+	var set []string
+	for _, a := range s.Set {
+		set = append(set, a.Column+" = "+a.Value)
 	}
-	if sw.Elsewhere {
-		return refused(sw.byKey(ctx, from))
+	return "UPDATE " + cmp.Or(root, "ONLY "+s.Relation) + " AS r SET " + strings.Join(set, ", ")
+}
+
+// countSQL returns the SELECT, up to its WHERE, that counts the rows of the sweep, or of a sample, and their paired
+// rows.
+func (s *Sweep) countSQL(sample string) string {
+	if s.Paired == nil {
+		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)
 	}
-	if sw.Older != nil && !sw.Narrowed && sw.Partition {
-		var err error
-		if sw.result.Dropped, err = sw.dropPartition(ctx); sw.result.Dropped || err != nil {
-			sw.Recorder.ScanMethod("drop of the partition")
-			return err
-		}
-	}
-	t, err := sw.inspect(ctx)
-	if err != nil {
-		return err
-	}
-	if t.instead {
-		return sw.each(
-			ctx,
-			func(_ context.Context, rows int64) error { sw.leave(0, Retained{Suppressed: rows}); return nil },
+	join := fmt.Sprintf("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
+	for _, b := range s.Paired.Before {
+		join += fmt.Sprintf(
+			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
+			b.Relation, b.Paired.ID, s.Paired.Key, b.Where,
 		)
 	}
-	done, err := sw.byIndex(ctx, t)
-	if !done && err == nil {
-		sw.Recorder.ScanMethod("table")
-		err = sw.byBlock(ctx, from)
-	}
-	return err
-}
-
-// byBlock sweeps the table, from the cursor on.
-func (sw *sweep) byBlock(ctx context.Context, from Cursor) error {
-	sw.axis, sw.next = blocks, 0
-	sw.forget()
-	if from.Unit == sw.Unit {
-		sw.next, sw.filenode, sw.stays, sw.counted = from.Place, from.Filenode, []stay{
-			{from.Place, from.Retained},
-		}, from.Place
-	}
-	// The end of the table is read again when it is reached, for rows that moved there in the meantime. After a
-	// rewrite, rows from below the cursor may be anywhere.
-	for range 2 {
-		end, filenode, err := sw.end(ctx)
-		if err != nil {
-			return err
-		}
-		if sw.filenode != filenode {
-			sw.next, sw.filenode = 0, filenode
-			sw.forget()
-		}
-		if sw.next < end {
-			sw.next, sw.counted = max(sw.next-1, 0), sw.next // the last block may have got more rows, too
-			if err := sw.to(ctx, end); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// sweep is a running Sweep: its workers take one chunk of the axis after another.
-type sweep struct {
-	*Engine
-	Sweep
-	axis
-	session  *session // for queries, and of the first worker
-	limiter  *pace.Limiter
-	mostRows int    // of a statement
-	simple   bool   // the plain statement will do
-	slow     string // what may make each row slow; empty if nothing is known
-	ruled    bool   // there is a DO ALSO rule, so that the command cannot be part of a WITH query
-	root     string // the partitioned table, quoted, if updated rows may move to another partition; empty: they do not
-	oid      uint32 // of the table
-	stuck    bool   // its rows cannot move to another partition, though they may have to
-
-	mu       sync.Mutex
-	next     int64             // the first position that no worker has taken yet
-	undone   map[*worker]int64 // the first position of each worker's chunk that is not done
-	filenode uint32            // of the table as it was last seen; 0: not yet
-	gone     int64             // rows, since the sweep began on this axis
-	before   Retained          // what earlier sweeps of the caller left
-	stays    []stay
-	named    int                 // how many rows that refused were counted here
-	counted  int64               // below this position what stays was counted before
-	refused  map[pgtype.TID]bool // rows that refused
-	result   Result              // but for what is left
-	sized    pace.Sizer          // as a worker had it last
-}
-
-// to sweeps up to the end of the axis.
-func (sw *sweep) to(ctx context.Context, end int64) error {
-	workers := 1
-	if end-sw.next > sw.chunk && sw.Companion == nil { // what Also changes may overlap between workers
-		workers = max(sw.Workers, 1)
-	}
-	sw.limiter, sw.sized = pace.NewLimiter(
-		workers,
-	), pace.NewSizer(
-		sw.mostRows,
-		sw.windows(),
-		cmp.Or(sw.Target, DefaultTarget),
+	return fmt.Sprintf(
+		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s",
+		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join,
 	)
-	group, ctx := errgroup.WithContext(ctx)
-	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
-	spawn(func() error { return (&worker{sweep: sw, session: sw.session}).work(ctx, end) })
-	for range workers - 1 {
-		spawn(func() error {
-			if err := sw.limiter.Acquire(ctx); err != nil {
-				return err
-			}
-			return (&worker{sweep: sw}).work(ctx, end)
-		})
+}
+
+// matchSQL returns the FROM and WHERE of a query for the rows, with their possible keys, for an index on these.
+func (s *Sweep) matchSQL() string {
+	among := ""
+	if s.Keys != nil {
+		among = fmt.Sprintf("r.%s = ANY ($%d::bigint[]) AND ", s.ByKey, len(s.Args)+1)
 	}
-	return group.Wait()
+	return fmt.Sprintf("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
+}
+
+// matchArgs returns the parameters of matchSQL.
+func (s *Sweep) matchArgs() []any {
+	if s.Keys == nil {
+		return s.Args
+	}
+	return append(slices.Clone(s.Args), s.Keys)
+}
+
+// maxRows returns the maximum number of rows of the table that one statement may touch, given the cap of
+// the settings.
+func (s *Sweep) maxRows(limit int) int {
+	rows := s.Limit
+	if limit > 0 {
+		rows = min(rows, limit)
+	}
+	if s.Paired != nil { // the statement may delete a paired row with each row
+		rows = max(rows/2, 1)
+	}
+	return rows
+}
+
+// delta returns the changes of a batch.
+func (s *Sweep) delta(n batchResult) Delta {
+	d := Delta{Begun: n.begun}
+	if n.changed == 0 {
+		return d
+	}
+	d.Statements, d.Largest = n.statements, n.largest
+	if s.Set != nil {
+		d.Updated, d.Space = n.changed, []Space{{Relation: s.Relation, Root: s.Root, Updated: n.changed}}
+		return d
+	}
+	d.Deleted, d.Space = n.changed, []Space{{Relation: s.Relation, Root: s.Root, Rows: n.changed}}
+	switch {
+	case s.Companion != nil:
+		d.Recorded = n.paired
+	case n.paired > 0:
+		d.Deleted += n.paired
+		d.Space = append(d.Space, Space{Relation: s.Paired.Relation, Root: s.Paired.Relation, Rows: n.paired})
+	}
+	return d
 }

@@ -7,26 +7,79 @@ import (
 	"strings"
 )
 
-// tableInfo describes a sweep's table.
-type tableInfo struct {
-	instead bool    // there is a DO INSTEAD rule
-	blocks  int64   // its size
-	enough  float64 // rows per block from which on it is worth visiting every block
+// table reads from the table of a sweep, over one session.
+type table struct {
+	engine  *Engine
+	session *session
+	sweep   *Sweep
 }
 
-// appTrigger is the condition that a trigger is the application's. Before PostgreSQL 15 those that a partition inherits
-// from its parent count as internal.
-const appTrigger = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
+// open calls use with the table of one sweep after another, over one session.
+func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) error) error {
+	session, err := e.session(ctx)
+	if err != nil {
+		return err
+	}
+	defer session.end(ctx)
+	durable := *e
+	durable.Durable = true // a crash must not lose what another server has committed
+	for _, s := range sweeps {
+		engine := e
+		if s.Elsewhere {
+			engine = &durable
+		}
+		if err := use(&table{engine, session, &s}); err != nil {
+			return fmt.Errorf("%s: %w", s.Name, err)
+		}
+	}
+	return nil
+}
 
-// inspectSQL asks whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite),
-// whether a table has triggers, and which foreign keys without an index refer to it; then for its size, and for how
-// many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows are large,
-// half of those in a block.
+// read scans the one row of a query about the table.
+func (t *table) read(ctx context.Context, dest []any, sql string, args ...any) error {
+	return t.engine.Retry(ctx, t.sweep.Name, func() error {
+		return t.session.conn.QueryRow(ctx, sql, args...).Scan(dest...)
+	})
+}
+
+// size returns the table's current number of blocks, and its filenode.
+func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err error) {
+	const sql = `SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint,
+		pg_relation_filenode($1::text::regclass)`
+	err = t.read(ctx, []any{&blocks, &filenode}, sql, t.sweep.Relation)
+	return blocks, filenode, err
+}
+
+// tableInfo describes a sweep's table.
+type tableInfo struct {
+	instead bool    // it has a DO INSTEAD rule
+	also    bool    // it has a DO ALSO rule, so that the command cannot be part of a WITH query
+	plain   bool    // the plain statement will do
+	slow    string  // what may make each row slow; empty if nothing is known
+	blocks  int64   // its size
+	dense   float64 // rows per block from which on it is worth visiting every block
+	root    partitionRoot
+}
+
+// partitionRoot names the partitioned table of a partition whose updated rows may have to move to another one.
+type partitionRoot struct {
+	relation  string // quoted; empty if rows do not move
+	partition uint32 // the OID of the partition
+}
+
+// appTriggerSQL is the condition that a trigger is the application's. Before PostgreSQL 15 triggers that a partition
+// inherits from its parent count as internal.
+const appTriggerSQL = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
+
+// inspectSQL reports whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite),
+// whether a table has triggers, and which foreign keys without an index refer to it; then its size, and how many rows
+// per block make it worth visiting every block: two, so that few blocks have none, or, if rows are large, half of a
+// full block.
 const inspectSQL = `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead
     AND ev_action::text <> '<>'),
-  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTrigger + `),
+  EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTriggerSQL + `),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid
         AND a.attnum = k.number))
@@ -38,57 +91,51 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
     1) / greatest(relpages, 1) / 2)
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// inspect finds out what the table is like, and whether the plain statement will do: there is no Paired or Also, and no
-// trigger may keep rows. A DO ALSO rule keeps rows with a Paired or Also, as a DO INSTEAD rule does. It warns of
-// foreign keys that make each deletion expensive.
-func (sw *sweep) inspect(ctx context.Context) (t tableInfo, err error) {
-	command := "4"
-	if sw.Set != nil {
+// inspect describes the table. The plain statement will do without a paired table, a companion statement and triggers
+// that may suppress deletions. A DO ALSO rule makes a paired table or a companion statement impossible, as a DO
+// INSTEAD rule does. It warns of foreign keys that make each deletion expensive.
+func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
+	s, command := t.sweep, "4"
+	if s.Set != nil {
 		command = "2"
-	}
-	if sw.Set != nil && sw.Partition {
-		if err := sw.movesTo(ctx); err != nil {
-			return t, err
+		if info.root, err = t.moveRoot(ctx); err != nil {
+			return info, err
 		}
 	}
 	var (
 		triggers  bool
 		unindexed []string
 	)
-	if err := sw.read(
-		ctx,
-		[]any{&t.instead, &sw.ruled, &triggers, &unindexed, &t.blocks, &t.enough},
-		inspectSQL,
-		sw.Relation,
-		cmp.Or(sw.root, sw.Relation),
-		command,
+	if err := t.read(
+		ctx, []any{&info.instead, &info.also, &triggers, &unindexed, &info.blocks, &info.dense}, inspectSQL,
+		s.Relation, cmp.Or(info.root.relation, s.Relation), command,
 	); err != nil {
-		return t, err
+		return info, err
 	}
 	if triggers {
-		sw.slow = "a slow trigger"
+		info.slow = "a slow trigger"
 	}
-	if sw.Set == nil {
+	if s.Set == nil {
 		for _, key := range unindexed {
-			sw.slow = strings.TrimPrefix(sw.slow+", and an index on "+key, ", and ")
-			sw.Recorder.Warn(
+			info.slow = strings.TrimPrefix(info.slow+", and an index on "+key, ", and ")
+			t.engine.Recorder.Warn(
 				fmt.Sprintf(
-					"%s: a foreign key refers to it without an index, all of that table is read for each row that "+
-						"goes: create an index on %s",
-					sw.Name,
-					key,
+					"%s: a foreign key refers to it without an index, so each deleted row costs a scan of that table: "+
+						"create an index on %s",
+					s.Name, key,
 				),
 			)
 		}
 	}
-	t.instead = t.instead || (sw.ruled && (sw.Paired != nil || sw.Companion != nil))
-	sw.simple = !triggers && sw.Paired == nil && sw.Companion == nil && sw.root == ""
-	return t, nil
+	accompanied := s.Paired != nil || s.Companion != nil
+	info.instead = info.instead || (info.also && accompanied)
+	info.plain = !triggers && !accompanied && info.root.relation == ""
+	return info, nil
 }
 
-// rootSQL asks for the root of a table's partition tree, if any level of it above the table is partitioned by one of
-// some columns ($2), or by an expression.
-const rootSQL = `
+// moveRootSQL returns the root of a table's partition tree, if any level of it above the table is partitioned by one
+// of the columns $2, or by an expression.
+const moveRootSQL = `
 SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_class r
   JOIN pg_namespace n ON n.oid = r.relnamespace
   WHERE r.oid = pg_partition_root(c.oid) AND EXISTS (SELECT FROM pg_partition_ancestors(c.oid) AS a
@@ -97,29 +144,16 @@ SELECT c.oid, COALESCE((SELECT format('%I.%I', n.nspname, r.relname) FROM pg_cla
       AND k.attnum = ANY (p.partattrs::int2[]) AND k.attname = ANY ($2::text[])))), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
-// movesTo finds out whether updated rows may have to move to another partition, which they do only if the statement
-// names the partitioned table.
-func (sw *sweep) movesTo(ctx context.Context) error {
+// moveRoot returns the partitioned table if updated rows may have to move to another partition, which they do only if
+// the statement names that table.
+func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
+	if t.sweep.Set == nil || !t.sweep.Partition {
+		return root, nil
+	}
 	var columns []string
-	for _, a := range sw.Set {
+	for _, a := range t.sweep.Set {
 		columns = append(columns, strings.ToLower(a.Column))
 	}
-	return sw.read(ctx, []any{&sw.oid, &sw.root}, rootSQL, sw.Relation, columns)
-}
-
-// end is the table's current number of blocks, and its filenode.
-func (sw *sweep) end(ctx context.Context) (blocks int64, filenode uint32, err error) {
-	err = sw.read(
-		ctx,
-		[]any{&blocks, &filenode},
-		"SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint, "+
-			"pg_relation_filenode($1::text::regclass)",
-		sw.Relation,
-	)
-	return blocks, filenode, err
-}
-
-// read scans the one row of a query about the sweep's table.
-func (sw *sweep) read(ctx context.Context, dest []any, sql string, args ...any) error {
-	return sw.Retry(ctx, sw.Name, func() error { return sw.session.conn.QueryRow(ctx, sql, args...).Scan(dest...) })
+	err = t.read(ctx, []any{&root.partition, &root.relation}, moveRootSQL, t.sweep.Relation, columns)
+	return root, err
 }

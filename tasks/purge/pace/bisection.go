@@ -1,7 +1,7 @@
 package pace
 
-// Bisection sizes batches so that they close in on a row that fails: the next batch has half of the rows among which the
-// failing row is, and afterwards batches double. The zero Bisection does not limit batches.
+// Bisection sizes batches so that they close in on a row that fails: the next batch has half of the rows among which
+// the failing row is, and afterwards batches double. The zero Bisection does not limit batches.
 type Bisection struct {
 	among int // the number of next rows that include a failing one; 0 if unknown
 	max   int // rows of the next batch; 0 if unlimited

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Workers that hinder each other pause except for one; those that do not may all run.
+// If workers hinder each other, all but one pause; otherwise all may run.
 func TestLimiter(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

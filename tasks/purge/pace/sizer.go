@@ -5,9 +5,9 @@ import "time"
 // firstRows limits the rows of the first batch.
 const firstRows = 1_000
 
-// The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small in
-// comparison. While other sessions are active there are half as many, since the application waits for the locks of a
-// batch.
+// The maximum number of statements of a batch: several make its fixed cost, such as the ledger and the COMMIT, small
+// in comparison. While other sessions are active there are half as many, since the application waits for the locks of
+// a batch.
 const (
 	MaxStatementsIdle = 8
 	MaxStatementsBusy = 4
@@ -30,7 +30,7 @@ type Sizer struct {
 	target        time.Duration
 	maxRows       int // of any statement
 	maxStatements int64
-	fixed         time.Duration // the fixed cost of a statement, whatever its size
+	fixed         time.Duration // the cost of a statement that does not depend on its size
 	learned       bool          // fixed is known
 	other         struct {      // the last statement of a different size
 		took   time.Duration
@@ -58,9 +58,9 @@ func NewSizer(maxRows int, w Windows, target time.Duration) Sizer {
 // Span returns the width of all windows of the next batch.
 func (s *Sizer) Span() int64 { return s.Width * s.Statements }
 
-// Observe sizes the next batch from the time and the span of the last one, and the most rows that one of its statements
-// touched. Batches shrink at once, but grow slowly, and only after a batch of full size. Only the width of their windows
-// limits the rows of direct statements on blocks.
+// Observe sizes the next batch from the time and the span of the last one, and the most rows that one of its
+// statements touched. Batches shrink at once, but grow slowly, and only after a batch of full size. Only the width of
+// their windows limits the rows of direct statements on blocks.
 func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 	size, statements := float64(s.Rows), int64(1)
 	if direct {
@@ -92,8 +92,8 @@ func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 	s.Width = max(min(s.Width, room), 1)
 }
 
-// Two statements whose sizes differ by minRatio show their fixed cost. While sizes are about the same the estimate fades
-// with each statement, so that the size changes in the end and the cost is estimated anew.
+// Two statements whose sizes differ by minRatio show their fixed cost. While sizes are about the same the estimate
+// fades with each statement, so that the size changes in the end and the cost is estimated anew.
 const (
 	minRatio = 1.25
 	fading   = 0.98

@@ -59,14 +59,7 @@ const (
 
 // Reasons lists all the reasons for which a batch may wait.
 var Reasons = []string{
-	blocksOthers,
-	hiddenLag,
-	replicaLag,
-	activeSessions,
-	waitingSessions,
-	walRate,
-	walRetained,
-	rowRate,
+	blocksOthers, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, walRetained, rowRate,
 }
 
 // remedies maps reasons to the settings that help where batches wait for too long.

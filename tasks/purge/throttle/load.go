@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// load describes the server's load. Other sessions are those with another application_name.
+// load describes the server's load. Other sessions have another application_name.
 type load struct {
 	database string
 	active   int64         // other sessions that are active
@@ -28,8 +28,8 @@ type standbyLoad struct {
 	flush  time.Duration // from sending WAL until it is stored there
 }
 
-// loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts as
-// active. WAL senders that have a database belong to logical replication, whose readers confirm at their own pace.
+// loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts
+// as active. WAL senders that have a database belong to logical replication, whose readers confirm at their own pace.
 // Sessions that wait for advisory locks wait for each other. The functions behind pg_stat_activity and
 // pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `

@@ -72,9 +72,7 @@ func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 			w.Reason,
 			fmt.Sprintf(
 				"%s: the server keeps %s of WAL for it, and more while rows are deleted; %s",
-				w.Reason,
-				w.Size,
-				w.Remedy,
+				w.Reason, w.Size, w.Remedy,
 			),
 		)
 	}

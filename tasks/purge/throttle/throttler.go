@@ -140,7 +140,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 		t.warnOnce(
 			r,
 			hiddenLag,
-			"this role may not see the lag of the replicas, so batches do not wait for it (GRANT pg_monitor would let it)",
+			"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
 		)
 	}
 	var worst Cause
@@ -151,8 +151,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 				fmt.Sprintf(
 					"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
 						"that delay (--lag-ignore %[1]s would ignore it from the start)",
-					s.name,
-					s.replay.Round(time.Second),
+					s.name, s.replay.Round(time.Second),
 				),
 			)
 		}
@@ -182,7 +181,7 @@ func (t *Throttler) Idle() bool {
 	return t.idle
 }
 
-// Spend counts deleted or updated rows towards a rate limit; 0 is no limit.
+// Spend counts deleted or updated rows towards a rate limit; 0 disables it.
 func (t *Throttler) Spend(rows int64, perSecond int) {
 	if perSecond == 0 {
 		return

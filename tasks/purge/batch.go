@@ -1,0 +1,153 @@
+package purge
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// batchResult describes what the statements of a batch did.
+type batchResult struct {
+	begun               time.Time
+	picked, changed     int64      // rows of the sweep
+	paired              int64      // paired rows deleted, or rows that the companion statement wrote
+	statements, largest int64      // the statements that changed rows, and the most rows of one
+	last                pgtype.TID // of the rows picked
+	filenode            uint32
+	took                time.Duration // on the server
+}
+
+// batch deletes or updates rows at the beginning of the chunk, in a transaction, and shortens the chunk.
+func (w *worker) batch(ctx context.Context) error {
+	n := batchResult{begun: time.Now()}
+	next, limit := w.windowEnd(), w.pickLimit()
+	direct := w.info.plain && !w.skipsLocked() && !w.bisection.Active() && w.overfull < maxOverfull &&
+		(w.statements.axis.windows().Exact || next-w.chunk.from > 1)
+	var calls []string
+	if direct {
+		next, calls = w.batchEnd(), []string{genericPlans}
+	}
+	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
+		if direct {
+			w.queueDirect(b, next, &n)
+		} else {
+			w.queuePicked(b, w.table.sweep.Companion, w.bounds(next), limit, &n)
+		}
+		b.Queue(afterSQL, w.table.sweep.Relation).
+			QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
+	}, calls...)
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err != nil {
+		return err
+	}
+	if direct && n.largest > int64(w.maxRows) { // rolled back: no statement may touch more
+		w.overfull++
+		w.sizer.Narrow(n.largest)
+		return nil
+	}
+	done, offset, all := next, uint16(0), direct || n.picked < int64(limit)
+	if !all {
+		done, offset = w.statements.axis.after(n.last)
+	}
+	span, bisected := next-w.chunk.from, w.bisection.Active()
+	if err := w.commit(ctx, tx, n, done, offset); err != nil {
+		return err
+	}
+	if w.bisection.Passed(int(n.picked), w.sizer.Rows); bisected {
+		return nil
+	}
+	if all {
+		w.overfull = 0
+	}
+	w.sizer.Observe(n.took, span, n.largest, direct)
+	w.limiter.Observe(n.begun, time.Since(n.begun), n.changed)
+	return nil
+}
+
+// bounds returns the parameters of a window from the beginning of the chunk on.
+func (w *worker) bounds(end int64) []any {
+	return w.statements.axis.bounds(w.offset, w.chunk.from, end)
+}
+
+// commit commits a batch, with its entry in the ledger. Then the chunk is done up to a position, and to an offset in
+// the block there.
+func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int64, offset uint16) error {
+	e, s := w.table.engine, w.table.sweep
+	suppressing := w.suppressing || n.changed < n.picked
+	var rows int64 // retained
+	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
+		args := slices.Concat(s.Args, w.statements.axis.bounds(0, from, done))
+		if err := tx.QueryRow(ctx, w.statements.remaining(), args...).Scan(&rows); err != nil {
+			return err
+		}
+		rows = max(rows-w.progress.failedBetween(from, done), 0)
+	}
+	d := s.delta(n)
+	d.Cursor = w.progress.cursor(&w.chunk, done, n.filenode)
+	if err := e.Commit(ctx, tx, d); err != nil {
+		return err
+	}
+	retained := Retained{Suppressed: rows}
+	if w.skipsLocked() {
+		retained = Retained{Locked: rows}
+	}
+	w.offset, w.suppressing = offset, suppressing && offset > 0
+	w.progress.committed(&w.chunk, done, n.changed, retained, w.sizer)
+	e.Spend(n.changed + n.paired)
+	return nil
+}
+
+// queueDirect queues the plain statement for one window after another, however many rows each has: this takes half the
+// time, and windows are chosen so that they seldom have too many.
+func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
+	s, axis := w.table.sweep, w.statements.axis
+	sql := w.statements.direct() // long where many ids are on hold
+	for from := w.chunk.from; from < end; from += w.sizer.Width {
+		b.Queue(sql, slices.Concat(s.Args, s.SetArgs, axis.bounds(0, from, min(from+w.sizer.Width, end)))...).
+			Exec(func(tag pgconn.CommandTag) error {
+				if rows := tag.RowsAffected(); rows > 0 {
+					n.changed, n.picked = n.changed+rows, n.picked+rows
+					n.statements, n.largest = n.statements+1, max(n.largest, rows)
+				}
+				return nil
+			})
+	}
+}
+
+// queuePicked queues the statement that picks rows first, up to a limit, within some bounds.
+func (w *worker) queuePicked(b *pgx.Batch, c *Companion, bounds []any, limit int, n *batchResult) {
+	if w.info.also {
+		w.queuePickedApart(b, bounds, limit, n)
+		return
+	}
+	args := slices.Concat(w.table.sweep.Args, w.table.sweep.SetArgs)
+	if c != nil {
+		args = append(args, c.Args...)
+	}
+	sql := w.statements.pickAndChange(c, len(args), w.skipsLocked())
+	b.Queue(sql, slices.Concat(args, []any{limit}, bounds)...).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(&n.picked, &n.changed, &n.paired, &n.last)
+		n.statements, n.largest = 1, n.changed
+		return err
+	})
+}
+
+// queuePickedApart queues a statement that counts the rows to be picked, and then the command, which cannot be part of
+// a WITH query if there is a DO ALSO rule.
+func (w *worker) queuePickedApart(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
+	s, skipLocked := w.table.sweep, w.skipsLocked()
+	picked := append([]any{limit}, bounds...)
+	count := w.statements.ofPicked("count(*), max(place)", len(s.Args), skipLocked)
+	b.Queue(count, slices.Concat(s.Args, picked)...).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
+	tids := w.statements.ofPicked("place", len(s.Args)+len(s.SetArgs), skipLocked)
+	b.Queue(w.statements.onRows(tids), slices.Concat(s.Args, s.SetArgs, picked)...).
+		Exec(func(tag pgconn.CommandTag) error {
+			n.changed, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
+			return nil
+		})
+}

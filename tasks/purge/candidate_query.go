@@ -1,0 +1,177 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// candidateQuery counts the candidates of several sweeps in windows of one table.
+type candidateQuery struct {
+	relation   string
+	candidates []Candidates
+	cases      []*firstMatch
+	matches    []string // for each sweep, the condition that a row of the reading is its candidate
+	dates      []string // the columns of the reading for the dates
+	args       []any
+	keys       []int // how many keys of each sweep were returned
+	pairedKeys []int // how many keys of the paired rows of each sweep were returned
+}
+
+// firstMatch is a column with the index of the first candidates whose condition is true; hidden stands for candidates
+// that only hide their rows from others.
+type firstMatch struct {
+	indexes []int
+	when    string
+}
+
+const hidden = -1
+
+func newCandidateQuery(relation string, candidates []Candidates) *candidateQuery {
+	q := &candidateQuery{
+		relation:   relation,
+		candidates: candidates,
+		keys:       make([]int, len(candidates)),
+		pairedKeys: make([]int, len(candidates)),
+	}
+	wheres := make([]string, len(candidates))
+	for i, c := range candidates {
+		wheres[i] = inConstants(put(&q.args, c.Condition))
+		at := slices.IndexFunc(q.cases, func(f *firstMatch) bool { return slices.Equal(f.indexes, c.Except) })
+		if at < 0 {
+			at = len(q.cases)
+			q.cases = append(q.cases, &firstMatch{})
+			for _, b := range c.Except {
+				q.cases[at].add(b, wheres[b], hidden)
+			}
+		}
+		q.cases[at].add(i, wheres[i], i)
+		q.matches = append(q.matches, fmt.Sprintf("q.c%d = %d", at, i))
+		if c.Date != "" {
+			q.dates = append(q.dates, fmt.Sprintf("%s AS d%d", c.Date, i))
+		}
+	}
+	return q
+}
+
+// add adds candidates, whose rows get the value.
+func (f *firstMatch) add(index int, where string, value int) {
+	f.indexes = append(f.indexes, index)
+	f.when += fmt.Sprintf(" WHEN (%s) THEN %d", where, value)
+}
+
+// from returns the reading of a window, with additional columns, as q. OFFSET keeps PostgreSQL from evaluating the
+// conditions of a row more than once.
+func (q *candidateQuery) from(after int, more ...string) string {
+	var columns []string
+	for i, f := range q.cases {
+		columns = append(columns, fmt.Sprintf("CASE%s END AS c%d", f.when, i))
+	}
+	return fmt.Sprintf(
+		"(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q",
+		strings.Join(slices.Concat(columns, q.dates, more), ", "), q.relation, blockAxis{}.where(after),
+	)
+}
+
+// read returns the tallies of a window.
+func (q *candidateQuery) read(ctx context.Context, t *table, window []any) ([]Tally, error) {
+	tallies, err := q.count(ctx, t, window)
+	for i := range tallies {
+		if tallies[i].Rows == 0 || err != nil {
+			continue
+		}
+		if err = q.readKeys(ctx, t, window, i, &tallies[i]); err == nil && q.candidates[i].Paired != nil {
+			err = q.readPaired(ctx, t, window, i, &tallies[i])
+		}
+	}
+	return tallies, err
+}
+
+// count returns the tallies of a window, without paired rows and keys.
+func (q *candidateQuery) count(ctx context.Context, t *table, window []any) ([]Tally, error) {
+	tallies := make([]Tally, len(q.candidates))
+	dates := make([][2]pgtype.Timestamptz, len(q.candidates))
+	var columns []string
+	var dest []any
+	for i, c := range q.candidates {
+		columns = append(columns, fmt.Sprintf("count(*) FILTER (WHERE %s)", q.matches[i]))
+		dest = append(dest, &tallies[i].Rows)
+		if c.Date != "" {
+			columns = append(columns, fmt.Sprintf(
+				"min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz",
+				i, q.matches[i],
+			))
+			dest = append(dest, &dates[i][0], &dates[i][1])
+		}
+	}
+	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + q.from(len(q.args))
+	if err := t.read(ctx, dest, sql, slices.Concat(q.args, window)...); err != nil {
+		return nil, err
+	}
+	for i := range tallies {
+		tallies[i].Oldest, tallies[i].Newest = FiniteTime(dates[i][0]), FiniteTime(dates[i][1])
+		if tallies[i].Rows > 0 {
+			tallies[i].Windows = 1
+		}
+	}
+	return tallies, nil
+}
+
+// readKeys adds some keys of a sweep's candidates in a window.
+func (q *candidateQuery) readKeys(ctx context.Context, t *table, window []any, i int, tally *Tally) error {
+	key, missing := q.candidates[i].Key, SampleSize-q.keys[i]
+	if key == "" || missing == 0 {
+		return nil
+	}
+	from := q.from(len(q.args), "r."+pgx.Identifier{key}.Sanitize()+"::bigint AS key")
+	sql := fmt.Sprintf("SELECT ARRAY(SELECT q.key FROM %s WHERE %s LIMIT %d)", from, q.matches[i], missing)
+	return t.read(ctx, []any{&tally.Keys}, sql, slices.Concat(q.args, window)...)
+}
+
+// readPaired counts the paired rows of a sweep's candidates in a window, and adds some of their keys.
+func (q *candidateQuery) readPaired(ctx context.Context, t *table, window []any, i int, tally *Tally) error {
+	p, args, before := q.candidates[i].Paired, slices.Clone(q.args), ""
+	where := fmt.Sprintf("r.%s <> 0%s", p.Key, unless(&args, p.Except))
+	for _, b := range p.Before {
+		before += fmt.Sprintf(
+			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)",
+			b.Relation, b.ID, put(&args, b.Condition), unless(&args, b.Except),
+		)
+	}
+	sql := fmt.Sprintf(
+		" FROM (SELECT r.%s::bigint AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
+		p.Key, p.Relation, where, q.from(len(args), "r."+p.ID+" AS id"), q.matches[i], before,
+	)
+	args = slices.Concat(args, window)
+	missing := SampleSize - q.pairedKeys[i]
+	if err := t.read(ctx, []any{&tally.Paired}, "SELECT count(*)"+sql, args...); err != nil ||
+		tally.Paired == 0 || missing == 0 {
+		return err
+	}
+	sql = fmt.Sprintf("SELECT ARRAY(SELECT t.id%s LIMIT %d)", sql, missing)
+	return t.read(ctx, []any{&tally.PairedKeys}, sql, args...)
+}
+
+// trimKeys keeps as many keys as a tally of all windows may have.
+func (q *candidateQuery) trimKeys(tallies []Tally) {
+	for i := range tallies {
+		t := &tallies[i]
+		t.Keys = t.Keys[:min(len(t.Keys), SampleSize-q.keys[i])]
+		q.keys[i] += len(t.Keys)
+		t.PairedKeys = t.PairedKeys[:min(len(t.PairedKeys), SampleSize-q.pairedKeys[i])]
+		q.pairedKeys[i] += len(t.PairedKeys)
+	}
+}
+
+// FiniteTime returns a moment; nil if it is NULL, infinite, or in a year that neither JSON nor messages have.
+func FiniteTime(t pgtype.Timestamptz) *time.Time {
+	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
+		return nil
+	}
+	return &t.Time
+}

@@ -1,0 +1,166 @@
+package purge
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Candidates describes the rows of a table that a sweep would delete or update, for a reading that counts the rows of
+// several sweeps.
+type Candidates struct {
+	Condition
+	// Except are indexes of candidates, before these, whose rows the sweep will not find.
+	Except []int
+	// Date is SQL of the row's date, and Key its integer key; they may be empty.
+	Date, Key string
+	// Paired describes the rows that the sweep deletes with its rows; nil if there are none.
+	Paired *PairedCandidates
+}
+
+// PairedCandidates describes the rows of a table that share their ids with candidates.
+type PairedCandidates struct {
+	Paired
+	// Except matches the rows of that table that earlier sweeps will have deleted.
+	Except []Condition
+	// Before lists candidates of other tables whose paired rows earlier sweeps will have deleted, in the columns of
+	// the same names.
+	Before []PairedSource
+}
+
+// PairedSource describes the candidates of a table, except for rows that earlier sweeps will have deleted.
+type PairedSource struct {
+	Relation, ID string
+	Condition
+	Except []Condition
+}
+
+// Tally counts candidates that a reading has found.
+type Tally struct {
+	// Rows is how many rows there are, Paired how many are paired with them, and Windows in how many parts of the
+	// table.
+	Rows, Paired, Windows int64
+	// Oldest and Newest are the first and the last date; nil without dates.
+	Oldest, Newest *time.Time
+	// Keys are some of the keys, and PairedKeys some keys of the paired rows.
+	Keys, PairedKeys []int64
+}
+
+// SampleSize is how many keys a tally has at most.
+const SampleSize = 5
+
+// Add adds another tally.
+func (t *Tally) Add(more Tally) {
+	t.Rows, t.Paired, t.Windows = t.Rows+more.Rows, t.Paired+more.Paired, t.Windows+more.Windows
+	if more.Oldest != nil && (t.Oldest == nil || more.Oldest.Before(*t.Oldest)) {
+		t.Oldest = more.Oldest
+	}
+	if more.Newest != nil && (t.Newest == nil || more.Newest.After(*t.Newest)) {
+		t.Newest = more.Newest
+	}
+	t.Keys = append(t.Keys, more.Keys[:min(len(more.Keys), SampleSize-len(t.Keys))]...)
+	t.PairedKeys = append(t.PairedKeys, more.PairedKeys[:min(len(more.PairedKeys), SampleSize-len(t.PairedKeys))]...)
+}
+
+// CountCandidates reads a table once and counts the candidates of several sweeps, changing and locking nothing. After
+// each window it calls found with the tallies of that window. While the server is otherwise idle, it reads as many
+// windows at once as there are workers.
+func (e *Engine) CountCandidates(
+	ctx context.Context,
+	name, relation string,
+	candidates []Candidates,
+	found func(ctx context.Context, window []Tally) error,
+) error {
+	return e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(t *table) error {
+		end, _, err := t.size(ctx)
+		if err != nil {
+			return err
+		}
+		if err := t.session.prepareReading(ctx); err != nil {
+			return err
+		}
+		q := newCandidateQuery(relation, candidates)
+		readers := []*table{t}
+		defer func() {
+			for _, r := range readers[1:] {
+				r.session.end(ctx)
+			}
+		}()
+		width := int64(countBlocks)
+		for from := int64(0); from < end; {
+			if err := e.Wait(ctx); err != nil {
+				return err
+			}
+			n := 1
+			if e.throttler.Idle() {
+				n = max(e.Workers, 1)
+			}
+			if readers, err = t.addReaders(ctx, readers, n); err != nil {
+				return err
+			}
+			windows := make([][]Tally, min(n, len(readers)))
+			each := min(width, (end-from+int64(len(windows))-1)/int64(len(windows))) // the last ones end together
+			begun := time.Now()
+			group, reading := errgroup.WithContext(ctx)
+			for i := range windows {
+				first := min(from+int64(i)*each, end)
+				bounds := blockAxis{}.bounds(0, first, min(first+each, end))
+				group.Go(func() (err error) {
+					windows[i], err = q.read(reading, readers[i], bounds)
+					return err
+				})
+			}
+			if err := group.Wait(); err != nil {
+				return err
+			}
+			for _, tallies := range windows {
+				q.trimKeys(tallies)
+				if err := found(ctx, tallies); err != nil {
+					return err
+				}
+			}
+			from += int64(len(windows)) * each
+			width = nextWidth(width, time.Since(begun))
+		}
+		return nil
+	})
+}
+
+// A window should be read in less than a second: VACUUM cannot remove rows deleted since its snapshot. Wide windows
+// cost less per row, since the statement of each is planned and compiled.
+const (
+	maxReading      = time.Second
+	minReadingWidth = 32
+	maxReadingWidth = 4 * countBlocks
+)
+
+// nextWidth returns how many blocks the next window should have after one that took some time.
+func nextWidth(width int64, took time.Duration) int64 {
+	switch {
+	case took > maxReading:
+		return max(width/2, minReadingWidth)
+	case took < maxReading/3:
+		return min(2*width, maxReadingWidth)
+	}
+	return width
+}
+
+// spareConns is how many connections a reading leaves to others.
+const spareConns = 3
+
+// addReaders adds readers, up to n of them, while the pool has connections to spare.
+func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*table, error) {
+	pool := t.engine.Pool
+	for len(readers) < n && pool.Stat().AcquiredConns()+spareConns < pool.Stat().MaxConns() {
+		session, err := t.engine.session(ctx)
+		if err != nil {
+			return readers, err
+		}
+		readers = append(readers, &table{t.engine, session, t.sweep})
+		if err := session.prepareReading(ctx); err != nil {
+			return readers, err
+		}
+	}
+	return readers, nil
+}

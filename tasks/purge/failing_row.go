@@ -1,0 +1,202 @@
+package purge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// A batch with a row that fails is rolled back. Smaller ones follow, down to that row alone, which is skipped.
+
+// MaxFailedRows is how many rows of one caller's sweeps may fail before a sweep gives up: then the rows are probably
+// not the cause.
+const MaxFailedRows = 1_000
+
+// FailedRowsLogged is how many failing rows of a table are logged.
+const FailedRowsLogged = 20
+
+// maxMessage is how many characters of an error's message are shown.
+const maxMessage = 300
+
+// try runs a batch, and repeats it after transient errors. It returns the error of a row separately: the same batch
+// would meet it again. The ids that a companion statement takes may become free.
+func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
+	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
+		err := batch()
+		if sqlstate.OfRow(err) && (t.sweep.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
+			failure, err = err, nil
+		}
+		return err
+	})
+	return failure, err
+}
+
+// narrow makes the next batch smaller after one that failed.
+func (w *worker) narrow(ctx context.Context) error {
+	if w.bisection.Narrowing() {
+		w.bisection.Failed(w.pickLimit())
+		return nil
+	}
+	var picked int
+	args := w.table.sweep.Args
+	sql := w.statements.ofPicked("count(*)", len(args), w.skipsLocked())
+	args = slices.Concat(args, []any{w.pickLimit()}, w.bounds(w.windowEnd()))
+	err := w.table.read(ctx, []any{&picked}, sql, args...)
+	w.bisection.Failed(picked)
+	return err
+}
+
+// singleRow deletes or updates the next row alone. A row that fails is skipped, in the transaction that counts it.
+func (w *worker) singleRow(ctx context.Context) error {
+	var (
+		n    = batchResult{begun: time.Now()}
+		next = w.windowEnd()
+		args = w.table.sweep.Args
+		key  *string
+		row  pgtype.TID
+	)
+	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
+		sql := w.statements.ofPicked("place, name", len(args), w.skipsLocked())
+		b.Queue(sql, slices.Concat(args, []any{1}, w.bounds(next))...).QueryRow(func(r pgx.Row) error {
+			if err := r.Scan(&row, &key); !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+			return nil
+		})
+		b.Queue(afterSQL, w.table.sweep.Relation).
+			QueryRow(func(r pgx.Row) error { return r.Scan(&n.filenode, nil) })
+	})
+	defer func() { _ = tx.Rollback(ctx) }()
+	if err != nil {
+		return err
+	}
+	if !row.Valid {
+		w.bisection.Passed(1, w.sizer.Rows)
+		return w.commit(ctx, tx, n, next, 0)
+	}
+	done, offset := w.statements.axis.after(row)
+	if w.progress.hasFailed(row) {
+		return w.commit(ctx, tx, n, done, offset)
+	}
+	companion := w.table.sweep.Companion
+	failure := w.inSavepoint(ctx, tx, row, companion, &n)
+	switch {
+	case failure == nil:
+		err = w.commit(ctx, tx, n, done, offset)
+		w.bisection.Passed(1, w.sizer.Rows)
+		return err
+	case !sqlstate.OfRow(failure):
+		return failure
+	case companion != nil: // which may be the cause
+		if err := w.inSavepoint(ctx, tx, row, nil, &batchResult{}); err == nil {
+			return failure
+		} else if !sqlstate.OfRow(err) {
+			return err
+		}
+	}
+	if err := w.commit(ctx, tx, batchResult{begun: n.begun, filenode: n.filenode}, done, offset); err != nil {
+		return err
+	}
+	w.bisection.Skipped()
+	if w.progress.fail(row, failure) {
+		w.table.engine.Recorder.Warn(DescribeRowError(w.table.sweep.Name, row, key, failure))
+	}
+	return nil
+}
+
+// inSavepoint deletes or updates one row, in a part of the transaction that is undone if it fails. It checks deferred
+// constraints, too.
+func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
+	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+		b := &pgx.Batch{}
+		w.queuePicked(b, c, w.statements.axis.rowBounds(row), 1, n)
+		b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
+		return tx.SendBatch(ctx, b).Close()
+	})
+}
+
+// DescribeRowError returns the text of the error of a row, which is named by its key; or by its TID if key is nil.
+func DescribeRowError(table string, row pgtype.TID, key *string, err error) string {
+	name := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
+	if key != nil {
+		name = *key
+	}
+	return fmt.Sprintf("%s: row %s refuses and stays: %s", table, name, Message(err))
+}
+
+// Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control
+// characters, and not too long.
+func Message(err error) string {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return err.Error()
+	}
+	text := fmt.Sprintf("%s (SQLSTATE %s)", oneLine(pgErr.Message), pgErr.Code)
+	if pgErr.Hint != "" {
+		text += "; hint: " + oneLine(pgErr.Hint)
+	}
+	return text
+}
+
+// oneLine returns the beginning of a server's text, on one line.
+func oneLine(text string) string {
+	runes := []rune(strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text))
+	if len(runes) > maxMessage {
+		runes = append(runes[:maxMessage], '…')
+	}
+	return string(runes)
+}
+
+// RowError is a row that cannot be deleted, and the error.
+type RowError struct {
+	Row pgtype.TID
+	Err error
+}
+
+// FindRowErrors returns the rows that cannot be deleted, one more than MaxFailedRows at most. It undoes its
+// attempts in the transaction.
+func FindRowErrors(ctx context.Context, tx pgx.Tx, relation string, rows []pgtype.TID) (failed []RowError, err error) {
+	undone := errors.New("undone")
+	var bisection pace.Bisection
+	for len(rows) > 0 && len(failed) <= MaxFailedRows {
+		some := rows[:bisection.Limit(len(rows))]
+		err := pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
+			b := &pgx.Batch{}
+			b.Queue("DELETE FROM "+relation+" WHERE ctid = ANY ($1::tid[])", some)
+			b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
+			return cmp.Or(tx.SendBatch(ctx, b).Close(), undone)
+		})
+		switch {
+		case errors.Is(err, undone):
+			bisection.Passed(len(some), len(rows))
+		case !sqlstate.OfRow(err):
+			return nil, err
+		case len(some) > 1:
+			bisection.Failed(len(some))
+			continue
+		default:
+			failed = append(failed, RowError{some[0], err})
+			bisection.Skipped()
+		}
+		rows = rows[len(some):]
+	}
+	return failed, nil
+}

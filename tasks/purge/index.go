@@ -1,0 +1,224 @@
+package purge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// findTimeout limits a search for rows by an index.
+const findTimeout = 5 * time.Minute
+
+// smallTable is the number of blocks up to which a table is swept even if it has an index: a few batches cover it.
+const smallTable = 1024
+
+// ScanMethod returns how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It
+// changes and locks nothing.
+func (e *Engine) ScanMethod(ctx context.Context, s Sweep) (method string, err error) {
+	if s.Elsewhere {
+		return "key " + s.ByKey, s.RemoteError()
+	}
+	err = e.open(ctx, []Sweep{s}, func(t *table) error {
+		info, err := t.inspect(ctx)
+		if err != nil {
+			return err
+		}
+		index, _, err := t.chooseIndex(ctx, info)
+		if method = "table"; index != "" {
+			method = "index " + index
+		}
+		return err
+	})
+	return method, err
+}
+
+// chooseIndex returns the name of the index by which to find the rows, and about where they are. The name is empty if
+// the whole table is to be read.
+func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, about extent, err error) {
+	if info.blocks <= smallTable {
+		return "", about, nil
+	}
+	index, guess, err := t.plannedIndex(ctx)
+	if err != nil || index == "" {
+		return "", about, err
+	}
+	if about, err = t.sampleExtent(ctx, guess); err != nil ||
+		(about.dense(info.dense) && 2*about.blocks() > info.blocks) {
+		return "", about, err
+	}
+	return index, about, nil
+}
+
+// plannedIndex returns the name of the index by which the planner would find the rows, and how many it expects. The
+// name is empty if it would use none.
+func (t *table) plannedIndex(ctx context.Context) (name string, guess int64, err error) {
+	p, err := t.explain(ctx)
+	if err != nil || len(p.indexes) == 0 {
+		return "", 0, err
+	}
+	const sql = `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i
+			JOIN pg_class x ON x.oid = i.indexrelid
+		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`
+	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, p.indexes)
+	return name, p.rows, err
+}
+
+// explained has the planner's estimate of a sweep.
+type explained struct {
+	rows    int64
+	indexes []string // the names of the indexes that it would use
+}
+
+// node is a node of a query plan, as EXPLAIN returns it.
+type node struct {
+	Rows  float64 `json:"Plan Rows"`
+	Index string  `json:"Index Name"`
+	Plans []node  `json:"Plans"`
+}
+
+func (n node) collect(p *explained) {
+	if n.Index != "" {
+		p.indexes = append(p.indexes, n.Index)
+	}
+	for _, child := range n.Plans {
+		child.collect(p)
+	}
+}
+
+// explain returns the planner's estimate of the sweep.
+func (t *table) explain(ctx context.Context) (p explained, err error) {
+	var plan string
+	sql := "EXPLAIN (FORMAT JSON) SELECT FROM " + t.sweep.matchSQL()
+	if err := t.read(ctx, []any{&plan}, sql, t.sweep.matchArgs()...); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	}
+	var nodes []struct{ Plan node }
+	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	}
+	p.rows = int64(nodes[0].Plan.Rows)
+	nodes[0].Plan.collect(&p)
+	return p, nil
+}
+
+// extent describes where in the table the rows of a sweep are.
+type extent struct {
+	rows        int64
+	first, last pgtype.TID
+}
+
+// blocks returns the number of blocks from the first row to the last.
+func (x extent) blocks() int64 { return int64(x.last.BlockNumber) - int64(x.first.BlockNumber) + 1 }
+
+// dense reports whether there are enough rows per block to visit all blocks rather than single rows.
+func (x extent) dense(rowsPerBlock float64) bool {
+	return float64(x.rows) >= rowsPerBlock*float64(x.blocks())
+}
+
+// sampleRows is the number of the oldest obsolete rows, and of the youngest, that are read to estimate where all of
+// them are.
+const sampleRows = 500
+
+// sampleMargin is the number of blocks in a sample per block that is added on both sides, since a sample seldom has
+// the very first and the very last row.
+const sampleMargin = 100
+
+// sampleExtent estimates where the rows are, about guess of them. The extent has no rows if they are not chosen by
+// age, or are too few for a sample.
+func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err error) {
+	s := t.sweep
+	if s.Older == nil {
+		return x, nil
+	}
+	ordered := fmt.Sprintf(
+		"SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s",
+		s.Relation, s.Where, pgx.Identifier{s.Older.Column}.Sanitize(),
+	)
+	sql := fmt.Sprintf(
+		"SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS s",
+		ordered, sampleRows,
+	)
+	err = t.read(ctx, []any{&x.rows, &x.first, &x.last}, sql, s.Args...)
+	switch {
+	case sqlstate.Is(err, pgerrcode.QueryCanceled):
+		return extent{}, nil
+	case err != nil || x.rows < 2*sampleRows:
+		return extent{}, err
+	}
+	x.rows = guess
+	margin := uint32(x.blocks()/sampleMargin) + 1
+	x.first.BlockNumber -= min(margin, x.first.BlockNumber)
+	x.last.BlockNumber += margin
+	return x, nil
+}
+
+// countOlder counts the rows in an index on the date alone, without the zero record. It returns a negative number if
+// that takes too long.
+func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
+	older := t.sweep.Older
+	sql := fmt.Sprintf(
+		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz",
+		t.sweep.Relation, pgx.Identifier{older.Column}.Sanitize(),
+	)
+	if older.Key != "" {
+		sql = fmt.Sprintf("SELECT (%[1]s) - (%[1]s AND r.%[2]s = 0)", sql, pgx.Identifier{older.Key}.Sanitize())
+	}
+	if err = t.read(ctx, []any{&rows}, sql, older.Than); sqlstate.Is(err, pgerrcode.QueryCanceled) {
+		return -1, nil
+	}
+	return rows, err
+}
+
+// extent counts the rows, and returns where they are.
+func (t *table) extent(ctx context.Context) (x extent, err error) {
+	sql := "SELECT count(*), min(r.ctid), max(r.ctid) FROM " + t.sweep.matchSQL()
+	err = t.find(ctx, func(tx pgx.Tx) error {
+		return tx.QueryRow(ctx, sql, t.sweep.matchArgs()...).Scan(&x.rows, &x.first, &x.last)
+	})
+	return x, err
+}
+
+// tids returns the TIDs of the rows, no more than limit, in order.
+func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
+	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
+	sql := fmt.Sprintf("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
+	err := t.find(ctx, func(tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, sql, t.sweep.matchArgs()...)
+		if err != nil {
+			return err
+		}
+		found, err = pgx.AppendRows(found[:0], rows, pgx.RowTo[pgtype.TID])
+		return err
+	})
+	slices.SortFunc(found, compareTIDs)
+	return found, err
+}
+
+// errSlow reports that the rows were not found in time.
+var errSlow = errors.New("an index did not find the rows in time")
+
+// find runs a query for rows, with findTimeout.
+func (t *table) find(ctx context.Context, query func(tx pgx.Tx) error) error {
+	return t.engine.Retry(ctx, t.sweep.Name, func() error {
+		tx, err := t.session.begin(ctx, func(b *pgx.Batch) {
+			b.Queue(fmt.Sprintf("SET LOCAL statement_timeout = %d", findTimeout.Milliseconds()))
+		})
+		defer func() { _ = tx.Rollback(ctx) }()
+		if err != nil {
+			return err
+		}
+		if err = query(tx); sqlstate.Is(err, pgerrcode.QueryCanceled) {
+			return errSlow
+		}
+		return err
+	})
+}

@@ -1,0 +1,201 @@
+package purge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgtype"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// Run deletes or updates the rows of the sweep. It continues at the cursor if it sweeps the table.
+func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
+	err = e.open(ctx, []Sweep{s}, func(t *table) error {
+		o := &outcome{before: from.Before}
+		var err error
+		if s.Elsewhere {
+			err = asRemoteError((&remoteSweep{table: t, outcome: o}).run(ctx, from))
+		} else {
+			err = (&localSweep{table: t, progress: newProgress(s.Unit, o)}).run(ctx, from)
+		}
+		result = o.result
+		result.Retained = o.total()
+		if sqlstate.Is(err, pgerrcode.LockNotAvailable) { // not even its size can be read
+			result.TableLocked, err = true, nil
+		}
+		return err
+	})
+	return result, err
+}
+
+// localSweep sweeps a table on this server: workers take one chunk of its axis after another.
+type localSweep struct {
+	table    *table
+	progress *progress
+	info     tableInfo
+	maxRows  int // of a statement
+}
+
+func (l *localSweep) run(ctx context.Context, from Cursor) error {
+	s, r := l.table.sweep, l.table.engine.Recorder
+	l.maxRows = s.maxRows(l.table.engine.MaxRows)
+	if s.Older != nil && !s.Narrowed && s.Partition {
+		dropped, err := l.table.dropPartition(ctx, from.Before)
+		if dropped || err != nil {
+			l.progress.outcome.result.Dropped = dropped
+			r.ScanMethod("drop of the partition")
+			return err
+		}
+	}
+	var err error
+	if l.info, err = l.table.inspect(ctx); err != nil {
+		return err
+	}
+	if l.info.instead {
+		return l.table.countWindows(ctx, func(_ context.Context, rows int64) error {
+			l.progress.outcome.retain(0, Retained{Suppressed: rows})
+			return nil
+		})
+	}
+	done, err := l.byIndex(ctx)
+	if !done && err == nil {
+		r.ScanMethod("table")
+		err = l.byBlock(ctx, from)
+	}
+	return err
+}
+
+// byBlock sweeps the table from the cursor on.
+func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
+	p := l.progress
+	p.restart(0, 0)
+	if from.Unit == p.unit {
+		p.restart(from.Place, from.Filenode)
+		p.outcome.retain(from.Place, from.Retained)
+	}
+	// The end of the table is read again when it is reached, for rows that moved there while it was swept. After a
+	// rewrite, rows from below the cursor may be anywhere.
+	for range 2 {
+		end, filenode, err := l.table.size(ctx)
+		if err != nil {
+			return err
+		}
+		if p.filenode != filenode {
+			p.restart(0, filenode)
+		}
+		if p.next < end {
+			p.counted = p.next
+			// the last block may have got more rows, too
+			if err := l.traverse(ctx, blockAxis{}, max(p.next-1, 0), end, true); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// foundAtOnce limits the rows that an index finds at a time: 16 MB of TIDs.
+const foundAtOnce = 2_000_000
+
+// byIndex finds the rows by an index, if the planner would. If they are close together it sweeps their blocks;
+// otherwise it deletes them in TID order, so that each block is visited once. done is false if the table has to be
+// swept instead.
+func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
+	t, p := l.table, l.progress
+	index, about, err := t.chooseIndex(ctx, l.info)
+	if err != nil || index == "" {
+		return false, err
+	}
+	t.engine.Recorder.ScanMethod("index " + index)
+	// If the blocks had as many rows as there are, none has to be searched for elsewhere. They are counted beforehand:
+	// an index keeps the entries of deleted rows for a while, and skipping them takes longer.
+	if about.dense(l.info.dense) && !t.sweep.Narrowed {
+		rows, err := t.countOlder(ctx)
+		if err == nil {
+			err = l.visitBlocks(ctx, about)
+		}
+		if err != nil || p.handled() == rows || p.ended() {
+			return true, err
+		}
+	}
+	limit := int64(cmp.Or(t.engine.findAtOnce, foundAtOnce))
+	// Rows that others changed since then have moved: they are searched for once more.
+	for again := true; ; {
+		x, err := t.extent(ctx)
+		p.startPass()
+		if err == nil && x.rows > 0 {
+			err = l.visit(ctx, x, limit)
+		}
+		switch {
+		case errors.Is(err, errSlow):
+			return false, nil
+		case err != nil || p.handled() == x.rows || p.ended():
+			return true, err
+		case p.changed > 0 && x.rows > limit: // the next ones
+		case again:
+			again = false
+		default: // if x.rows exceeds limit, retained rows may hide others
+			return x.rows <= limit, nil
+		}
+	}
+}
+
+// visit sweeps the blocks of an extent, or its rows, no more than limit, in TID order.
+func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
+	if x.dense(l.info.dense) {
+		return l.visitBlocks(ctx, x)
+	}
+	found, err := l.table.tids(ctx, min(x.rows, limit))
+	if err != nil {
+		return err
+	}
+	found = slices.DeleteFunc(found, func(row pgtype.TID) bool { return l.progress.failed[row] })
+	return l.traverse(ctx, rowAxis{found, l.maxRows}, 0, int64(len(found)), false)
+}
+
+// visitBlocks sweeps the blocks of an extent.
+func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {
+	from := int64(x.first.BlockNumber)
+	return l.traverse(ctx, blockAxis{}, from, from+x.blocks(), false)
+}
+
+// traverse sweeps a part of an axis. A later sweep can resume it if everything below a position is done.
+func (l *localSweep) traverse(ctx context.Context, a axis, from, end int64, resumable bool) error {
+	e, s := l.table.engine, l.table.sweep
+	workers := 1
+	if end-from > a.chunk() && s.Companion == nil { // the rows that companion statements change may overlap
+		workers = max(e.Workers, 1)
+	}
+	limiter := pace.NewLimiter(workers)
+	sizer := pace.NewSizer(l.maxRows, a.windows(), cmp.Or(e.Target, DefaultTarget))
+	l.progress.begin(a, from, end, resumable, limiter, sizer)
+	group, ctx := errgroup.WithContext(ctx)
+	spawn := func(work func() error) { group.Go(func() error { return rescue.Call(work) }) }
+	newWorker := func(session *session) *worker {
+		return &worker{
+			table:      &table{e, session, s},
+			statements: &statements{s, a, l.info.root},
+			progress:   l.progress,
+			limiter:    limiter,
+			info:       l.info,
+			maxRows:    l.maxRows,
+		}
+	}
+	spawn(func() error { return newWorker(l.table.session).run(ctx) })
+	for range workers - 1 {
+		spawn(func() error {
+			if err := limiter.Acquire(ctx); err != nil {
+				return err
+			}
+			return newWorker(nil).run(ctx)
+		})
+	}
+	return group.Wait()
+}

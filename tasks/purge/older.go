@@ -1,0 +1,179 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// Older is a condition on a date. It allows to drop a partition that is entirely older, and to find the oldest date
+// without reading the table.
+type Older struct {
+	Column string
+	Than   time.Time
+	// Key is the column that is 0 in the zero record, which is retained; it may be empty.
+	Key string
+}
+
+// The drop of a partition waits for the lock on its parent, and the application queues behind it: that must be short.
+const (
+	dropLockTimeout = 500 * time.Millisecond
+	dropReadTimeout = 10 * time.Minute
+)
+
+// droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
+// role may drop, and whose drop has the same effect as a deletion: it has no trigger, rule, publication or policy, and
+// is not the default partition. The column reports whether its bounds prove that every row is older: their type is
+// timestamptz.
+const droppableSQL = `
+SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
+  JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
+  JOIN pg_attribute a ON a.attrelid = i.inhparent AND a.attnum = t.partattrs[0]
+    JOIN pg_namespace n ON n.oid = c.relnamespace
+  WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1
+    AND t.partdefid <> c.oid AND a.attname = $2
+    AND pg_has_role(c.relowner, 'USAGE') AND NOT row_security_active(c.oid)
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (c.oid, i.inhparent))
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND ` + appTriggerSQL + `)
+    AND NOT EXISTS (SELECT FROM pg_publication_tables p JOIN pg_class x ON x.relname = p.tablename
+      JOIN pg_namespace xn ON xn.oid = x.relnamespace AND xn.nspname = p.schemaname
+      WHERE x.oid IN (SELECT pg_partition_ancestors(c.oid)))
+    AND CASE WHEN a.atttypid IN ('timestamptz'::regtype, 'timestamp'::regtype, 'date'::regtype)
+        THEN (regexp_match(pg_get_expr(c.relpartbound, c.oid),
+          $$ TO \('([^']+)'\)$$))[1]::timestamptz <= $3 ELSE false END`
+
+// dropPartition drops the sweep's table if it is a partition without rows to retain. While its rows are counted no
+// other session can write to it; the lock on the parent is taken only for the drop itself. Count, drop and ledger are
+// one transaction.
+func (t *table) dropPartition(ctx context.Context, before Retained) (dropped bool, err error) {
+	s := t.sweep
+	var bounded bool
+	err = t.read(ctx, []any{&bounded}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if err := t.engine.Wait(ctx); err != nil {
+		return false, err
+	}
+	err = t.engine.Retry(ctx, s.Name, func() error {
+		dropped, err = t.countAndDrop(ctx, bounded, before)
+		return err
+	})
+	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist,
+		pgerrcode.InsufficientPrivilege) {
+		return false, nil // its rows are deleted instead
+	}
+	return dropped, err
+}
+
+// countAndDrop counts a partition's rows and drops it, unless a row must be retained. If the bounds prove that every
+// row is older, only the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in
+// autumn: then every row is checked.
+func (t *table) countAndDrop(ctx context.Context, bounded bool, before Retained) (dropped bool, err error) {
+	s, begun := t.sweep, time.Now()
+	tx, err := t.engine.Begin(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	if _, err := tx.Exec(
+		ctx,
+		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; LOCK TABLE ONLY %s IN SHARE MODE",
+			dropLockTimeout.Milliseconds(), dropReadTimeout.Milliseconds(), s.Relation),
+	); err != nil {
+		return false, err
+	}
+	retain, args := "NOT ("+s.Where+") OR ("+s.Where+") IS NULL", s.Args
+	switch {
+	case bounded && s.Older.Key == "":
+		retain, args = "false", nil
+	case bounded:
+		retain, args = "r."+pgx.Identifier{s.Older.Key}.Sanitize()+" = 0", nil
+	}
+	var (
+		retained bool
+		space    = Space{Relation: s.Relation, Root: s.Root}
+	)
+	sql := fmt.Sprintf(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s),
+		pg_table_size($%[3]d::text::regclass), pg_indexes_size($%[3]d::text::regclass)`,
+		s.Relation, retain, len(args)+1)
+	if err := tx.QueryRow(ctx, sql, slices.Concat(args, []any{s.Relation})...).
+		Scan(&retained, &space.TableBytes, &space.IndexBytes); err != nil || retained {
+		return false, err
+	}
+	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation).Scan(&space.Rows); err != nil {
+		return false, err
+	}
+	if _, err := tx.Exec(
+		ctx,
+		fmt.Sprintf("SET LOCAL statement_timeout = %d; DROP TABLE %s", 2*dropLockTimeout.Milliseconds(), s.Relation),
+	); err != nil {
+		return false, err
+	}
+	return true, t.engine.Commit(ctx, tx, Delta{
+		Deleted: space.Rows,
+		Space:   []Space{space},
+		Cursor:  Cursor{Unit: s.Unit, Before: before},
+		Begun:   begun,
+	})
+}
+
+// dateIndexSQL reports whether a table is empty, and whether an index begins with its date.
+const dateIndexSQL = `
+SELECT pg_relation_size(c.oid) = 0 OR c.reltuples = 0,
+  EXISTS (SELECT FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+    WHERE i.indrelid = c.oid AND i.indkey[0] = a.attnum AND i.indisvalid AND i.indpred IS NULL AND m.amname = 'btree')
+FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid WHERE c.oid = $1::text::regclass AND a.attname = $2`
+
+// statsSQL returns the oldest date in the planner's statistics, as of the last ANALYZE, except for the date of the
+// zero record; or $3, up to which rows were deleted since, if that is later. It returns no row without statistics.
+const statsSQL = `
+SELECT (SELECT CASE WHEN min(v) < $3::timestamptz THEN $3 ELSE min(v) END
+  FROM (SELECT unnest(s.most_common_vals::text::timestamptz[]) UNION ALL
+  SELECT unnest(s.histogram_bounds::text::timestamptz[])) AS known (v)
+  WHERE isfinite(v) AND v IS DISTINCT FROM %[1]s)
+FROM pg_stats s JOIN pg_class c ON c.relname = s.tablename
+  AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
+WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
+
+// ErrNotKnown reports that a question cannot be answered without reading a whole table.
+var ErrNotKnown = errors.New("neither an index nor the planner's statistics have it")
+
+// Oldest returns the oldest date of a table's rows, except for the zero record, without reading the table: from the
+// beginning of an index, or else from the planner's statistics as of the last ANALYZE, which may still include rows
+// from before gone. It returns nil without dates, and fails with ErrNotKnown without an index and statistics.
+func (o *Older) Oldest(ctx context.Context, tx pgx.Tx, relation string, gone time.Time) (oldest *time.Time, err error) {
+	var empty, indexed bool
+	if err := tx.QueryRow(ctx, dateIndexSQL, relation, o.Column).Scan(&empty, &indexed); err != nil || empty {
+		return nil, err
+	}
+	column, notZero, zero := pgx.Identifier{o.Column}.Sanitize(), "true", "NULL"
+	if o.Key != "" {
+		key := pgx.Identifier{o.Key}.Sanitize()
+		notZero = "r." + key + " IS DISTINCT FROM 0"
+		zero = fmt.Sprintf("(SELECT r.%s::timestamptz FROM ONLY %s AS r WHERE r.%s = 0)", column, relation, key)
+	}
+	if indexed {
+		sql := fmt.Sprintf(
+			"SELECT min(r.%[1]s)::timestamptz FROM ONLY %[2]s AS r WHERE %[3]s AND isfinite(r.%[1]s)",
+			column, relation, notZero,
+		)
+		err := tx.QueryRow(ctx, sql).Scan(&oldest)
+		return oldest, err
+	}
+	err = tx.QueryRow(ctx, fmt.Sprintf(statsSQL, zero), relation, o.Column, gone).Scan(&oldest)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, ErrNotKnown
+	}
+	return oldest, err
+}

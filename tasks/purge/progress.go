@@ -1,0 +1,234 @@
+package purge
+
+import (
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// outcome collects which rows a sweep retained, and how it ended. It is not safe for concurrent use.
+type outcome struct {
+	result   Result        // without its Retained
+	before   Retained      // by earlier sweeps of the caller
+	retained []retainedRun // by this sweep
+	failures int           // how often rows failed
+}
+
+// retainedRun counts retained rows between the position of the run before and another one.
+type retainedRun struct {
+	below int64
+	rows  Retained
+}
+
+// retain counts retained rows below a position.
+func (o *outcome) retain(below int64, r Retained) {
+	if r != (Retained{}) {
+		o.retained = append(o.retained, retainedRun{below, r})
+	}
+}
+
+// total returns all rows that this sweep retained.
+func (o *outcome) total() (sum Retained) {
+	for _, r := range o.retained {
+		sum = sum.Plus(r.rows)
+	}
+	return sum
+}
+
+// below returns the rows that this sweep retained below a position.
+func (o *outcome) below(position int64) (sum Retained) {
+	for _, r := range o.retained {
+		if r.below <= position {
+			sum = sum.Plus(r.rows)
+		}
+	}
+	return sum
+}
+
+// fail counts rows that failed, below a position, and reports whether to log the error.
+func (o *outcome) fail(rows, below int64, err error) (logged bool) {
+	o.retain(below, Retained{Failed: rows})
+	o.failures++
+	if o.result.FirstError == nil {
+		o.result.FirstError = err
+	}
+	o.result.GaveUp = o.before.Failed+o.total().Failed > MaxFailedRows
+	return o.failures <= FailedRowsLogged
+}
+
+// ended reports whether the sweep has ended early.
+func (o *outcome) ended() bool { return o.result.TableLocked || o.result.GaveUp }
+
+// chunk is the part [from, to) of an axis that a worker still has to do.
+type chunk struct{ from, to int64 }
+
+// progress distributes the chunks of an axis to workers, and records what they have done.
+type progress struct {
+	unit string
+
+	mu        sync.Mutex
+	axis      axis
+	next      int64 // the first position that no worker has taken
+	end       int64
+	undone    map[*chunk]int64 // the first position of each worker's chunk that is not done
+	resumable bool             // everything below a cursor is done
+	filenode  uint32           // of the table as it was last seen; 0 at first
+	limiter   *pace.Limiter
+	sizer     pace.Sizer          // as a worker had it last
+	changed   int64               // rows deleted or updated in this pass
+	counted   int64               // below this position retained rows were counted before
+	failed    map[pgtype.TID]bool // rows that failed
+	outcome   *outcome
+}
+
+func newProgress(unit string, o *outcome) *progress {
+	return &progress{unit: unit, outcome: o, undone: map[*chunk]int64{}, failed: map[pgtype.TID]bool{}}
+}
+
+// begin sets the part of an axis to traverse.
+func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limiter, s pace.Sizer) {
+	p.axis, p.next, p.end, p.resumable, p.limiter, p.sizer = a, from, end, resumable, l, s
+}
+
+// restart makes the sweep start over at a position, without any retained rows.
+func (p *progress) restart(position int64, filenode uint32) {
+	p.next, p.counted, p.filenode, p.outcome.retained = position, position, filenode, nil
+	clear(p.failed)
+}
+
+// startPass begins another pass over rows that are found anew. Rows that failed are not tried again.
+func (p *progress) startPass() {
+	p.changed, p.outcome.retained = 0, nil
+	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})
+}
+
+// handled returns the number of rows that were changed in this pass, or failed.
+func (p *progress) handled() int64 { return p.changed + int64(len(p.failed)) }
+
+// lastSizer returns the sizer with which a worker begins.
+func (p *progress) lastSizer() pace.Sizer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sizer
+}
+
+// take gives a worker its next chunk, and reports whether there is one.
+func (p *progress) take(c *chunk) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.next >= p.end || p.outcome.ended() {
+		return false
+	}
+	c.from, c.to = p.next, p.next+p.chunkSize()
+	p.next, p.undone[c] = c.to, c.from
+	return true
+}
+
+// chunkSize returns how much a worker takes of the rest: less near the end if several run, so that all reach it at
+// about the same time.
+func (p *progress) chunkSize() int64 {
+	rest := p.end - p.next
+	size := min(p.axis.chunk(), rest)
+	if workers := p.limiter.Allowed(); workers > 1 {
+		return min(max(rest/int64(2*workers), p.axis.windows().First), size)
+	}
+	return size
+}
+
+// extend lengthens a worker's chunk if it is too short for a batch and no worker has taken the next one.
+func (p *progress) extend(c *chunk, span int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.to == p.next && c.to-c.from < span {
+		c.to += p.chunkSize()
+		p.next = c.to
+	}
+}
+
+// cursor returns the lowest position that is not done, once a worker's chunk is done up to a position. The sweep of a
+// table that was rewritten starts over, since rows from below the cursor may be anywhere.
+func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.resumable {
+		return Cursor{Unit: p.unit, Before: p.outcome.before}
+	}
+	if p.filenode != 0 && p.filenode != filenode {
+		p.restart(0, filenode)
+	}
+	p.filenode = filenode
+	cursor := Cursor{Unit: p.unit, Filenode: filenode, Place: p.next, Before: p.outcome.before}
+	for other, first := range p.undone {
+		if other != c {
+			cursor.Place = min(cursor.Place, first)
+		} else if done < c.to {
+			cursor.Place = min(cursor.Place, done)
+		}
+	}
+	cursor.Retained = p.outcome.below(cursor.Place)
+	return cursor
+}
+
+// committed records that a worker's chunk is done up to a position, with how many rows it changed and retained.
+func (p *progress) committed(c *chunk, done, changed int64, r Retained, s pace.Sizer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.changed, p.sizer = p.changed+changed, s
+	p.outcome.retain(done, r)
+	if c.from = done; done < c.to {
+		p.undone[c] = done
+	} else {
+		delete(p.undone, c)
+	}
+}
+
+// fail records that a row failed and was skipped, and reports whether to log the error.
+func (p *progress) fail(row pgtype.TID, err error) (logged bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failed[row] = true
+	position := p.axis.position(row)
+	return position >= p.counted && p.outcome.fail(1, position+1, err)
+}
+
+// hasFailed reports whether a row failed and was skipped before.
+func (p *progress) hasFailed(row pgtype.TID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed[row]
+}
+
+// failedBetween returns the number of failed rows between two positions.
+func (p *progress) failedBetween(from, to int64) (n int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for row := range p.failed {
+		if position := p.axis.position(row); from <= position && position < to {
+			n++
+		}
+	}
+	return n
+}
+
+// uncounted returns the position from which on retained rows must be counted.
+func (p *progress) uncounted(from int64) int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return max(from, p.counted)
+}
+
+// lockTable ends the sweep because of a lock that cannot be skipped.
+func (p *progress) lockTable() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.outcome.result.TableLocked = true
+}
+
+// ended reports whether the sweep has ended early.
+func (p *progress) ended() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.outcome.ended()
+}

@@ -1,0 +1,232 @@
+package purge
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// Rows on another server have no usable TIDs. A sweep of such rows finds the keys of obsolete rows in one window of
+// keys after another, and deletes or updates these rows. Every statement goes through this server, which knows where
+// the rows are.
+
+// The windows of keys, and the maximum number of rows of a batch, whose keys are written to the ledger.
+const (
+	firstKeys     = 10_000
+	minKeys       = 1_000
+	maxKeys       = math.MaxInt64 / 4
+	maxRemoteRows = 5_000
+)
+
+// findKeysTimeout limits the search for the keys of one batch; a longer search is repeated in a smaller window.
+const findKeysTimeout = 30 * time.Second
+
+// RemoteError reports that a sweep ended early, because the server that has the rows failed a statement, or because
+// they have no key by which to find them. Obsolete rows remain.
+type RemoteError struct {
+	Reason string
+	// Uncounted is how many rows may have been deleted or updated without being in the ledger.
+	Uncounted int
+}
+
+func (e *RemoteError) Error() string {
+	if e.Uncounted > 0 {
+		return fmt.Sprintf(
+			"%s; whether the last %d rows were changed is not known, they are not counted",
+			e.Reason, e.Uncounted,
+		)
+	}
+	return e.Reason
+}
+
+// asRemoteError returns the RemoteError for the error of a statement, unless this server or the connection to it is
+// the cause: the connection survives an error of another server.
+func asRemoteError(err error) error {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR" || strings.HasPrefix(pgErr.Code, "53") ||
+		strings.HasPrefix(pgErr.Code, "58") || pgErr.Code == pgerrcode.ReadOnlySQLTransaction {
+		return err
+	}
+	remote := &RemoteError{Reason: Message(err)}
+	if unsettled := (*unsettledError)(nil); errors.As(err, &unsettled) {
+		remote.Uncounted = unsettled.rows
+	}
+	return remote
+}
+
+// remoteSweep sweeps a table whose rows, or rows that its statements read, are on another server.
+type remoteSweep struct {
+	table     *table
+	outcome   *outcome
+	root      string // the partitioned table, quoted, if updated rows may have to move to another partition
+	immovable bool   // rows cannot move to another partition, though they may have to
+}
+
+// run deletes or updates the rows from the cursor on.
+func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
+	t, s := r.table, r.table.sweep
+	t.engine.Recorder.ScanMethod("key " + s.ByKey)
+	if err := s.RemoteError(); err != nil {
+		return err
+	}
+	if err := r.findRoot(ctx); err != nil {
+		return err
+	}
+	next, last, err := r.keyRange(ctx)
+	if err != nil {
+		return err
+	}
+	if from.Unit == s.Unit {
+		next = max(next, from.Place)
+		r.outcome.retain(next, from.Retained)
+	}
+	var bisection pace.Bisection
+	maxRows, target := min(s.maxRows(t.engine.MaxRows), maxRemoteRows), cmp.Or(t.engine.Target, DefaultTarget)
+	limit, width := pace.FirstRows(maxRows), uint64(firstKeys)
+	for next <= last && !r.outcome.ended() {
+		if err := t.engine.Wait(ctx); err != nil {
+			return err
+		}
+		begun, end := time.Now(), last
+		if uint64(last-next) > width {
+			end = next + int64(width)
+		}
+		pickLimit := bisection.Limit(limit)
+		keys, err := r.findKeys(ctx, next, end, pickLimit)
+		if len(keys) == pickLimit {
+			keys, end = wholeKeys(keys)
+		}
+		var failure error
+		if err == nil && len(keys) > 0 {
+			failure, err = r.batch(ctx, keys, next, end)
+		}
+		slow := sqlstate.Is(err, pgerrcode.QueryCanceled, pgerrcode.LockNotAvailable)
+		switch took := time.Since(begun); {
+		case slow && keys == nil && width > minKeys:
+			width = max(width/8, minKeys)
+			continue
+		case slow && len(keys) > 1:
+			limit = max(min(limit, len(keys))/10, 1)
+			continue
+		case slow && len(keys) == 1: // all rows of one key
+			r.outcome.retain(end+1, Retained{Locked: 1})
+		case failure != nil && len(keys) > 1:
+			bisection.Failed(len(keys))
+			continue
+		case failure != nil:
+			if err := r.fail(ctx, keys, end+1, failure); err != nil {
+				return err
+			}
+			bisection.Skipped()
+		case err != nil:
+			return err
+		case took > 4*target:
+			width, limit = max(width/2, minKeys), max(limit/2, 1)
+		case took < target:
+			width, limit = min(2*width, maxKeys), min(2*limit, maxRows)
+		}
+		if failure == nil {
+			bisection.Passed(len(keys), limit)
+		}
+		if end == last { // there may be no number after it
+			break
+		}
+		next = end + 1
+	}
+	return nil
+}
+
+// fail counts the rows of a key that failed, below a position.
+func (r *remoteSweep) fail(ctx context.Context, keys []int64, below int64, failure error) error {
+	rows, err := r.countKeys(ctx, keys)
+	if err != nil {
+		return err
+	}
+	if r.outcome.fail(rows, below, failure) {
+		key := strconv.FormatInt(keys[0], 10)
+		r.table.engine.Recorder.Warn(DescribeRowError(r.table.sweep.Name, pgtype.TID{}, &key, failure))
+	}
+	return nil
+}
+
+// findRoot finds out whether updated rows may have to move to another partition, and whether they can.
+func (r *remoteSweep) findRoot(ctx context.Context) error {
+	root, err := r.table.moveRoot(ctx)
+	if r.root = root.relation; err != nil || r.root == "" {
+		return err
+	}
+	const sql = "SELECT relkind = 'f' FROM pg_class WHERE oid = $1::text::regclass"
+	return r.table.read(ctx, []any{&r.immovable}, sql, r.table.sweep.Relation)
+}
+
+// wholeKeys returns the keys without the last one, which may have more rows, and the end of their window; or all, if
+// they are one and the same.
+func wholeKeys(keys []int64) (whole []int64, end int64) {
+	last := keys[len(keys)-1]
+	if i, _ := slices.BinarySearch(keys, last); i > 0 {
+		return keys[:i], last - 1
+	}
+	return keys, last
+}
+
+// keyRange returns the first and the last key of the table; the last is below the first in an empty table.
+func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err error) {
+	sql := fmt.Sprintf(
+		"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
+		r.table.sweep.ByKey, r.table.sweep.Relation,
+	)
+	err = r.table.read(ctx, []any{&first, &last}, sql)
+	return first, last, err
+}
+
+// findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
+func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
+	s := r.table.sweep
+	n := len(s.Args)
+	sql := fmt.Sprintf(
+		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s <= $%[4]d AND (%[5]s) "+
+			"ORDER BY r.%[1]s LIMIT $%[6]d",
+		s.ByKey, s.Relation, n+1, n+2, s.Where, n+3,
+	)
+	err = r.table.engine.Retry(ctx, s.Name, func() error {
+		return r.table.inRemoteBatch(ctx, findKeysTimeout, func(tx pgx.Tx) error {
+			keys, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, []any{from, to, limit})...)
+			return err
+		})
+	})
+	return keys, err
+}
+
+// countKeys counts the rows with keys that still match.
+func (r *remoteSweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
+	s := r.table.sweep
+	sql := fmt.Sprintf(
+		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)",
+		s.Relation, s.ByKey, len(s.Args)+1, s.Where,
+	)
+	err = r.table.read(ctx, []any{&rows}, sql, append(slices.Clone(s.Args), keys)...)
+	return rows, err
+}
+
+// queryKeys returns the keys that a query finds.
+func queryKeys(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]int64, error) {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
