@@ -268,3 +268,18 @@ func TestWorkerThatPanics(t *testing.T) {
 		t.Errorf("%v; %d rows are left", err, db.Int("SELECT count(*) FROM t WHERE old"))
 	}
 }
+
+// Several workers skip failing rows at the same time, each over its own session.
+func TestWorkersSkipFailingRows(t *testing.T) {
+	t.Parallel()
+	db, e, a := alone(t, 3, 2_100)
+	db.Do("CREATE TABLE poison AS SELECT id FROM t WHERE id % 40 = 0; CREATE UNIQUE INDEX ON poison (id); " +
+		poison["a trigger"])
+	result, err := e.Run(t.Context(), fewRows(), purge.Cursor{})
+	if err != nil || result.Retained != (purge.Retained{Failed: 210}) || a.deleted() != 3_990 {
+		t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
+	}
+	if n := db.Int(exactlyPoison); n != 0 {
+		t.Errorf("%d rows are wrong", n)
+	}
+}
