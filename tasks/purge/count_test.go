@@ -24,11 +24,12 @@ func TestCountChangesNothing(t *testing.T) {
 		t.Errorf("counted %d rows, want 500", n)
 	}
 	if n := db.Int("SELECT count(*) FROM t"); n != 1_000 {
-		t.Errorf("%d rows are left of 1000", n)
+		t.Errorf("%d rows remain of 1000", n)
 	}
 }
 
-// A small table is counted; of a large one the planner is asked, or a sample counted where the planner cannot know.
+// A small table is counted; for a large one the planner estimates, or a sample is counted where the planner cannot
+// know.
 func TestEstimate(t *testing.T) {
 	t.Parallel()
 	small, large := rows(t, 10_000), rows(t, 300_000)

@@ -13,38 +13,38 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// account is what the batches of a test did.
-type account struct {
-	mu      sync.Mutex
-	batches []purge.Delta
-	warned  []string
-	way     string
-	// before is called after a batch's statement and before its commit, and may queue more; after is called then.
+// ledger records what the batches of a test did.
+type ledger struct {
+	mu         sync.Mutex
+	batches    []purge.Delta
+	warned     []string
+	scanMethod string
+	// before is called between a batch's statement and its COMMIT, and may queue more; after is called after it.
 	before func(b *pgx.Batch) error
 	after  func(d purge.Delta)
 }
 
-func (a *account) deleted() (n int64) {
+func (a *ledger) deleted() (n int64) {
 	for _, d := range a.batches {
 		n += d.Deleted
 	}
 	return n
 }
 
-// biggest is the most rows that one statement took.
-func (a *account) biggest() (n int64) {
+// biggest returns the most rows that one statement changed.
+func (a *ledger) biggest() (n int64) {
 	for _, d := range a.batches {
 		n = max(n, d.Largest)
 	}
 	return n
 }
 
-func engine(db *pgtest.DB) (*purge.Engine, *account) {
-	a := &account{}
+func engine(db *pgtest.DB) (*purge.Engine, *ledger) {
+	a := &ledger{}
 	return purge.New(purge.Engine{Pool: db.Pool, Ledger: a, Recorder: a}), a
 }
 
-func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
+func (a *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
 	if a.before != nil {
 		if err := a.before(b); err != nil {
 			return nil, err
@@ -64,15 +64,15 @@ func (a *account) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(er
 	}, nil
 }
 
-func (a *account) ScanMethod(way string) { a.way = way }
+func (a *ledger) ScanMethod(method string) { a.scanMethod = method }
 
-func (a *account) Throttled(purge.Throttle) {}
+func (a *ledger) Throttled(purge.Throttle) {}
 
-func (a *account) Retried(string) {}
+func (a *ledger) Retried(string) {}
 
-func (a *account) Proceed(context.Context) error { return nil }
+func (a *ledger) Proceed(context.Context) error { return nil }
 
-func (a *account) Warn(message string) {
+func (a *ledger) Warn(message string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.warned = append(a.warned, message)

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Rows whose new values belong in another partition move there: once each, and exactly counted. Rows of a table that is
-// not a partition, or not partitioned by an assigned column, are updated in place.
+// Rows whose new values belong in another partition move there, once each, and are counted exactly. Rows of a table
+// that is no partition, or not partitioned by an assigned column, are updated where they are.
 func TestUpdatedRowsMove(t *testing.T) {
 	t.Parallel()
 	const columns = "(id int, pending boolean, ts timestamptz)"
@@ -91,7 +91,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 			); updated != 499 || got != 499 || locked != 1 ||
 				a.biggest() > 50 {
 				t.Errorf(
-					"%d rows are changed, %d are in the account, %d stayed locked; at most %d at once",
+					"%d rows were changed, %d are in the ledger, %d were locked; at most %d at once",
 					got,
 					updated,
 					locked,

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A partition of a million rows is dropped, and deleted from: only the two figures together say something.
+// BenchmarkPartition drops a partition of a million rows, and deletes its rows, for comparison.
 func BenchmarkPartition(b *testing.B) {
 	cutoff := time.Date(2020, 2, 1, 0, 0, 0, 0, time.UTC)
 	sweep := purge.Sweep{

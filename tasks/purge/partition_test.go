@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A partition that is entirely older than the cutoff is dropped, and its rows counted; one of which a row stays, or
-// whose drop would differ from a deletion, is deleted from.
+// A partition that is entirely older than the cutoff is dropped, and its rows counted. If a row must be retained, or a
+// drop has another effect than a deletion, its rows are deleted.
 func TestPartitions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -68,7 +68,7 @@ func TestPartitions(t *testing.T) {
 			cutoff := time.Date(2020, 3, 15, 0, 0, 0, 0, time.UTC)
 			const where = "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0"
 			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE r.ts < '2020-03-15Z' AND r.id <> 0")
-			stays := db.Int("SELECT count(*) FROM t") - obsolete
+			retained := db.Int("SELECT count(*) FROM t") - obsolete
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
 				if _, err := e.Run(t.Context(), purge.Sweep{
@@ -79,24 +79,24 @@ func TestPartitions(t *testing.T) {
 				}
 			}
 			dropped := 2 - db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_01', 't_02')")
-			if dropped != c.dropped || a.deleted() != obsolete || db.Int("SELECT count(*) FROM t") != stays {
+			if dropped != c.dropped || a.deleted() != obsolete || db.Int("SELECT count(*) FROM t") != retained {
 				t.Errorf(
-					"%d partitions were dropped; deleted %d rows of %d, %d are left of %d",
+					"%d partitions were dropped; deleted %d rows of %d; %d rows remain, want %d",
 					dropped,
 					a.deleted(),
 					obsolete,
 					db.Int("SELECT count(*) FROM t"),
-					stays,
+					retained,
 				)
 			}
 			if n := db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_03', 't_rest')"); n != 2 {
-				t.Error("a partition was dropped that is not wholly older")
+				t.Error("a partition was dropped that is not entirely older")
 			}
 		})
 	}
 }
 
-// A partition that someone reads is not waited for: its rows are deleted in batches.
+// A sweep does not wait for sessions that read a partition: it deletes its rows in batches.
 func TestPartitionInUse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -119,7 +119,7 @@ func TestPartitionInUse(t *testing.T) {
 	}
 }
 
-// The bounds of a partition are read correctly whatever the database's DateStyle: the summer time of Dublin has the
+// The bounds of a partition are read correctly with any DateStyle of the database: the summer time of Dublin has the
 // abbreviation of another zone.
 func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// rows makes a table t of n narrow rows, every second of which is obsolete.
+// rows creates a table t of n narrow rows, every second one obsolete.
 func rows(t *testing.T, n int) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -29,7 +29,7 @@ func rows(t *testing.T, n int) *pgtest.DB {
 
 var obsolete = purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "old", Limit: 500}
 
-func TestSweepTakesWhatMatchesInBoundedBatches(t *testing.T) {
+func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 100_000) // 226 rows a block: one window holds many times the limit
 	e, a := engine(db)
@@ -43,7 +43,7 @@ func TestSweepTakesWhatMatchesInBoundedBatches(t *testing.T) {
 		t.Error("no batch had several statements")
 	}
 	if left := db.Int("SELECT count(*) FROM t"); left != 50_000 || db.Int("SELECT count(*) FROM t WHERE old") != 0 {
-		t.Errorf("%d rows are left", left)
+		t.Errorf("%d rows remain", left)
 	}
 	a.batches = nil
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 0 {
@@ -59,10 +59,10 @@ func TestSweepVisitsEveryWindowOnce(t *testing.T) {
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
 		t.Fatalf("deleted %d rows (%v), want 100", a.deleted(), err)
 	}
-	const window = 32 // and larger ones if that is quick
+	const window = 32 // at least
 	blocks := db.Int("SELECT pg_relation_size('t') / 8192")
-	if most := (blocks + window - 1) / window; int64(len(a.batches)) > most {
-		t.Errorf("%d batches for %d blocks, want at most %d", len(a.batches), blocks, most)
+	if limit := (blocks + window - 1) / window; int64(len(a.batches)) > limit {
+		t.Errorf("%d batches for %d blocks, want at most %d", len(a.batches), blocks, limit)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 	if gone := 50_000 - db.Int("SELECT count(*) FROM t WHERE old"); gone != a.deleted() {
-		t.Errorf("%d rows went, %d were accounted for", gone, a.deleted())
+		t.Errorf("%d rows were deleted, %d are in the ledger", gone, a.deleted())
 	}
 	last := a.batches[len(a.batches)-1].Cursor
 	if last.Place == 0 {
@@ -108,9 +108,9 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 		t.Fatal(err)
 	}
 	if db.Int("SELECT count(*) FROM t WHERE old AND ctid >= '(1,0)'") != 0 {
-		t.Error("obsolete rows are left above the cursor")
+		t.Error("obsolete rows remain above the cursor")
 	}
-	// Another sweep's cursor means nothing.
+	// Another sweep's cursor is ignored.
 	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{Unit: "2", Place: 1_000}); err != nil {
 		t.Fatal(err)
 	}
@@ -119,18 +119,18 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 	}
 }
 
-func TestSweepBeginsAgainAfterARewrite(t *testing.T) {
+func TestSweepStartsOverAfterARewrite(t *testing.T) {
 	t.Parallel()
-	for name, place := range map[string]int64{"shorter than the part that was done": 450, "longer": 300} {
+	for name, place := range map[string]int64{"shorter than the part done": 450, "longer": 300} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			beginsAgainAfterARewrite(t, place)
+			startOverAfterARewrite(t, place)
 		})
 	}
 }
 
-// beginsAgainAfterARewrite continues from a position in the table before it was rewritten.
-func beginsAgainAfterARewrite(t *testing.T, place int64) {
+// startOverAfterARewrite continues at a position in the table from before its rewrite.
+func startOverAfterARewrite(t *testing.T, place int64) {
 	t.Helper()
 	db := rows(t, 100_000)
 	e, a := engine(db)
@@ -159,7 +159,7 @@ func beginsAgainAfterARewrite(t *testing.T, place int64) {
 		t.Fatal(err)
 	}
 	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
-		t.Errorf("%d obsolete rows are left", left)
+		t.Errorf("%d obsolete rows remain", left)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 1_000)
 	e, a := engine(db)
-	a.before = func(*pgx.Batch) error { // the application continues in the meantime
+	a.before = func(*pgx.Batch) error { // the application inserts more
 		if len(a.batches) == 0 {
 			db.Do("INSERT INTO t SELECT i, true FROM generate_series(10001, 12000) i")
 		}
@@ -177,7 +177,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
-		t.Errorf("%d obsolete rows are left", left)
+		t.Errorf("%d obsolete rows remain", left)
 	}
 }
 
@@ -195,13 +195,13 @@ func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 		t.Errorf("deleted %d, result %+v; want 2498 and 2 locked", a.deleted(), result)
 	}
 	if left := db.Strings("SELECT id::text FROM t WHERE old ORDER BY id"); !slices.Equal(left, []string{"2", "4"}) {
-		t.Errorf("left: %v", left)
+		t.Errorf("%v remain", left)
 	}
 }
 
-func TestSweepLeavesALockedTable(t *testing.T) {
+func TestSweepSkipsALockedTable(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} { // to read it, or not even that
+	for _, mode := range []string{"SHARE", "ACCESS EXCLUSIVE"} { // which allows to read it, or not
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			db := rows(t, 100)
@@ -253,8 +253,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	}
 }
 
-// Where not even one row is done within the time, the error names a trigger, or the index that a foreign key lacks,
-// only if there is one.
+// If a single row takes longer than the timeout, the error names a trigger, or the index that a foreign key lacks.
 func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	const sleeps = "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(10); RETURN " +
@@ -280,20 +279,20 @@ func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 			db := rows(t, 10)
 			db.Do(c.setup)
 			e, _ := engine(db)
-			e.StatementTimeout = 500 * time.Millisecond // for which other statements of a sweep never run
+			e.StatementTimeout = 500 * time.Millisecond // other statements of a sweep are faster
 			s := obsolete
 			s.Where += c.where
 			_, err := e.Run(t.Context(), s, purge.Cursor{})
 			if !sqlstate.Is(err, pgerrcode.QueryCanceled) ||
 				strings.Contains(err.Error(), "look for") != (c.hint != "") ||
 				!strings.Contains(err.Error(), c.hint) {
-				t.Errorf("the error is %v", err)
+				t.Errorf("the error is: %v", err)
 			}
 		})
 	}
 }
 
-// Batches do not become smaller for what takes as long with few rows: the account, and the latency to the server.
+// The ledger and the latency to the server, which cost as much with few rows, do not make batches smaller.
 func TestSweepWithinATarget(t *testing.T) {
 	t.Parallel()
 	const blocks = 512
@@ -305,7 +304,7 @@ func TestSweepWithinATarget(t *testing.T) {
 		name    string
 		latency time.Duration
 		before  func(b *pgx.Batch) error
-	}{{"a slow account", 0, slow}, {"a server far away", 15 * time.Millisecond, nil}} {
+	}{{"a slow ledger", 0, slow}, {"a server far away", 15 * time.Millisecond, nil}} {
 		for _, triggers := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, triggers=%t", c.name, triggers), func(t *testing.T) {
 				t.Parallel()
@@ -336,7 +335,7 @@ func TestSweepWithinATarget(t *testing.T) {
 	}
 }
 
-// Nor for the fixed cost of a statement, though that alone exceeds the target.
+// Nor does the fixed cost of a statement, though it exceeds the target.
 func TestSweepOfSlowStatements(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 4_000)
@@ -352,7 +351,7 @@ func TestSweepOfSlowStatements(t *testing.T) {
 	}
 }
 
-func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
+func TestSweepEndsWhenATriggerSuppressesDeletions(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 2_000)
 	db.Do(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -364,13 +363,13 @@ func TestSweepEndsWhenATriggerKeepsTheRows(t *testing.T) {
 	}
 }
 
-// A DO INSTEAD rule keeps the rows, since its effect is unknown. Another rule does not.
-func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
+// A DO INSTEAD rule suppresses the deletion, since its effect is unknown. Another rule does not.
+func TestSweepWithADoInsteadRule(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		rule          string
-		set           []purge.Assignment
-		changed, kept int64
+		rule                string
+		set                 []purge.Assignment
+		changed, suppressed int64
 	}{
 		"nothing instead": {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
 		"an update instead, of some": {
@@ -396,7 +395,7 @@ func TestSweepKeepsWhatARuleRewrites(t *testing.T) {
 			s := obsolete
 			s.Set = test.set
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Suppressed != test.kept ||
+			if err != nil || result.Suppressed != test.suppressed ||
 				int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed ||
 				len(a.warned) > 0 {
 				t.Errorf(
@@ -427,7 +426,7 @@ func TestSweepRetriesADeadlock(t *testing.T) {
 	}
 }
 
-func TestTwinsGoWithTheirRows(t *testing.T) {
+func TestPairedRowsAreDeletedWithTheirRows(t *testing.T) {
 	t.Parallel()
 	for _, locked := range []bool{false, true} {
 		t.Run(fmt.Sprintf("locked=%t", locked), func(t *testing.T) {
@@ -437,32 +436,31 @@ func TestTwinsGoWithTheirRows(t *testing.T) {
 			s := obsolete
 			s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			if n := counted(t, db, s); n != 1_000 {
-				t.Errorf("counted %d rows and paired, want 1000", n)
+				t.Errorf("counted %d rows and paired rows, want 1000", n)
 			}
-			left := int64(0)
+			retained := int64(0)
 			if locked {
-				left = 1
+				retained = 1
 				db.Hold("SELECT FROM twin WHERE id = 2 FOR UPDATE")
 			}
 			e, a := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || a.biggest() > 500 || result.Locked != left {
+			if err != nil || a.biggest() > 500 || result.Locked != retained {
 				t.Errorf("result %+v, at most %d rows at once, error %v", result, a.biggest(), err)
 			}
-			if a.deleted() != 1_000-2*left {
-				t.Errorf("deleted %d rows, want %d", a.deleted(), 1_000-2*left)
+			if a.deleted() != 1_000-2*retained {
+				t.Errorf("deleted %d rows, want %d", a.deleted(), 1_000-2*retained)
 			}
-			if n := db.Int("SELECT count(*) FROM twin"); n != 2_001-500+left {
-				t.Errorf("%d paired are left, want %d", n, 2_001-500+left)
+			if n := db.Int("SELECT count(*) FROM twin"); n != 2_001-500+retained {
+				t.Errorf("%d paired rows remain, want %d", n, 2_001-500+retained)
 			}
 		})
 	}
 }
 
-// What accompanies a deletion is written for exactly the rows that go, whether others of them are locked, or kept by a
-// trigger.
-func TestAlsoRecordsWhatGoes(t *testing.T) {
+// The companion statement reads exactly the deleted rows, even if others are locked, or retained by a trigger.
+func TestCompanionRecordsDeletedRows(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 10_000)
 	db.Do(
@@ -495,13 +493,12 @@ func TestAlsoRecordsWhatGoes(t *testing.T) {
 		"SELECT count(*) FROM noted n FULL JOIN (SELECT id FROM before EXCEPT SELECT id FROM t) g USING (id) WHERE " +
 			"by = 7 AND g.id IS NOT NULL OR n.id IS NULL AND g.id % 4 <> 0",
 	); n != 4_998 {
-		t.Errorf("what was noted is right for %d rows", n)
+		t.Errorf("%d rows were noted correctly", n)
 	}
 }
 
-// The action of a DO ALSO rule is done, whether there is one block or many, and whether rows are locked or not. With
-// paired nothing is deleted.
-func TestSweepHeedsWhatARuleAdds(t *testing.T) {
+// The action of a DO ALSO rule runs with one block or many, and with locked rows. With paired rows nothing is deleted.
+func TestSweepWithADoAlsoRule(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		rows, locked, paired int64
@@ -540,7 +537,7 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 				db.Int("SELECT count(*) FROM noted") != gone ||
 				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf(
-					"result %+v, error %v, %d rows noted, %d left",
+					"result %+v, error %v, %d rows noted, %d remain",
 					result,
 					err,
 					db.Int("SELECT count(*) FROM noted"),
@@ -551,28 +548,28 @@ func TestSweepHeedsWhatARuleAdds(t *testing.T) {
 	}
 }
 
-// Rows that a trigger keeps do not hide the others of their block, however few a batch may take.
-func TestKeptRowsHideNoOthers(t *testing.T) {
+// Rows whose deletion a trigger suppresses do not hide others of their block, however small batches are.
+func TestSuppressedRowsHideNoOthers(t *testing.T) {
 	t.Parallel()
-	for _, most := range []int{1, 10, 100} {
+	for _, maxRows := range []int{1, 10, 100} {
 		db := rows(t, 600)
 		db.Do(
 			`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE
 				WHEN OLD.id % 226 < 50 THEN NULL ELSE OLD END; END';
 			CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`,
 		)
-		kept := db.Int("SELECT count(*) FROM t WHERE old AND id % 226 < 50")
+		suppressed := db.Int("SELECT count(*) FROM t WHERE old AND id % 226 < 50")
 		e, a := engine(db)
-		e.MaxRows = most
+		e.MaxRows = maxRows
 		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
-		if err != nil || result != (purge.Result{Retained: purge.Retained{Suppressed: kept}}) ||
-			a.deleted() != 300-kept ||
-			a.biggest() > int64(most) {
+		if err != nil || result != (purge.Result{Retained: purge.Retained{Suppressed: suppressed}}) ||
+			a.deleted() != 300-suppressed ||
+			a.biggest() > int64(maxRows) {
 			t.Errorf(
 				"at most %d at once: deleted %d rows of %d, result %+v, error %v",
-				most,
+				maxRows,
 				a.deleted(),
-				300-kept,
+				300-suppressed,
 				result,
 				err,
 			)
@@ -580,8 +577,7 @@ func TestKeptRowsHideNoOthers(t *testing.T) {
 	}
 }
 
-// A foreign key to the table without an index makes each deletion expensive: that is warned of, and referring rows are
-// respected.
+// A foreign key to the table without an index makes each deletion expensive: that is logged, and its action runs.
 func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -608,6 +604,6 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 			FROM indexed), ' ', (SELECT count("by Parent") FROM "Not indexed"))`,
 	); left[0] != "50 1 1" ||
 		a.deleted() != 50 {
-		t.Errorf("left %s", left[0])
+		t.Errorf("%s rows remain", left[0])
 	}
 }

@@ -17,9 +17,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// alone is an engine with some workers on an otherwise idle server, and a table of some blocks, with four rows
-// each, every other one obsolete.
-func alone(t *testing.T, workers, blocks int) (*pgtest.DB, *purge.Engine, *account) {
+// onIdleServer returns an engine with several workers on an otherwise idle server, and creates a table with four rows
+// per block, every other one obsolete.
+func onIdleServer(t *testing.T, workers, blocks int) (*pgtest.DB, *purge.Engine, *ledger) {
 	t.Helper()
 	db, _ := pgtest.Private(t)
 	fillBlocks(db, blocks)
@@ -36,18 +36,19 @@ func fillBlocks(db *pgtest.DB, blocks int) {
 	db.Do("INSERT INTO t SELECT i, i % 2 = 0, repeat('x', 1900) FROM generate_series(1, $1::int) i", 4*blocks)
 }
 
-// fewRows is the sweep of obsolete rows in many batches.
+// fewRows returns the sweep of obsolete rows in many batches.
 func fewRows() purge.Sweep {
 	s := obsolete
 	s.Limit = 50
 	return s
 }
 
-// Several workers delete what one would, no more at once than they may, and whatever the cursor says is done is done.
+// Several workers delete the same rows as one, within the limit of a statement, and everything below the cursor is
+// done.
 func TestWorkersShareALargeTable(t *testing.T) {
 	t.Parallel()
 	const n = 40_000
-	db, e, a := alone(t, 3, n/4) // of the four connections of the pool; the test needs one
+	db, e, a := onIdleServer(t, 3, n/4) // of the four connections of the pool; the test needs one
 	var checked int64
 	var mu sync.Mutex
 	a.after = func(d purge.Delta) {
@@ -60,7 +61,7 @@ func TestWorkersShareALargeTable(t *testing.T) {
 				d.Cursor.Place,
 			),
 		); left != 0 {
-			t.Errorf("%d obsolete rows stand below the cursor %d", left, d.Cursor.Place)
+			t.Errorf("%d obsolete rows are below the cursor %d", left, d.Cursor.Place)
 		}
 		checked = max(checked, d.Cursor.Place)
 	}
@@ -69,7 +70,7 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	}
 	if a.deleted() != n/2 || a.biggest() > 50 || db.Int("SELECT count(*) FROM t") != n/2 {
 		t.Errorf(
-			"deleted %d rows, at most %d at once; %d are left",
+			"deleted %d rows, at most %d at once; %d remain",
 			a.deleted(),
 			a.biggest(),
 			db.Int("SELECT count(*) FROM t"),
@@ -77,48 +78,48 @@ func TestWorkersShareALargeTable(t *testing.T) {
 	}
 }
 
-// table is an account in a table of the database, which stops a sweep after some rows.
-type table struct {
+// storedLedger is a ledger in a table of the database, which stops a sweep after some rows.
+type storedLedger struct {
 	*pgtest.DB
 	stop error
 }
 
-func (t table) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
-	if t.Int("SELECT COALESCE(sum(deleted), 0)::bigint FROM account") > 500 {
+func (t storedLedger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(error) error, error) {
+	if t.Int("SELECT COALESCE(sum(deleted), 0)::bigint FROM ledger") > 500 {
 		return nil, t.stop
 	}
-	b.Queue("INSERT INTO account VALUES ($1)", d.Deleted)
+	b.Queue("INSERT INTO ledger VALUES ($1)", d.Deleted)
 	return func(err error) error { return err }, nil
 }
 
-// If one of several workers must stop, all stop, and what was committed is accounted for.
+// If one of several workers must stop, all stop, and the ledger has all committed batches.
 func TestWorkersStopTogether(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	db, e, _ := alone(t, 2, n/4)
-	db.Do("CREATE TABLE account (deleted bigint)")
+	db, e, _ := onIdleServer(t, 2, n/4)
+	db.Do("CREATE TABLE ledger (deleted bigint)")
 	stop := errors.New("stop")
-	e.Ledger = table{db, stop}
+	e.Ledger = storedLedger{db, stop}
 	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
 	// The COMMIT of a worker that was stopped may still arrive: both are read in one snapshot.
-	var gone, accounted int64
+	var gone, recorded int64
 	row := db.QueryRow(
 		t.Context(),
-		"SELECT $1 - (SELECT count(*) FROM t), (SELECT sum(deleted)::bigint FROM account)",
+		"SELECT $1 - (SELECT count(*) FROM t), (SELECT sum(deleted)::bigint FROM ledger)",
 		n,
 	)
-	if err := row.Scan(&gone, &accounted); err != nil {
+	if err := row.Scan(&gone, &recorded); err != nil {
 		t.Fatal(err)
 	}
-	if gone != accounted || gone == 0 {
-		t.Errorf("%d rows were deleted, %d are in the ledger", gone, accounted)
+	if gone != recorded || gone == 0 {
+		t.Errorf("%d rows were deleted, %d are in the ledger", gone, recorded)
 	}
 }
 
-// queuePID calls use with the process that a batch is committed by.
-func (a *account) queuePID(b *pgx.Batch, use func(pid uint32)) {
+// queuePID calls use with the process that commits a batch.
+func (a *ledger) queuePID(b *pgx.Batch, use func(pid uint32)) {
 	b.Queue("SELECT pg_backend_pid()").QueryRow(func(row pgx.Row) error {
 		var pid uint32
 		a.mu.Lock()
@@ -128,13 +129,12 @@ func (a *account) queuePID(b *pgx.Batch, use func(pid uint32)) {
 	})
 }
 
-// A worker pauses after its batch when another session becomes active, and continues where it was when it may run
-// again.
-func TestWorkersMakeRoomAtOnce(t *testing.T) {
+// A worker pauses after its batch when another session becomes active, and later continues in its chunk.
+func TestWorkersPauseAtOnce(t *testing.T) {
 	t.Parallel()
-	db, e, a := alone(t, 2, 2_100)
+	db, e, a := onIdleServer(t, 2, 2_100)
 	var (
-		workers []uint32 // of one batch after another
+		workers []uint32 // that committed one batch after another
 		others  sync.Once
 		wg      sync.WaitGroup
 	)
@@ -153,7 +153,7 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 		return nil
 	}
 	few := obsolete
-	few.Limit = 8 // of two rows a block, in up to eight statements a batch
+	few.Limit = 8 // with two rows per block, in up to eight statements of a batch
 	_, err := e.Run(t.Context(), few, purge.Cursor{})
 	end()
 	wg.Wait()
@@ -168,15 +168,16 @@ func TestWorkersMakeRoomAtOnce(t *testing.T) {
 		last[worker] = i
 	}
 	if len(last) != 2 || longest < 10 {
-		t.Errorf("%d workers, and at most %d batches until one went on with its chunk", len(last), longest)
+		t.Errorf("%d workers, and at most %d batches until one continued its chunk", len(last), longest)
 	}
 }
 
-// All workers run while the server is otherwise idle, and one beside others, even if they cannot be seen.
-func TestWorkersMakeRoom(t *testing.T) {
+// All workers run while the server is otherwise idle, and one while others are active, even if the role cannot see
+// them.
+func TestWorkersPauseWhileOthersAreActive(t *testing.T) {
 	t.Parallel()
 	const blocks = 4_000
-	db, e, a := alone(t, 2, blocks)
+	db, e, a := onIdleServer(t, 2, blocks)
 	var workers map[uint32]bool
 	a.before = func(b *pgx.Batch) error {
 		a.queuePID(b, func(pid uint32) { workers[pid] = true })
@@ -186,8 +187,8 @@ func TestWorkersMakeRoom(t *testing.T) {
 	for _, test := range []struct {
 		name, role string
 		workers    int
-		seen       string // as what it is when the sweep begins
-		atWork     func(conn *pgx.Conn, ctx context.Context)
+		seen       string // the condition of its row in pg_stat_activity when the sweep begins
+		run        func(conn *pgx.Conn, ctx context.Context)
 	}{
 		{"an idle session", campaigndb.Role, 2, "state = 'idle' AND state_change < now() - interval '1 s'", idle},
 		{
@@ -222,7 +223,7 @@ func TestWorkersMakeRoom(t *testing.T) {
 		}
 		ctx, end := context.WithCancel(t.Context())
 		var wg sync.WaitGroup
-		wg.Go(func() { test.atWork(conn, ctx) })
+		wg.Go(func() { test.run(conn, ctx) })
 		fillBlocks(db, blocks)
 		db.Until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'application' AND " + test.seen)
 		workers = map[uint32]bool{}
@@ -231,10 +232,10 @@ func TestWorkersMakeRoom(t *testing.T) {
 		}
 		end()
 		wg.Wait()
-		_ = conn.Close(t.Context()) // which would be closed before were it not used any more
+		_ = conn.Close(t.Context()) // here, so that it is open until now
 		db.Superuser("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'application'")
 		if left := db.Int("SELECT count(*) FROM t WHERE old"); len(workers) != test.workers || left != 0 {
-			t.Errorf("%s: %d workers instead of %d, %d rows are left", test.name, len(workers), test.workers, left)
+			t.Errorf("%s: %d workers, want %d; %d rows remain", test.name, len(workers), test.workers, left)
 		}
 	}
 }
@@ -242,10 +243,10 @@ func TestWorkersMakeRoom(t *testing.T) {
 // A panic in any of the workers is the error of the sweep: the others end, and the next sweep has all connections.
 func TestWorkerThatPanics(t *testing.T) {
 	t.Parallel()
-	db, e, a := alone(t, 3, 2_000)
+	db, e, a := onIdleServer(t, 3, 2_000)
 	var batches atomic.Int64
 	a.before = func(*pgx.Batch) error {
-		if batches.Add(1) > 5 { // by then there are several
+		if batches.Add(1) > 5 { // then several workers run
 			panic("PLANTED")
 		}
 		return nil
@@ -265,14 +266,14 @@ func TestWorkerThatPanics(t *testing.T) {
 		purge.Cursor{},
 	); err != nil ||
 		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
-		t.Errorf("%v; %d rows are left", err, db.Int("SELECT count(*) FROM t WHERE old"))
+		t.Errorf("%v; %d rows remain", err, db.Int("SELECT count(*) FROM t WHERE old"))
 	}
 }
 
 // Several workers skip failing rows at the same time, each over its own session.
 func TestWorkersSkipFailingRows(t *testing.T) {
 	t.Parallel()
-	db, e, a := alone(t, 3, 2_100)
+	db, e, a := onIdleServer(t, 3, 2_100)
 	db.Do("CREATE TABLE poison AS SELECT id FROM t WHERE id % 40 = 0; CREATE UNIQUE INDEX ON poison (id); " +
 		poison["a trigger"])
 	result, err := e.Run(t.Context(), fewRows(), purge.Cursor{})

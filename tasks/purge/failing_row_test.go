@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// poison is how a row of t is made to refuse, and what with.
+// poison has the SQL that makes rows of t fail, by the cause.
 var poison = map[string]string{
 	"a trigger": `CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN IF OLD.id IN (SELECT id
 		FROM poison) THEN RAISE ''not % '', OLD.id; END IF; RETURN OLD; END';
@@ -39,12 +39,12 @@ var poison = map[string]string{
 const exactlyPoison = "SELECT count(*) FROM (SELECT id FROM t WHERE old) AS t FULL JOIN poison USING (id) WHERE t.id " +
 	"IS NULL OR poison.id IS NULL"
 
-// Exactly the rows that refuse stay, whatever it is that refuses, however large batches may be, and whether rows are
-// found in the table or by a key, and whatever goes with them; a second sweep counts them again, and deletes nothing.
+// Exactly the failing rows are retained, with any cause, size of batches, scan method and companion; a second sweep
+// counts them again, and deletes nothing.
 func TestRowsThatRefuse(t *testing.T) {
 	t.Parallel()
-	for what, sql := range poison {
-		for how, change := range map[string]func(db *pgtest.DB, e *purge.Engine, s *purge.Sweep){
+	for cause, sql := range poison {
+		for method, change := range map[string]func(db *pgtest.DB, e *purge.Engine, s *purge.Sweep){
 			"by block":        func(*pgtest.DB, *purge.Engine, *purge.Sweep) {},
 			"by four workers": func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.Workers = 4 },
 			"one at a time":   func(_ *pgtest.DB, e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 },
@@ -58,7 +58,7 @@ func TestRowsThatRefuse(t *testing.T) {
 					"(old.id)")
 			},
 			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
-			"with what is also": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
+			"with a companion": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
@@ -67,12 +67,12 @@ func TestRowsThatRefuse(t *testing.T) {
 				}
 			},
 		} {
-			// which is what takes ids, that may be taken
-			if what == "a copy that is there" && how == "with what is also" {
+			// companion statements may take ids that others have taken, which is a transient error
+			if cause == "a copy that is there" && method == "with a companion" {
 				continue
 			}
-			t.Run(what+", "+how, func(t *testing.T) {
-				if what != "a trigger" && how != "by block" {
+			t.Run(cause+", "+method, func(t *testing.T) {
+				if cause != "a trigger" && method != "by block" {
 					suite.Only(t, suite.Long)
 				}
 				t.Parallel()
@@ -98,7 +98,7 @@ func TestRowsThatRefuse(t *testing.T) {
 						a.deleted() != want ||
 						db.Int(exactlyPoison) != 0 {
 						t.Errorf(
-							"deleted %d rows, result %+v, error %v, %d rows are wrong",
+							"deleted %d rows, result %+v, error %v; %d rows are wrong",
 							a.deleted(),
 							result,
 							err,
@@ -119,7 +119,7 @@ func TestRowsThatRefuse(t *testing.T) {
 	}
 }
 
-// What refuses every statement ends the sweep soon.
+// A trigger that fails every statement ends the sweep soon.
 func TestAllRowsRefuse(t *testing.T) {
 	t.Parallel()
 	for how, elsewhere := range map[string]bool{"by block": false, "by key": true} {
@@ -145,7 +145,7 @@ func TestAllRowsRefuse(t *testing.T) {
 	}
 }
 
-// counter counts statements, also those of batches.
+// counter counts statements, including the statements of batches.
 type counter struct{ statements atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
@@ -165,7 +165,7 @@ func (c *counter) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQuer
 
 func (*counter) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// traced is a pool of connections with a tracer.
+// traced returns a pool of connections with a tracer.
 func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())
@@ -181,21 +181,21 @@ func traced(t *testing.T, db *pgtest.DB, tracer pgx.QueryTracer) *pgxpool.Pool {
 	return pool
 }
 
-// Rows that refuse cost statements by the logarithm of how far they are apart, and are not tried again in the same
-// sweep.
-func TestRefusalsAreFoundQuickly(t *testing.T) {
+// The number of statements for a failing row grows with the logarithm of its distance to the next one, and it is not
+// tried again in the same sweep.
+func TestFailingRowsAreFoundQuickly(t *testing.T) {
 	t.Parallel()
 	for how, scattered := range map[string]bool{"scattered": true, "side by side": false} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			n := suite.Size[int64](suite.Long, 20_000, 200_000)
-			refused := n / 200
+			failing := n / 200
 			db := rows(t, int(n))
 			db.Do(
 				"CREATE TABLE poison AS SELECT id FROM t WHERE old AND CASE WHEN $1::bool THEN hashint4(id) ELSE id "+
 					"END IS NOT NULL ORDER BY CASE WHEN $1::bool THEN hashint4(id) ELSE id END LIMIT $2",
 				scattered,
-				refused,
+				failing,
 			)
 			db.Do("CREATE UNIQUE INDEX ON poison (id); " + poison["a trigger"])
 			e, a := engine(db)
@@ -204,14 +204,14 @@ func TestRefusalsAreFoundQuickly(t *testing.T) {
 			s := obsolete
 			s.Limit = 5_000
 			result, err := e.Run(t.Context(), s, purge.Cursor{})
-			if err != nil || result.Retained != (purge.Retained{Failed: refused}) || result.GaveUp ||
-				a.deleted() != n/2-refused ||
+			if err != nil || result.Retained != (purge.Retained{Failed: failing}) || result.GaveUp ||
+				a.deleted() != n/2-failing ||
 				db.Int(exactlyPoison) != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 			}
 			t.Logf("%d statements", count.statements.Load())
-			if most := 60 * refused; count.statements.Load() > most {
-				t.Errorf("more than %d statements", most)
+			if limit := 60 * failing; count.statements.Load() > limit {
+				t.Errorf("more than %d statements", limit)
 			}
 		})
 	}

@@ -22,36 +22,36 @@ func TestOldest(t *testing.T) {
 		INSERT INTO t VALUES (-1, NULL, 0), (-2, '-infinity', 0); CREATE TABLE empty (LIKE t);
 			CREATE TABLE old (at timestamptz); INSERT INTO old VALUES ('2020-01-01'), ('2020-01-01')`)
 	first := time.Date(2020, 1, 1, 0, 1, 0, 0, time.UTC)
-	ask := func(relation string, o purge.Older, gone time.Time) (oldest *time.Time, err error) {
+	oldest := func(relation string, o purge.Older, gone time.Time) (date *time.Time, err error) {
 		err = pgx.BeginFunc(
 			t.Context(),
 			db.Pool,
-			func(tx pgx.Tx) error { oldest, err = o.Oldest(t.Context(), tx, relation, gone); return err },
+			func(tx pgx.Tx) error { date, err = o.Oldest(t.Context(), tx, relation, gone); return err },
 		)
-		return oldest, err
+		return date, err
 	}
-	// The statistics keep a hundredth of the dates, and the first one is not that of an obsolete row.
-	want := func(what string, gone, want time.Time) {
+	// The statistics have a hundredth of the dates, so that the first one is not the oldest.
+	want := func(name string, gone, want time.Time) {
 		t.Helper()
-		if got, err := ask(
+		if got, err := oldest(
 			"t",
 			purge.Older{Column: "at", Key: "id"},
 			gone,
 		); err != nil || got == nil ||
 			got.Sub(want).Abs() > 4*time.Hour {
-			t.Errorf("%s: %v, %v, want %s", what, got, err, want)
+			t.Errorf("%s: %v, %v, want %s", name, got, err, want)
 		}
 	}
-	if got, err := ask("t", purge.Older{Column: "at", Key: "id"}, time.Time{}); !errors.Is(err, purge.ErrNotKnown) {
+	if got, err := oldest("t", purge.Older{Column: "at", Key: "id"}, time.Time{}); !errors.Is(err, purge.ErrNotKnown) {
 		t.Errorf("never analyzed: %v, %v", got, err)
 	}
 	db.Do("ANALYZE t")
 	want("by the statistics", time.Time{}, first)
 	week := first.Add(7 * 24 * time.Hour)
-	want("by the statistics, when rows went since", week, week)
+	want("by the statistics, after a deletion", week, week)
 	db.Do("CREATE INDEX at_last ON t (other, at)")
 	db.Do("CREATE INDEX at_partial ON t (at) WHERE id > 10000")
-	want("by the statistics, beside other indexes", week, week)
+	want("by the statistics, with other indexes", week, week)
 	db.Do("CREATE INDEX at_first ON t (at, id)")
 	want("by the index", week, first)
 	if plan := strings.Join(
@@ -68,7 +68,7 @@ func TestOldest(t *testing.T) {
 	db.Do("ANALYZE old; DELETE FROM old")
 	db.Do("VACUUM (TRUNCATE false) old")
 	for _, relation := range []string{"empty", "old"} {
-		if got, err := ask(relation, purge.Older{Column: "at"}, time.Time{}); err != nil || got != nil {
+		if got, err := oldest(relation, purge.Older{Column: "at"}, time.Time{}); err != nil || got != nil {
 			t.Errorf("%s: %v, %v", relation, got, err)
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A survey counts a row for each claim whose condition is true of it, unless one that hides it from that claim takes
-// it; NULL is not true. Windows become wider, and the last ones are as many as there are readers.
+// A row counts for all candidates whose condition is true, unless candidates that hide it from these match, too; NULL
+// is not true. Windows become wider.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -26,7 +26,7 @@ func TestSurvey(t *testing.T) {
 		rows,
 	)
 	ids := []int64{2, 4, 8_999}
-	claims := []purge.Candidates{
+	candidates := []purge.Candidates{
 		{Condition: purge.Condition{Where: "r.kind = $1", Args: []any{1}}, Key: "id"},
 		{Condition: purge.Condition{Where: "r.kind IN (1, 2)"}, Except: []int{0}},
 		{Condition: purge.Condition{Where: "r.id < $1::int", Args: []any{5_000}}, Except: []int{0}, Date: "r.d"},
@@ -38,13 +38,13 @@ func TestSurvey(t *testing.T) {
 	}
 	is := []string{"kind = 1", "kind IN (1, 2)", "id < 5000", "kind IN (2, 3)", "kind IN (2, 4, 8999)"}
 	e, _ := engine(db)
-	sums := make([]purge.Tally, len(claims))
+	sums := make([]purge.Tally, len(candidates))
 	calls := 0
 	if err := e.CountCandidates(
 		t.Context(),
 		"t",
 		`"public"."t"`,
-		claims,
+		candidates,
 		func(_ context.Context, window []purge.Tally) error {
 			calls++
 			for i := range window {
@@ -58,13 +58,13 @@ func TestSurvey(t *testing.T) {
 	if calls < 2 {
 		t.Errorf("%d windows were read", calls)
 	}
-	for i, c := range claims {
+	for i, c := range candidates {
 		where := is[i]
 		for _, b := range c.Except {
 			where += " AND (" + is[b] + ") IS NOT TRUE"
 		}
 		if want := int64(db.Int("SELECT count(*) FROM t WHERE " + where)); sums[i].Rows != want || want == 0 {
-			t.Errorf("claim %d has %d rows, not %d", i, sums[i].Rows, want)
+			t.Errorf("candidates %d: %d rows, want %d", i, sums[i].Rows, want)
 		}
 		if c.Date == "" {
 			continue
@@ -76,7 +76,7 @@ func TestSurvey(t *testing.T) {
 		}
 		if sums[i].Oldest == nil || !sums[i].Oldest.Equal(oldest) || !sums[i].Newest.Equal(newest) {
 			t.Errorf(
-				"claim %d goes from %v to %v, not from %v to %v",
+				"candidates %d: dates from %v to %v, want %v to %v",
 				i,
 				sums[i].Oldest,
 				sums[i].Newest,
@@ -86,6 +86,6 @@ func TestSurvey(t *testing.T) {
 		}
 	}
 	if n := db.Int("SELECT count(*) FROM t WHERE kind = 1 AND id = ANY ($1)", sums[0].Keys); n != purge.SampleSize {
-		t.Errorf("the keys of a sample are %v", sums[0].Keys)
+		t.Errorf("the sample of keys is %v", sums[0].Keys)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// dated makes a table of n rows, of which part percent are old, and the sweep of these.
+// dated creates a table of n rows, part percent of them old, and returns the sweep of the old ones.
 func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep) {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -49,7 +49,7 @@ const countOld = "SELECT count(*) FROM t WHERE ts < '2025-01-01'"
 
 // Few obsolete rows are found by an index; if there are many, or no index helps, the table is swept. All obsolete rows
 // are deleted either way.
-func TestTheWayIsChosen(t *testing.T) {
+func TestScanMethodIsChosen(t *testing.T) {
 	t.Parallel()
 	const byIndex, byTable = "index t_ts_idx", "table"
 	for _, c := range []struct {
@@ -64,7 +64,7 @@ func TestTheWayIsChosen(t *testing.T) {
 		{"much", 50_000, 50, "timestamptz", "", byTable},
 		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", byTable},
 		{
-			"an index of the rest",
+			"an index of the other rows",
 			50_000,
 			2,
 			"timestamptz",
@@ -126,31 +126,31 @@ func TestTheWayIsChosen(t *testing.T) {
 			}
 			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
 				t.Errorf(
-					"%d obsolete rows are left; deleted %d of %d, at most %d at once",
+					"%d obsolete rows remain; deleted %d of %d, at most %d at once",
 					left,
 					a.deleted(),
 					obsolete,
 					a.biggest(),
 				)
 			}
-			if a.way != c.want {
-				t.Errorf("the way was %q, want %q", a.way, c.want)
+			if a.scanMethod != c.want {
+				t.Errorf("the scan method is %q, want %q", a.scanMethod, c.want)
 			}
 			if c.want == byIndex &&
 				slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {
-				t.Error("a cursor has a place, though what is below it may not be done")
+				t.Error("a cursor has a position, though not everything below it is done")
 			}
 		})
 	}
 }
 
-// Rows that are close together are counted beforehand, and looked for elsewhere only if fewer were deleted than there
-// were. The zero record, which is old, is neither deleted nor counted.
-func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
+// Rows that are close together are counted beforehand, and searched for elsewhere only if fewer were deleted. The zero
+// record, which is old, is neither deleted nor counted.
+func TestRowsOutsideTheSampleAreFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		change string
-		looks  int64
+		change   string
+		searches int64
 	}{
 		"nothing elsewhere": {"SELECT", 0},
 		"some elsewhere":    {"UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999)", 1},
@@ -167,9 +167,9 @@ func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 			s.Where += " AND r.id IS DISTINCT FROM 0"
 			s.Older.Key = "id"
 			e, a := engine(db)
-			looked := &tracer{part: "min(r.ctid)"}
+			searched := &tracer{text: "min(r.ctid)"}
 			config := db.Config()
-			config.ConnConfig.Tracer = looked
+			config.ConnConfig.Tracer = searched
 			pool, err := pgxpool.NewWithConfig(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)
@@ -184,23 +184,23 @@ func TestWhatStandsElsewhereIsLookedFor(t *testing.T) {
 				"SELECT id::text FROM t WHERE ts < '2025-01-01'",
 			); a.deleted() != obsolete ||
 				!slices.Equal(left, []string{"0"}) {
-				t.Errorf("deleted %d of %d rows; %v are left", a.deleted(), obsolete, left)
+				t.Errorf("deleted %d of %d rows; %v remain", a.deleted(), obsolete, left)
 			}
-			if looks := looked.queries.Load(); looks != c.looks {
-				t.Errorf("it was looked %d times, want %d", looks, c.looks)
+			if searches := searched.queries.Load(); searches != c.searches {
+				t.Errorf("%d searches, want %d", searches, c.searches)
 			}
 		})
 	}
 }
 
-// tracer counts the queries that have a part.
+// tracer counts the queries that contain a text.
 type tracer struct {
-	part    string
+	text    string
 	queries atomic.Int64
 }
 
 func (r *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
-	if strings.Contains(q.SQL, r.part) {
+	if strings.Contains(q.SQL, r.text) {
 		r.queries.Add(1)
 	}
 	return ctx
@@ -208,7 +208,7 @@ func (r *tracer) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQu
 
 func (r *tracer) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// Rows by index: a limited number at a time, single rows, after a worker was lost, and of few parents.
+// Rows found by an index are deleted: a limited number at a time, one at a time, and by their parents.
 func TestFoundRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -242,7 +242,7 @@ func TestFoundRows(t *testing.T) {
 	}
 }
 
-// A worker that takes over finds the rows that are left.
+// A worker that takes over finds the remaining rows.
 func TestFoundRowsAfterAnotherWorker(t *testing.T) {
 	t.Parallel()
 	db, s := dated(t, 50_000, 2, "timestamptz")
@@ -267,8 +267,8 @@ func TestFoundRowsAfterAnotherWorker(t *testing.T) {
 	}
 }
 
-// A row that the application changed after it was found is judged as it is now, wherever it stands; one that it keeps
-// locked is left and counted.
+// A row that the application changed after it was found is judged by its new state, even if it has moved; a locked row
+// is retained and counted.
 func TestFoundRowsAreJudgedAgain(t *testing.T) {
 	t.Parallel()
 	db, s := dated(t, 50_000, 2, "timestamptz")
@@ -295,8 +295,8 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// A row that was locked, and that the lock's holder deletes before it is looked for again, does not count as left.
-func TestLockedRowThatGoes(t *testing.T) {
+// A locked row that the owner of the lock deletes before the next search does not count as retained.
+func TestLockedRowThatOthersDelete(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE t (id int PRIMARY KEY, old bool NOT NULL, filler text)")
