@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // countBlocks is the number of blocks that a statement reads which only counts: 32 MiB.
@@ -54,6 +56,32 @@ func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err 
 		return err
 	})
 	return tally, err
+}
+
+// countRemote counts the rows and their paired rows, as Count does.
+func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error) {
+	s := t.sweep
+	err = t.engine.Retry(ctx, s.Name, func() error {
+		return t.inRemoteBatch(ctx, findTimeout, func(tx pgx.Tx) error {
+			sql := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+			if err := tx.QueryRow(ctx, sql, s.Args...).Scan(&rows); err != nil || s.Paired == nil {
+				return err
+			}
+			pairedWith := func(o *Sweep) string {
+				const sql = "t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)"
+				return fmt.Sprintf(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
+			}
+			sql = fmt.Sprintf(
+				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s",
+				s.Paired.Relation, s.Paired.Key, pairedWith(s),
+			)
+			for _, b := range s.Paired.Before {
+				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", pairedWith(&b))
+			}
+			return tx.QueryRow(ctx, sql, s.Args...).Scan(&paired)
+		})
+	})
+	return rows, paired, err
 }
 
 // sampleBlocks is how much of a table is read for an estimate: 8 MiB.

@@ -41,32 +41,6 @@ func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn fun
 	return fn(tx)
 }
 
-// countRemote counts the rows and their paired rows, as Count does.
-func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error) {
-	s := t.sweep
-	err = t.engine.Retry(ctx, s.Name, func() error {
-		return t.inRemoteBatch(ctx, findTimeout, func(tx pgx.Tx) error {
-			sql := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
-			if err := tx.QueryRow(ctx, sql, s.Args...).Scan(&rows); err != nil || s.Paired == nil {
-				return err
-			}
-			pairedWith := func(o *Sweep) string {
-				const sql = "t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)"
-				return fmt.Sprintf(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
-			}
-			sql = fmt.Sprintf(
-				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s",
-				s.Paired.Relation, s.Paired.Key, pairedWith(s),
-			)
-			for _, b := range s.Paired.Before {
-				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", pairedWith(&b))
-			}
-			return tx.QueryRow(ctx, sql, s.Args...).Scan(&paired)
-		})
-	})
-	return rows, paired, err
-}
-
 // batch deletes or updates the rows of keys between from and to. It returns the error of a row
 // separately; then no row was changed.
 func (r *remoteSweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {

@@ -10,14 +10,14 @@ import (
 
 // outcome collects which rows a sweep retained, and how it ended. It is not safe for concurrent use.
 type outcome struct {
-	result   Result        // without its Retained
-	before   Retained      // by earlier sweeps of the caller
-	retained []retainedRun // by this sweep
-	failures int           // how often rows failed
+	result   Result         // without its Retained
+	before   Retained       // by earlier sweeps of the caller
+	retained []retainedPart // by this sweep
+	failures int            // how often rows failed
 }
 
-// retainedRun counts retained rows between the position of the run before and another one.
-type retainedRun struct {
+// retainedPart counts retained rows between the position of the part before and another one.
+type retainedPart struct {
 	below int64
 	rows  Retained
 }
@@ -25,7 +25,7 @@ type retainedRun struct {
 // retain counts retained rows below a position.
 func (o *outcome) retain(below int64, r Retained) {
 	if r != (Retained{}) {
-		o.retained = append(o.retained, retainedRun{below, r})
+		o.retained = append(o.retained, retainedPart{below, r})
 	}
 }
 

@@ -3,6 +3,7 @@ package purge
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -156,4 +157,42 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	}
 	err = t.read(ctx, []any{&root.partition, &root.relation}, moveRootSQL, t.sweep.Relation, columns)
 	return root, err
+}
+
+// explained has the planner's estimate of a sweep.
+type explained struct {
+	rows    int64
+	indexes []string // the names of the indexes that it would use
+}
+
+// node is a node of a query plan, as EXPLAIN returns it.
+type node struct {
+	Rows  float64 `json:"Plan Rows"`
+	Index string  `json:"Index Name"`
+	Plans []node  `json:"Plans"`
+}
+
+func (n node) collect(p *explained) {
+	if n.Index != "" {
+		p.indexes = append(p.indexes, n.Index)
+	}
+	for _, child := range n.Plans {
+		child.collect(p)
+	}
+}
+
+// explain returns the planner's estimate of the sweep.
+func (t *table) explain(ctx context.Context) (p explained, err error) {
+	var plan string
+	sql := "EXPLAIN (FORMAT JSON) SELECT FROM " + t.sweep.matchSQL()
+	if err := t.read(ctx, []any{&plan}, sql, t.sweep.matchArgs()...); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	}
+	var nodes []struct{ Plan node }
+	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
+		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	}
+	p.rows = int64(nodes[0].Plan.Rows)
+	nodes[0].Plan.collect(&p)
+	return p, nil
 }
