@@ -9,7 +9,7 @@ import (
 )
 
 // Rows whose new values belong in another partition move there, once each, and are counted exactly. Rows of a table
-// that is no partition, or not partitioned by an assigned column, are updated where they are.
+// that is not a partition, or not partitioned by an assigned column, are updated where they are.
 func TestUpdatedRowsMove(t *testing.T) {
 	t.Parallel()
 	const columns = "(id int, pending boolean, ts timestamptz)"

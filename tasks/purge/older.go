@@ -150,9 +150,15 @@ WHERE c.oid = $1::text::regclass AND s.attname = $2 AND NOT s.inherited`
 var ErrNotKnown = errors.New("neither an index nor the planner's statistics have it")
 
 // Oldest returns the oldest date of a table's rows, except for the zero record, without reading the table: from the
-// beginning of an index, or else from the planner's statistics as of the last ANALYZE, which may still include rows
-// from before gone. It returns nil without dates, and fails with ErrNotKnown without an index and statistics.
-func (o *Older) Oldest(ctx context.Context, tx pgx.Tx, relation string, gone time.Time) (oldest *time.Time, err error) {
+// beginning of an index, or else from the planner's statistics as of the last ANALYZE. These may still include rows
+// older than until, which were deleted since. It returns nil without dates, and fails with ErrNotKnown without an index
+// and statistics.
+func (o *Older) Oldest(
+	ctx context.Context,
+	tx pgx.Tx,
+	relation string,
+	until time.Time,
+) (oldest *time.Time, err error) {
 	var empty, indexed bool
 	if err := tx.QueryRow(ctx, dateIndexSQL, relation, o.Column).Scan(&empty, &indexed); err != nil || empty {
 		return nil, err
@@ -171,7 +177,7 @@ func (o *Older) Oldest(ctx context.Context, tx pgx.Tx, relation string, gone tim
 		err := tx.QueryRow(ctx, sql).Scan(&oldest)
 		return oldest, err
 	}
-	err = tx.QueryRow(ctx, fmt.Sprintf(statsSQL, zero), relation, o.Column, gone).Scan(&oldest)
+	err = tx.QueryRow(ctx, fmt.Sprintf(statsSQL, zero), relation, o.Column, until).Scan(&oldest)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, ErrNotKnown
 	}

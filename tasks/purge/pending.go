@@ -118,24 +118,19 @@ func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error 
 }
 
 // settle deletes or updates the pending rows that still match, if change is set, and writes all missing ones to the
-// ledger. It returns their number, without paired rows. first reports that their change was not tried before.
-func (r *remoteSweep) settle(
-	ctx context.Context,
-	p *Pending,
-	place int64,
-	change, first bool,
-) (changed int, err error) {
+// ledger, at a key. It returns their number, without paired rows. first reports that their change was not tried before.
+func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change, first bool) (changed int, err error) {
 	t, s := r.table, r.table.sweep
 	err = t.inRemoteBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
 		n := batchResult{begun: time.Now(), statements: 1}
-		var gone []int64
+		var missing []int64
 		var err error
 		if change {
 			sql := fmt.Sprintf(
 				"%s WHERE r.%[2]s = ANY ($%[3]d::bigint[]) AND (%[4]s) RETURNING r.%[2]s::bigint",
 				s.command(r.root), s.ByKey, len(s.Args)+len(s.SetArgs)+1, s.Where,
 			)
-			if gone, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, s.SetArgs, []any{p.Keys})...); err != nil {
+			if missing, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, s.SetArgs, []any{p.Keys})...); err != nil {
 				return err
 			}
 		}
@@ -145,15 +140,15 @@ func (r *remoteSweep) settle(
 			if err != nil {
 				return err
 			}
-			gone = without(p.Keys, remaining)
+			missing = without(p.Keys, remaining)
 		}
-		if n.paired, err = r.deletePaired(ctx, tx, p, gone, first); err != nil {
+		if n.paired, err = r.deletePaired(ctx, tx, p, missing, first); err != nil {
 			return err
 		}
-		changed = len(gone)
+		changed = len(missing)
 		n.changed, n.largest = int64(changed), int64(changed)
 		d := s.delta(n)
-		d.Cursor = r.cursor(place, nil)
+		d.Cursor = r.cursor(key, nil)
 		if err := t.engine.Commit(ctx, tx, d); err != nil {
 			return err
 		}
@@ -193,20 +188,14 @@ func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64
 	return queryKeys(ctx, tx, fmt.Sprintf(sql, paired.Key, paired.Relation), ids)
 }
 
-// deletePaired deletes the paired rows of missing rows, and returns how many are missing with them.
-func (r *remoteSweep) deletePaired(
-	ctx context.Context,
-	tx pgx.Tx,
-	p *Pending,
-	gone []int64,
-	first bool,
-) (int64, error) {
+// deletePaired deletes the paired rows of missing rows with ids, and returns how many are missing with them.
+func (r *remoteSweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, ids []int64, first bool) (int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {
 		return 0, nil
 	}
 	const sql = "DELETE FROM %[1]s AS t WHERE t.%[2]s = ANY ($1::bigint[]) AND t.%[2]s <> 0"
-	tag, err := tx.Exec(ctx, fmt.Sprintf(sql, paired.Relation, paired.Key), gone)
+	tag, err := tx.Exec(ctx, fmt.Sprintf(sql, paired.Relation, paired.Key), ids)
 	if err != nil || first {
 		return tag.RowsAffected(), err
 	}
