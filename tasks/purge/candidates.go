@@ -67,9 +67,7 @@ func (t *Tally) Add(more Tally) {
 // each window it calls found with the tallies of that window. While the server is otherwise idle, it reads as many
 // windows at once as there are workers.
 func (e *Engine) CountCandidates(
-	ctx context.Context,
-	name, relation string,
-	candidates []Candidates,
+	ctx context.Context, name, relation string, candidates []Candidates,
 	found func(ctx context.Context, window []Tally) error,
 ) error {
 	return e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(t *table) error {

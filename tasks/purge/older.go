@@ -154,10 +154,7 @@ var ErrNotKnown = errors.New("neither an index nor the planner's statistics have
 // older than until, which were deleted since. It returns nil without dates, and fails with ErrNotKnown without an index
 // and statistics.
 func (o *Older) Oldest(
-	ctx context.Context,
-	tx pgx.Tx,
-	relation string,
-	until time.Time,
+	ctx context.Context, tx pgx.Tx, relation string, until time.Time,
 ) (oldest *time.Time, err error) {
 	var empty, indexed bool
 	if err := tx.QueryRow(ctx, dateIndexSQL, relation, o.Column).Scan(&empty, &indexed); err != nil || empty {

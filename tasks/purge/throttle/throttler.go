@@ -67,10 +67,7 @@ func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits,
 
 // check returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.
 func (t *Throttler) check(
-	ctx context.Context,
-	pool *pgxpool.Pool,
-	limits Limits,
-	r Recorder,
+	ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder,
 ) (cause Cause, pause time.Duration, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -138,8 +135,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	}
 	if l.hidden {
 		t.warnOnce(
-			r,
-			hiddenLag,
+			r, hiddenLag,
 			"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
 		)
 	}
@@ -147,13 +143,11 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	for _, s := range l.standbys {
 		lag, found := t.delays.lag(s, limit, time.Now())
 		if found {
-			r.Warn(
-				fmt.Sprintf(
-					"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
-						"that delay (--lag-ignore %[1]s would ignore it from the start)",
-					s.name, s.replay.Round(time.Second),
-				),
-			)
+			r.Warn(fmt.Sprintf(
+				"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
+					"that delay (--lag-ignore %[1]s would ignore it from the start)",
+				s.name, s.replay.Round(time.Second),
+			))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
 			worst = Cause{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
