@@ -189,5 +189,5 @@ func restricted(j *plan.Job, s purge.Sweep, readsOthers, elsewhere bool) purge.S
 	return s
 }
 
-// remoteOf returns those of some deliveries that remain on their mid-sourcing servers.
+// remoteOf returns the deliveries among ids that remain on their mid-sourcing servers.
 func (b *Binder) remoteOf(ids []int64) []int64 { return Intersection(ids, b.Remote) }

@@ -39,12 +39,12 @@ type OnHold struct {
 // onHold is the condition that a row is on hold. It has no text if no row is.
 type onHold struct {
 	purge.Condition
-	// readsOthers is true if it reads other tables, and elsewhere if one of these is distributed.
+	// readsOthers is true if it reads other tables, and elsewhere if it reads a distributed one.
 	readsOthers, elsewhere bool
 }
 
 // condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
-// one of some ids: purge.OneOf to find the rows on hold, purge.Among to check each row.
+// one of several ids: purge.OneOf to find the rows on hold, purge.Among to check each row.
 func (o *OnHold) condition(
 	ctx context.Context, j *plan.Job, among func(column string, ids []int64) purge.Condition,
 ) (h onHold, err error) {

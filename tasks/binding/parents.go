@@ -6,7 +6,7 @@ import "slices"
 type Parents struct {
 	// IDs are the parents whose dependent rows are deleted.
 	IDs []int64
-	// RowsOnHold are those of them whose own rows are retained, because rows that depend on them are on hold.
+	// RowsOnHold are the parents among IDs whose own rows are retained, because rows that depend on them are on hold.
 	RowsOnHold []int64
 }
 

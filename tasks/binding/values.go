@@ -12,12 +12,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Values returns the parameters of a query, with the values of those that are only known when it runs.
+// Values returns the parameters of a query, with the values that are only known when it runs.
 func (b *Binder) Values(ctx context.Context, args []any) ([]any, error) {
 	return b.values(ctx, args, nil)
 }
 
-// values returns parameters, with the values of those that are only known when they are sent.
+// values returns parameters, with the values that are only known when they are sent.
 func (b *Binder) values(ctx context.Context, args []any, parents []int64) ([]any, error) {
 	values := slices.Clone(args)
 	for i, a := range args {
@@ -59,7 +59,7 @@ func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err erro
 	return value, nil
 }
 
-// Among returns those of some ids that a query finds, whose first parameter is the ids.
+// Among returns the ids that a query finds, whose first parameter is the ids.
 func (b *Binder) Among(ctx context.Context, db campaign.Querier, q plan.Query, ids []int64) (map[int64]bool, error) {
 	args, err := b.Values(ctx, q.Args)
 	if err != nil {

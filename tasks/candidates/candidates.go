@@ -29,7 +29,7 @@ func New(task string, j plan.Job, s purge.Sweep) Set {
 	}
 }
 
-// Key identifies a job among those of all tasks.
+// Key identifies a job among the jobs of all tasks.
 func (s Set) Key() string { return s.Task + "/" + s.Job.Unit }
 
 // Hides reports whether a later job no longer finds the rows of s: they are deleted, or the date of the later job's
@@ -64,7 +64,7 @@ func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []purg
 	return conditions
 }
 
-// OfRelation returns the sets on a relation of this database, in order, and their candidate rows without those that
+// OfRelation returns the sets on a relation of this database, in order, and their candidate rows without the ones that
 // earlier ones hide, for one reading of the relation.
 func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
 	for i, s := range all {

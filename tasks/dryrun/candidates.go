@@ -10,11 +10,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// lookahead determines what all tasks of a dry run would delete, as far as that is known while one of them is current.
+// lookahead determines what all tasks of a dry run would delete, if that is known while one of them is current.
 type lookahead struct {
 	run   *pipeline.Run
 	found *results
-	// current is the attempt of the current task. Those of the others are simulated.
+	// current is the attempt of the current task. The attempts of other tasks are simulated.
 	current *pipeline.Attempt
 }
 
@@ -52,8 +52,8 @@ func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (
 	return all, nil
 }
 
-// ofJob returns the candidate rows of a job; nil if it has no parents. known is false if that depends on tasks that have
-// not been done.
+// ofJob returns the candidate rows of a job; nil if it has no parents. known is false if that depends on tasks that
+// have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *pipeline.Attempt, j plan.Job,
 ) (set *candidates.Set, known bool, err error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// countJobs counts the rows of the jobs: of those that depend on parents, for all of these at once, then of the others.
+// countJobs counts the rows of the jobs: first of the ones that depend on parents, for all parents at once, then of the
+// others.
 func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	jobs := slices.Clone(t.Jobs)
 	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
@@ -97,7 +98,8 @@ func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
 	t.Retained.Tables++
 }
 
-// read reads the table of a job once, and counts its rows together with those of other jobs, some of whose tasks follow.
+// read reads the table of a job once, and counts its rows together with the rows of other jobs, some of whose tasks
+// follow.
 func (t *task) read(ctx context.Context, j plan.Job, key string, all []candidates.Set) error {
 	sets, rows := candidates.OfRelation(all, j.Relation)
 	at := slices.IndexFunc(sets, func(s candidates.Set) bool { return s.Key() == key })
@@ -143,7 +145,7 @@ func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error 
 	return t.run.Journal.Counts.Count(ctx, d)
 }
 
-// addDates adds the first and the last date of some rows to what was found of them. from is the FROM and WHERE.
+// addDates adds the first and the last date of some rows to their tally. from is the FROM and WHERE.
 func addDates(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
 	sql := fmt.Sprintf(

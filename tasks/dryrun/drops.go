@@ -94,7 +94,7 @@ LEFT JOIN pg_namespace n ON n.oid = r.relnamespace
 WHERE r.oid IS DISTINCT FROM d.refobjid
 ORDER BY 1, 2`
 
-// readDependents returns the quoted names of the relations that depend on others, by the names of these.
+// readDependents returns the quoted names of the relations that depend on others, by the names of the others.
 func readDependents(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	rows, err := db.Query(ctx, selectDependents, names)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Run makes a dry run and reports to the journal. Its error is that of the failed tasks, pipeline.ErrStopped, or one that
-// wraps pipeline.ErrLost; nil if no task failed.
+// Run makes a dry run and reports to the journal. Its error is that of the failed tasks, pipeline.ErrStopped, or one
+// that wraps pipeline.ErrLost; nil if no task failed.
 func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	x := newExecutor(ctx, c, j)
 	if c.WhatIf != nil {
@@ -64,11 +64,11 @@ func (x *executor) resume() {
 }
 
 // markIneffective records that a task failed, or was not run, so that it would change nothing. A task whose parents are
-// known does what it can.
+// known is not ineffective: it does a part of its work.
 func (x *executor) markIneffective(t plan.Task) {
 	if x.found.state.Deleted[t.Name] == nil {
 		x.found.ineffective[t.Name] = true
-		x.run.Database.ForgetPlans() // they depend on what it would have done
+		x.run.Database.ForgetPlans() // they depend on its changes
 	}
 }
 

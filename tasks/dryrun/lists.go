@@ -19,7 +19,7 @@ import (
 // listsAtOnce is how many lists are counted in one transaction.
 const listsAtOnce = 256
 
-// countLists counts lists and their tables. What belongs to lists that are retained is deleted nevertheless.
+// countLists counts lists and their tables. Rows of retained lists in other tables are deleted all the same.
 func (t *task) countLists(ctx context.Context, j plan.Job, ids []int64) error {
 	deleted := []int64{}
 	for group := range slices.Chunk(ids, listsAtOnce) {
@@ -35,7 +35,7 @@ func (t *task) countLists(ctx context.Context, j plan.Job, ids []int64) error {
 }
 
 // countGroup counts some lists in one transaction, or the halves of them, if one of them has to be retained. It returns
-// those that would be deleted.
+// the lists that would be deleted.
 func (t *task) countGroup(ctx context.Context, j plan.Job, ids []int64) (deleted []int64, err error) {
 	err = pgx.BeginFunc(ctx, t.Binder.Pool, func(tx pgx.Tx) error {
 		found, err := t.countInTx(ctx, tx, j, ids)

@@ -17,7 +17,7 @@ type results struct {
 	chosen []plan.Task
 	// state is what later tasks depend on.
 	state binding.DryRun
-	// parents are those that tasks began with, by name.
+	// parents are the parents that tasks began with, by task.
 	parents map[string][]int64
 	// ineffective are the tasks that would change nothing, since they failed or were not run, and problems are why.
 	ineffective map[string]bool
@@ -67,7 +67,7 @@ func (r *results) resume(t plan.Task, done preview.Task) {
 	}
 }
 
-// predecessors returns the tasks up to and including one, without those that would change nothing.
+// predecessors returns the tasks up to and including one, without the ineffective ones.
 func (r *results) predecessors(name string) (tasks []plan.Task) {
 	for _, t := range r.chosen {
 		if !r.ineffective[t.Name] {

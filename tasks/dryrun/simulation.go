@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// Simulation is a dry run that determines the parents of tasks and counts no rows. Explanations of single rows are based
-// on it.
+// Simulation is a dry run that determines the parents of tasks and counts no rows. Explanations of single rows are
+// based on it.
 type Simulation struct {
 	executor *executor
 }
@@ -30,7 +30,7 @@ func Simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Simula
 // Database returns the database of the simulation.
 func (s *Simulation) Database() *pipeline.Database { return s.executor.run.Database }
 
-// Do determines the parents of some tasks, in the order of the pipeline. A task that fails is ineffective.
+// Do determines the parents of some tasks, in the order of the pipeline. A failing task is ineffective.
 func (s *Simulation) Do(ctx context.Context, tasks []plan.Task) error {
 	s.executor.run.Config.Todo = tasks
 	err := s.executor.run.Tasks(ctx, s.executor)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), whether those that rows are deleted from ($2) have triggers
-// or rules, and which of these refuse an action ($3) because they are published and have no replica identity.
+// properties selects what the catalog has of relations ($1), whether the relations to delete from ($2) have triggers
+// or rules, and which ones refuse an action ($3) because they are published and have no replica identity.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
   sum(pg_relation_size(c.oid))::bigint,
@@ -101,8 +101,8 @@ func (t *table) all() (names []string) {
 // maxCountedBytes is how large a table may be to be counted where an estimate would do: 8 MiB.
 const maxCountedBytes = 8 << 20
 
-// countOrEstimate returns how many rows a table of a size has: it counts a small one, and asks the planner about a large
-// one, which knows it by its size even if it was never analyzed.
+// countOrEstimate returns how many rows a table of a size has: it counts a small one, and asks the planner about a
+// large one, which knows it by its size even if it was never analyzed.
 func countOrEstimate(ctx context.Context, tx pgx.Tx, t *campaign.Table, bytes int64) (rows int64, err error) {
 	if bytes <= maxCountedBytes {
 		return rows, tx.QueryRow(ctx, "SELECT count(*) FROM "+t.Quoted()).Scan(&rows)

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// ErrNotStandby reports that a server is no hot standby of the database.
+// ErrNotStandby reports that a server is not a hot standby of the database.
 var ErrNotStandby = errors.New("it is no standby of --database-url")
 
 // identity identifies a server and a database on it.

@@ -17,7 +17,7 @@ const maxNames = 20
 type table struct {
 	preview.Table
 	of        *campaign.Table // nil for work tables
-	relations []string        // those that have the rows
+	relations []string        // the relations that have the rows
 	dropped   []string        // all names, quoted
 }
 
@@ -44,7 +44,7 @@ func (ts *tables) has(name string, action preview.Action) bool {
 	return slices.ContainsFunc(ts.all, func(t *table) bool { return t.Table.Table == name && t.Action == action })
 }
 
-// take returns the tables and forgets them. It leaves out a table without rows, unless a guard trips nevertheless or its
+// take returns the tables and forgets them. It leaves out a table without rows, unless a guard trips for it or its
 // rows were not counted.
 func (ts *tables) take() (taken []*table) {
 	for _, t := range ts.all {

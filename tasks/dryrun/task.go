@@ -24,7 +24,7 @@ type task struct {
 	found *results
 	// setsOnly is true if only the parents of tasks are determined.
 	setsOnly bool
-	// parents are those that the task would process.
+	// parents are the parents that the task would process.
 	parents binding.Parents
 	// expected is how many rows would be deleted or updated; negative if that is not known.
 	expected int64

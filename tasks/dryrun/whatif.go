@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// compare makes the dry run of a task by the stored options, and adds what it finds to the outcome.
+// compare makes the dry run of a task by the stored options, and adds its results to the outcome.
 func (x *executor) compare(ctx context.Context, t plan.Task, o *pipeline.Outcome) error {
 	stored, err := x.baseline.run.Task(ctx, x.baseline, t)
 	if err != nil || o.Preview == nil || stored.Preview == nil {
@@ -51,8 +51,8 @@ func compareTables(tables, stored []preview.Table) []preview.Table {
 	return tables
 }
 
-// silent returns the journal of a dry run by the stored options: it counts and logs nothing, since its results are shown
-// with those of the other one, and judges no guards.
+// silent returns the journal of a dry run by the stored options: it counts and logs nothing, since its results are
+// shown with the results of the other one, and judges no guards.
 func silent(j pipeline.Journal) pipeline.Journal {
 	j.Counts, j.Progress, j.Safety = silentCounts{j.Proceed}, silentProgress{j.Progress.At}, onlyHolds{j.Safety.Holds}
 	return j

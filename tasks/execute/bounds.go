@@ -18,16 +18,16 @@ import (
 // obsolete by other rules than those about age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
-// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has, or
-// a larger share of it than guards have estimated.
+// bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has,
+// or a larger share of it than guards have estimated.
 type bounded struct {
 	next purge.Ledger
 
 	mu   sync.Mutex
 	done map[bound]int64
-	// planned are the rows of the saved plan; nil if there is none.
+	// planned are the rows of the saved plan; nil without one.
 	planned map[bound]int64
-	// shares are those of the share guard, by table, where an estimate decided.
+	// shares are the shares of tables, for which an estimate decided.
 	shares map[string]guard.Trip
 }
 
@@ -36,7 +36,7 @@ type bound struct {
 	action preview.Action
 }
 
-// startTask starts a task of which a previous worker has done some rows.
+// startTask starts a task. A previous worker may have done some of its rows.
 func (b *bounded) startTask(saved *preview.Task, done []purge.Space) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -90,7 +90,7 @@ func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (s
 	}, nil
 }
 
-// reserve adds the rows of a batch to those that are done, or fails.
+// reserve adds the rows of a batch to the done rows, or fails.
 func (b *bounded) reserve(rows map[bound]int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -119,7 +119,7 @@ func (b *bounded) release(rows map[bound]int64) {
 	}
 }
 
-// add adds rows to those that are done, and to the share of their table.
+// add adds rows to the done rows, and to the share of their table.
 func (b *bounded) add(of bound, rows int64) {
 	b.done[of] += rows
 	if share, ok := b.shares[of.table]; ok {

@@ -27,8 +27,8 @@ var (
 	groupTimeouts  = timeouts{10 * time.Millisecond, 100 * time.Millisecond}
 )
 
-// A group of work tables is dropped in one transaction, which has the locks of all: how many tables a group has, and how
-// long it should take.
+// A group of work tables is dropped in one transaction, which has the locks of all: how many tables a group has, and
+// how long it should take.
 const (
 	maxGroup    = 64
 	groupTarget = 50 * time.Millisecond
@@ -42,41 +42,44 @@ func nextSize(size, limit int, took time.Duration) int {
 	return min(2*size, limit)
 }
 
-// dropWorkTables drops the unused work tables of the task. It reports whether something shows which are unused.
-func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
+// drops drops the work tables of a task.
+type drops struct{ task *task }
+
+// dropAll drops the unused work tables of the task. It reports whether something shows which are unused.
+func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 	finder := worktables.Finder{
-		Binder:  t.Binder,
-		Holds:   t.workTableHolds(),
-		Exclude: func(w campaign.WorkTable) bool { return !t.isPlannedDrop(w) },
-		Log:     t.Log,
+		Binder:  d.task.Binder,
+		Holds:   d.holds(),
+		Exclude: func(w campaign.WorkTable) bool { return !d.isPlanned(w) },
+		Log:     d.task.Log,
 	}
 	kinds, retained, err := finder.Find(ctx)
-	if t.Retained.Tables += retained; err != nil {
+	if d.task.Retained.Tables += retained; err != nil {
 		return false, err
 	}
 	for _, k := range kinds {
 		done = done || k.Unused != nil
 	}
-	if err := t.guardDrops(ctx, kinds); err != nil {
+	if err := d.guard(ctx, kinds); err != nil {
 		return done, err
 	}
-	blocked, err := worktables.DropAll(ctx, kinds, t.dropUnused)
-	t.Log(ctx, severity.Warning, blocked...)
+	blocked, err := worktables.DropAll(ctx, kinds, d.dropUnused)
+	d.task.Log(ctx, severity.Warning, blocked...)
 	return done, err
 }
 
-// workTableHolds applies the holds to work tables.
-func (t *task) workTableHolds() hold.WorkTables {
-	return hold.WorkTables{Engine: t.engine, Holds: t.env().Holds, Log: t.Log}
+// holds applies the holds to work tables.
+func (d drops) holds() hold.WorkTables {
+	return hold.WorkTables{Engine: d.task.engine, Holds: d.task.env().Holds, Log: d.task.Log}
 }
 
-// isPlannedDrop reports whether the saved plan has a table to drop, for this task or another; true if there is no saved
+// isPlanned reports whether the saved plan has a table to drop, for this task or another; true if there is no saved
 // plan.
-func (t *task) isPlannedDrop(w campaign.WorkTable) bool {
-	if t.run.Config.SavedPlan == nil {
+func (d drops) isPlanned(w campaign.WorkTable) bool {
+	if d.task.run.Config.SavedPlan == nil {
 		return true
 	}
-	for _, saved := range t.run.Config.SavedPlan {
+	for _, saved := range d.task.run.Config.SavedPlan {
 		for _, name := range saved.Dropped {
 			if name == w.Quoted() {
 				return true
@@ -86,19 +89,19 @@ func (t *task) isPlannedDrop(w campaign.WorkTable) bool {
 	return false
 }
 
-// dropUnused implements worktables.Dropper. It drops tables group by group. A group that cannot be dropped together, for
-// example because one of its tables is locked, is dropped one by one.
-func (t *task) dropUnused(
+// dropUnused implements worktables.Dropper. It drops tables group by group. A group that cannot be dropped together,
+// for example because one of its tables is locked, is dropped one by one.
+func (d drops) dropUnused(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable,
 ) (blocked []worktables.Blocked, err error) {
 	size := worktables.FirstGroup
 	for len(tables) > 0 {
 		n := min(size, len(tables))
-		t.journal.Progress.At(tables[0].Name, t.expected)
-		if err := t.engine.Wait(ctx); err != nil {
+		d.task.journal.Progress.At(tables[0].Name, d.task.expected)
+		if err := d.task.engine.Wait(ctx); err != nil {
 			return blocked, err
 		}
-		unused, err := k.Unused(ctx, t.Binder.Pool, tables[:n])
+		unused, err := k.Unused(ctx, d.task.Binder.Pool, tables[:n])
 		if err != nil {
 			return blocked, err
 		}
@@ -107,7 +110,7 @@ func (t *task) dropUnused(
 			continue
 		}
 		var more []worktables.Blocked
-		size, more, err = t.dropGroup(ctx, k, unused, size)
+		size, more, err = d.dropGroup(ctx, k, unused, size)
 		if blocked = append(blocked, more...); err != nil {
 			return blocked, err
 		}
@@ -116,11 +119,11 @@ func (t *task) dropUnused(
 }
 
 // dropGroup drops unused tables, together or one by one, and returns the size of the next group.
-func (t *task) dropGroup(
+func (d drops) dropGroup(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, size int,
 ) (next int, blocked []worktables.Blocked, err error) {
 	begun := time.Now()
-	err = t.dropTogether(ctx, k, tables, groupTimeouts)
+	err = d.dropTogether(ctx, k, tables, groupTimeouts)
 	switch {
 	case pipeline.EndsAttempt(err) || sqlstate.LostInDrop(err):
 		return size, nil, err
@@ -128,7 +131,7 @@ func (t *task) dropGroup(
 		return nextSize(size, maxGroup, time.Since(begun)), nil, nil
 	}
 	for _, w := range tables {
-		message, err := t.dropOne(ctx, k, w)
+		message, err := d.dropOne(ctx, k, w)
 		if err != nil {
 			return size, blocked, err
 		}
@@ -145,12 +148,12 @@ var errInUse = errors.New("it is in use")
 // dropTogether drops work tables of one kind, unless one of them turns out to be in use once they are locked: the drop
 // takes the locks, the question is asked under them, and a rollback undoes the drop. (LOCK TABLE on a view would also
 // lock the tables that it depends on.)
-func (t *task) dropTogether(
+func (d drops) dropTogether(
 	ctx context.Context, k worktables.Kind, tables []campaign.WorkTable, limits timeouts,
 ) error {
-	return t.tryBatch(ctx, func(tx pgx.Tx) (d purge.Delta, err error) {
+	return d.task.tryBatch(ctx, func(tx pgx.Tx) (delta purge.Delta, err error) {
 		if err := drop(ctx, tx, tables, limits); err != nil {
-			return d, err
+			return delta, err
 		}
 		unused, err := k.Unused(ctx, tx, tables)
 		if err == nil && len(unused) < len(tables) {
@@ -162,25 +165,25 @@ func (t *task) dropTogether(
 
 // dropOne drops a work table. It logs an error and leaves the table, but returns the message if other objects depend on
 // the table, since these may be dropped later.
-func (t *task) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTable) (blocked string, err error) {
-	err = t.engine.Retry(ctx, w.Name, func() error {
-		return t.dropTogether(ctx, k, []campaign.WorkTable{w}, singleTimeouts)
+func (d drops) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTable) (blocked string, err error) {
+	err = d.task.engine.Retry(ctx, w.Name, func() error {
+		return d.dropTogether(ctx, k, []campaign.WorkTable{w}, singleTimeouts)
 	})
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, errInUse):
-		t.Log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
+		d.task.Log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
 		return "", nil
-	case campaign.Dropped(ctx, t.Binder.Pool, err, w.Quoted()):
-		t.Log(ctx, severity.Info, w.Name+" is gone already")
+	case campaign.Dropped(ctx, d.task.Binder.Pool, err, w.Quoted()):
+		d.task.Log(ctx, severity.Info, w.Name+" is gone already")
 		return "", nil
 	case errors.As(err, &pgErr) && !sqlstate.LostInDrop(err):
 		message := fmt.Sprintf("%s could not be dropped: %s", w.Name, purge.Message(err))
 		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
 			return message, nil
 		}
-		t.Log(ctx, severity.Warning, message)
-		t.Retained.Tables++
+		d.task.Log(ctx, severity.Warning, message)
+		d.task.Retained.Tables++
 		return "", nil
 	}
 	return "", err

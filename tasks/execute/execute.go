@@ -101,7 +101,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	done = len(t.Jobs) > 0
-	for _, step := range []func(context.Context) (bool, error){t.rollUp, t.dropWorkTables, t.vacuumAll} {
+	for _, step := range []func(context.Context) (bool, error){t.rollUp, drops{t}.dropAll, t.vacuumAll} {
 		some, err := step(ctx)
 		if err != nil {
 			return false, err
@@ -111,8 +111,8 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	return done, nil
 }
 
-// guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is changed
-// by then.
+// guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is
+// changed by then.
 func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if t.History == nil {
 		return nil
@@ -138,7 +138,7 @@ func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if err != nil {
 		return err
 	}
-	more, err := t.judgeListTables(ctx, parents)
+	more, err := drops{t}.judgeOfLists(ctx, parents)
 	if err != nil {
 		return err
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
-// guardDrops fails with a guard.TrippedError if the task would drop an unusual number of work tables that was not
+// guard fails with a guard.TrippedError if the task would drop an unusual number of work tables that was not
 // accepted. None is dropped by then.
-func (t *task) guardDrops(ctx context.Context, kinds []worktables.Kind) error {
-	if t.History == nil {
+func (d drops) guard(ctx context.Context, kinds []worktables.Kind) error {
+	if d.task.History == nil {
 		return nil
 	}
 	var names []string
@@ -25,43 +25,43 @@ func (t *task) guardDrops(ctx context.Context, kinds []worktables.Kind) error {
 		if len(k.Tables) == 0 {
 			continue
 		}
-		unused, err := k.Unused(ctx, t.Binder.Pool, k.Tables)
+		unused, err := k.Unused(ctx, d.task.Binder.Pool, k.Tables)
 		if err != nil {
 			return err
 		}
 		names = append(names, worktables.Quoted(unused)...)
 	}
-	trips, err := t.judgeDrops(ctx, worktables.TaskMask(t.Plan), names)
+	trips, err := d.judge(ctx, worktables.TaskMask(d.task.Plan), names)
 	if err != nil {
 		return err
 	}
 	return guard.Refuse(trips)
 }
 
-// judgeDrops returns the guards that trip for work tables that would be dropped, given by their quoted names.
-func (t *task) judgeDrops(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
-	return t.History.JudgeDrops(ctx, guard.Drops{
+// judge returns the guards that trip for work tables that would be dropped, given by their quoted names.
+func (d drops) judge(ctx context.Context, mask string, names []string) ([]guard.Trip, error) {
+	return d.task.History.JudgeDrops(ctx, guard.Drops{
 		Mask:    mask,
 		Tables:  int64(len(names)),
-		Options: t.Options(),
+		Options: d.task.Options(),
 		Sizes: func(ctx context.Context) (tables, database int64, err error) {
-			return worktables.Sizes(ctx, t.Binder.Pool, names)
+			return worktables.Sizes(ctx, d.task.Binder.Pool, names)
 		},
 	})
 }
 
-// judgeListTables returns the guards that trip for the tables of lists that would be deleted.
-func (t *task) judgeListTables(ctx context.Context, parents binding.Parents) ([]guard.Trip, error) {
-	i := slices.IndexFunc(t.Jobs, func(j plan.Job) bool { return j.Step.Tables != nil })
+// judgeOfLists returns the guards that trip for the tables of lists that would be deleted.
+func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]guard.Trip, error) {
+	i := slices.IndexFunc(d.task.Jobs, func(j plan.Job) bool { return j.Step.Tables != nil })
 	if i < 0 || len(parents.IDs) == 0 {
 		return nil, nil
 	}
-	j := t.Jobs[i]
-	s, err := t.Binder.Sweep(ctx, &j, parents.Own())
+	j := d.task.Jobs[i]
+	s, err := d.task.Binder.Sweep(ctx, &j, parents.Own())
 	if err != nil {
 		return nil, err
 	}
-	rows, err := t.Binder.Pool.Query(ctx, fmt.Sprintf(
+	rows, err := d.task.Binder.Pool.Query(ctx, fmt.Sprintf(
 		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, j.TypedTables,
 	), s.Args...)
 	if err != nil {
@@ -72,17 +72,17 @@ func (t *task) judgeListTables(ctx context.Context, parents binding.Parents) ([]
 		return nil, fmt.Errorf("ask which lists have tables: %w", err)
 	}
 	prefix := j.Step.Tables.Prefix
-	tables, err := t.env().Catalog.WorkTablesOf(ctx, t.Binder.Pool, prefix, ids)
+	tables, err := d.task.env().Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
 	if err != nil {
 		return nil, err
 	}
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
-		return !t.isPlannedDrop(w) || t.env().Holds.WorkTable(w, "")
+		return !d.isPlanned(w) || d.task.env().Holds.WorkTable(w, "")
 	})
-	onHold, err := t.workTableHolds().WithRecipients(ctx, tables)
+	onHold, err := d.holds().WithRecipients(ctx, tables)
 	if err != nil {
 		return nil, err
 	}
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool { return onHold[w.Name] })
-	return t.judgeDrops(ctx, worktables.Mask(prefix), worktables.Quoted(tables))
+	return d.judge(ctx, worktables.Mask(prefix), worktables.Quoted(tables))
 }

@@ -25,20 +25,27 @@ const maxLists = 256
 // errNotObsolete reports that no list of a group is obsolete any longer.
 var errNotObsolete = errors.New("the list is no longer to be deleted")
 
-// deleteLists deletes lists, each in one transaction with its tables, and as many together as are deleted quickly. Where
-// one cannot be deleted, fewer are tried, down to that one.
-func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
+// listDeleter deletes the lists of a job.
+type listDeleter struct {
+	task   *task
+	job    plan.Job
+	failed int64 // lists
+}
+
+// delete deletes lists, each in one transaction with its tables, and as many together as are deleted quickly. Where one
+// cannot be deleted, it tries fewer, down to that one.
+func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
+	t := l.task
 	limit := maxLists
 	for _, setting := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
 		if setting > 0 {
 			limit = min(limit, setting)
 		}
 	}
-	var failed int64
 	for size := worktables.FirstGroup; len(ids) > 0; {
 		group, begun := ids[:min(size, len(ids), limit)], time.Now()
-		t.journal.Progress.At(fmt.Sprintf("%s %d", j.Name, group[0]), t.expected)
-		err := t.deleteTogether(ctx, j, group)
+		t.journal.Progress.At(fmt.Sprintf("%s %d", l.job.Name, group[0]), t.expected)
+		err := l.deleteTogether(ctx, group)
 		if err != nil && !errors.Is(err, errNotObsolete) {
 			if len(group) > 1 && !pipeline.EndsAttempt(err) && !sqlstate.LostInDrop(err) {
 				size = len(group) / 2
@@ -48,66 +55,70 @@ func (t *task) deleteLists(ctx context.Context, j plan.Job, ids []int64) error {
 			if retained == (purge.Retained{}) {
 				return err
 			}
-			failed += retained.Failed
-			t.retainList(ctx, group[0], retained, failed, err)
+			l.failed += retained.Failed
+			l.retain(ctx, group[0], retained, err)
 		}
 		if t.Retained.Failed > purge.MaxFailedRows {
-			t.giveUp(ctx, j.Name)
+			t.giveUp(ctx, l.job.Name)
 			break
 		}
 		ids = ids[len(group):]
 		size = nextSize(size, limit, time.Since(begun))
 	}
-	if failed > 0 {
-		t.Log(ctx, severity.Warning, fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", j.Name, failed))
+	if l.failed > 0 {
+		message := fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", l.job.Name, l.failed)
+		t.Log(ctx, severity.Warning, message)
 	}
 	return nil
 }
 
-// retainList counts a list that could not be deleted. It logs the error, unless the list is on hold or many lists have
+// retain counts a list that could not be deleted. It logs the error, unless the list is on hold or many lists have
 // failed.
-func (t *task) retainList(ctx context.Context, id int64, retained purge.Retained, failed int64, err error) {
+func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retained, err error) {
+	t := l.task
 	t.Retained = t.Retained.Plus(retained)
 	if retained.Failed > 0 {
 		t.RowError = cmp.Or(t.RowError, err)
 	}
-	if retained.OnHold > 0 || (retained.Failed > 0 && failed > purge.FailedRowsLogged) {
+	if retained.OnHold > 0 || (retained.Failed > 0 && l.failed > purge.FailedRowsLogged) {
 		return
 	}
 	t.Log(ctx, severity.Warning, worktables.RetainedMessage(id, err))
 }
 
-// deleteTogether deletes those of some lists that are still obsolete, with their tables. Several lists do not wait for
+// deleteTogether deletes the lists that are still obsolete, with their tables. Several lists do not wait for
 // one that is locked.
-func (t *task) deleteTogether(ctx context.Context, j plan.Job, ids []int64) error {
-	work := func(tx pgx.Tx) (purge.Delta, error) { return t.deleteInTx(ctx, tx, j, ids) }
+func (l *listDeleter) deleteTogether(ctx context.Context, ids []int64) error {
+	work := func(tx pgx.Tx) (purge.Delta, error) { return l.deleteInTx(ctx, tx, ids) }
 	if len(ids) == 1 {
-		return t.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
+		return l.task.inBatch(ctx, fmt.Sprintf("list %d", ids[0]), work)
 	}
-	return t.tryBatch(ctx, work)
+	return l.task.tryBatch(ctx, work)
 }
 
 // deleteInTx deletes lists in a transaction, and drops their tables last, since a drop has a short timeout.
-func (t *task) deleteInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64) (d purge.Delta, err error) {
+func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d purge.Delta, err error) {
+	t := l.task
 	lock, timeouts := " FOR UPDATE NOWAIT", groupTimeouts
 	if len(ids) == 1 {
 		lock, timeouts = " FOR UPDATE", singleTimeouts
 	}
-	s, err := t.Binder.Sweep(ctx, &j, ids)
+	s, err := t.Binder.Sweep(ctx, &l.job, ids)
 	if err != nil {
 		return d, err
 	}
-	lists, err := worktables.ReadLists(ctx, tx, t.env().Catalog, j, s, lock)
+	lists, err := worktables.ReadLists(ctx, tx, t.env().Catalog, l.job, s, lock)
 	if err != nil {
 		return d, err
 	}
 	if len(lists.IDs) == 0 {
 		return d, errNotObsolete
 	}
-	if err := t.workTableHolds().Check(ctx, tx, lists.Tables); err != nil {
+	holds := drops{t}.holds()
+	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return d, err
 	}
-	if err := t.checkPlanned(lists); err != nil {
+	if err := l.checkPlanned(lists); err != nil {
 		return d, err
 	}
 	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
@@ -129,17 +140,17 @@ func (t *task) deleteInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int6
 	return d, nil
 }
 
-// checkPlanned fails with worktables.ErrUnplanned if a list, or the table of one, was retained in the dry run that is the saved
-// plan.
-func (t *task) checkPlanned(lists worktables.Lists) error {
-	saved := t.Saved()
+// checkPlanned fails with worktables.ErrUnplanned if a list, or the table of one, was retained in the dry run that is
+// the saved plan.
+func (l *listDeleter) checkPlanned(lists worktables.Lists) error {
+	saved := l.task.Saved()
 	if saved == nil {
 		return nil
 	}
 	if i := slices.IndexFunc(lists.IDs, func(id int64) bool { return slices.Contains(saved.Retained, id) }); i >= 0 {
 		return fmt.Errorf("%w: list %d", worktables.ErrUnplanned, lists.IDs[i])
 	}
-	unplanned := func(w campaign.WorkTable) bool { return !t.isPlannedDrop(w) }
+	unplanned := func(w campaign.WorkTable) bool { return !drops{l.task}.isPlanned(w) }
 	if i := slices.IndexFunc(lists.Tables, unplanned); i >= 0 {
 		return fmt.Errorf("%w: table %s", worktables.ErrUnplanned, lists.Tables[i].Name)
 	}

@@ -29,7 +29,7 @@ func (t *task) midSourcing() *midsourcing.Purge {
 	}
 }
 
-// purgeMidSourced deletes parents on their mid-sourcing servers, and returns those that are deleted here, too.
+// purgeMidSourced deletes parents on their mid-sourcing servers, and returns the ones to delete here, too.
 func (t *task) purgeMidSourced(ctx context.Context, parents binding.Parents) ([]int64, error) {
 	if !t.isMidSourced() {
 		return parents.IDs, nil
@@ -44,7 +44,7 @@ func (t *task) purgeMidSourced(ctx context.Context, parents binding.Parents) ([]
 	return r.IDs, nil
 }
 
-// withoutKept returns parents without those of mid-sourcing accounts whose deliveries are kept.
+// withoutKept returns parents without the deliveries of mid-sourcing accounts that are kept.
 func (t *task) withoutKept(ctx context.Context, ids []int64) ([]int64, error) {
 	if !t.isMidSourced() {
 		return ids, nil
@@ -117,7 +117,7 @@ func (s *server) Purge(ctx context.Context, ids []int64) ([]int64, midsourcing.S
 	return purged, midsourcing.Summary{Verb: "purged", Deleted: s.ledger.deleted, Updated: s.ledger.updated}, err
 }
 
-// serverLedger keeps what is done on a mid-sourcing server out of the counts of the run.
+// serverLedger keeps deletions on a mid-sourcing server out of the counts of the run.
 type serverLedger struct {
 	main             *purge.Engine
 	proceed          func(ctx context.Context) error

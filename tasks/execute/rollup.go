@@ -14,9 +14,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/rollup"
 )
 
-// rollUp replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their sums,
-// so that no row that arrives in between is lost, and the moment advances in the same transaction. It reports whether
-// there was a period to look at.
+// rollUp replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their
+// sums, so that no row that arrives in between is lost, and the moment advances in the same transaction. It reports
+// whether there was a period to look at.
 func (t *task) rollUp(ctx context.Context) (bool, error) {
 	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
 	if err != nil || rows == 0 {
@@ -37,7 +37,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 		})
 	}
 	err = replace()
-	if len(p.Table.Leaves) > 1 || !sqlstate.OfRow(err) { // TIDs are those of one table
+	if len(p.Table.Leaves) > 1 || !sqlstate.OfRow(err) { // TIDs identify rows of one table
 		return true, err
 	}
 	rowErrors, findErr := t.findRowErrors(ctx, p)
@@ -60,7 +60,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// replace rolls up the rows of a period in a transaction, without those that failed, and returns how many it deleted.
+// replace rolls up the rows of a period in a transaction, without the failed ones, and returns how many it deleted.
 func (t *task) replace(
 	ctx context.Context, tx pgx.Tx, p *rollup.Period, sql string, failed []pgtype.TID,
 ) (deleted int64, err error) {

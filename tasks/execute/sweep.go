@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// sweepAll does jobs: those that depend on parents for one chunk of these after another, step by step, then the others. It
+// sweepAll does jobs: first the ones that depend on parents, chunk by chunk and step by step, then the others. It
 // returns the parents that were not retained.
 func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Parents) (done []int64, err error) {
 	independent := func(j plan.Job) bool { return !j.Step.Dependent() }
@@ -45,7 +45,7 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 	return done, nil
 }
 
-// sweep does a job for some parents, and returns those that have to be retained since rows of theirs are.
+// sweep does a job for some parents, and returns the parents to retain because rows of theirs are retained.
 func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (retained []int64, err error) {
 	ids := parents.IDs
 	if j.Step.OfParents {
@@ -54,7 +54,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 		}
 	}
 	if j.Step.Tables != nil {
-		return nil, t.deleteLists(ctx, j, ids)
+		return nil, (&listDeleter{task: t, job: j}).delete(ctx, ids)
 	}
 	t.journal.Progress.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, ids)
@@ -94,8 +94,8 @@ func (t *task) sweepWithoutCompanion(
 	return retained, err
 }
 
-// parentsOfRetained returns the parents of rows that a job retained, so that the next run finds both; all parents if that
-// cannot be determined.
+// parentsOfRetained returns the parents of rows that a job retained, so that the next run finds both; all parents if
+// that cannot be determined.
 func (t *task) parentsOfRetained(
 	ctx context.Context, j plan.Job, s purge.Sweep, rows purge.Retained, parents []int64,
 ) []int64 {

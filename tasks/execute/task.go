@@ -30,8 +30,8 @@ type task struct {
 // env returns the environment of the task.
 func (t *task) env() plan.Env { return t.Binder.Env }
 
-// resume continues where a previous worker stopped: it takes over what that one retained, and counts what it left pending
-// on another server.
+// resume continues where a previous worker stopped: it takes over that one's retained rows, and counts the rows that it
+// left pending on another server.
 func (t *task) resume(ctx context.Context) error {
 	done, err := t.journal.Counts.DoneByTable(ctx)
 	if err != nil {
@@ -106,13 +106,13 @@ func (t *task) advance(ctx context.Context) error {
 	})
 }
 
-// inBatch runs fn in the transaction of a batch, with the counts of what it did, and again after transient errors. name
+// inBatch runs fn in the transaction of a batch, with its counts, and again after transient errors. name
 // is that of the batch in logs.
 func (t *task) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	return t.engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
 
-// tryBatch runs fn in the transaction of a batch, with the counts of what it did, as soon as the server's load allows it.
+// tryBatch runs fn in the transaction of a batch, with its counts, as soon as the server's load allows it.
 func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, error)) error {
 	if err := t.engine.Wait(ctx); err != nil {
 		return err

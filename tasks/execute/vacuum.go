@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -19,9 +20,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 )
 
-// vacuumAll vacuums and analyzes all tables, for a task that does, as the option XtkCleanup_NoStats says: table by table,
-// so that there is progress to show, starting with those that the run deleted most from, and with SKIP_LOCKED, so that
-// nothing waits.
+// vacuumAll vacuums and analyzes all tables, for a task that does, as the option XtkCleanup_NoStats says: table by
+// table, so that there is progress to show, starting with the tables that the run deleted most from, and with
+// SKIP_LOCKED, so that nothing waits.
 func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	if !t.Task.Vacuums {
 		return false, nil
@@ -53,10 +54,10 @@ func (t *task) vacuumEmptied(ctx context.Context) error {
 	return t.vacuum(ctx, commands, tables)
 }
 
-// vacuum vacuums and analyzes tables: all of them, or those that a previous worker has left.
+// vacuum vacuums and analyzes tables: all of them, or the ones that a previous worker has left.
 func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []vacuum.Storage) error {
 	output := vacuum.NewOutput()
-	conn, err := t.connectForVacuum(ctx, output)
+	conn, err := connectForVacuum(ctx, t.Binder, output)
 	if err != nil && t.Binder.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more connections
 		t.Log(
 			ctx, severity.Warning,
@@ -132,12 +133,12 @@ func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Sp
 
 // connectForVacuum opens a connection that adds PostgreSQL's notices to an output. It is not from the pool, since the
 // handler of notices is set when connecting.
-func (t *task) connectForVacuum(ctx context.Context, output *vacuum.Output) (*pgx.Conn, error) {
-	config := t.Binder.Pool.Config()
+func connectForVacuum(ctx context.Context, b *binding.Binder, output *vacuum.Output) (*pgx.Conn, error) {
+	config := b.Pool.Config()
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { output.Add(n) }
 	// A large table may take hours, but waiting for a lock must not.
 	settings := map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"}
-	if t.env().Catalog.Version >= 170_000 {
+	if b.Env.Catalog.Version >= 170_000 {
 		settings["transaction_timeout"] = "0"
 	}
 	connection.Set(config.ConnConfig, settings)

@@ -51,7 +51,7 @@ func parseKey(t *campaign.Table, key string) (columns []keyColumn, err error) {
 	return columns, nil
 }
 
-// find returns the row with a key, which an index finds; nil if there is none. It calls onText first if the key is a
+// find returns the row with a key, which an index finds, or nil. It calls onText first if the key is a
 // text.
 func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key string, onText func() error) (*row, error) {
 	columns, err := parseKey(t, key)
@@ -132,9 +132,10 @@ func (c keyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.name, sqlType)
 }
 
-// checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns are
-// not those of a unique key: by other columns a caller could search for people. If there is no unique key, and no
-// recipient, it accepts any columns. A table that is elsewhere may have its indexes there: it accepts only its own key.
+// checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns
+// are not the ones of a unique key: by other columns a caller could search for people. Without a unique key, and
+// without a recipient, it accepts any columns. A table that is elsewhere may have its indexes there: it accepts only
+// its own key.
 func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []keyColumn) error {
 	var names []string
 	for _, c := range columns {

@@ -13,9 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// judge adds the conditions of a job's rules to a step, and those of its parents' if the row depends on one. of names the
-// row; "" if it is the explained one. judge returns when all conditions become true; nil if time alone does not make
-// them.
+// judge adds the conditions of a job's rules to a step, and the conditions of its parents' rules if the row depends on
+// a parent. of names the row; "" if it is the explained one. judge returns when all conditions become true; nil if time
+// alone does not make them.
 func (x *explanation) judge(
 	ctx context.Context, s *Step, p *plan.Plan, j plan.Job, r row, of string,
 ) (*time.Time, error) {
@@ -63,8 +63,8 @@ func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// conditions judges the parts of rules for a row, and returns when all of one rule become true; nil if time alone does not
-// make them.
+// conditions judges the parts of rules for a row, and returns when all of one rule become true; nil if time alone does
+// not make them.
 func (x *explanation) conditions(
 	ctx context.Context, b *binding.Binder, rules plan.Rules, r row, of string,
 ) (all []Condition, since *time.Time, err error) {
@@ -104,7 +104,7 @@ func (x *explanation) due(ctx context.Context, b *binding.Binder, q plan.Query, 
 	return ask[time.Time](ctx, x.tx, b, q, r)
 }
 
-// ask selects something of a row; nil if it is unknown, or if there is no such row.
+// ask selects a value of a row; nil if it is unknown, or if the row does not exist.
 func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, q plan.Query, r row) (value *T, err error) {
 	args, err := b.Values(ctx, q.Args)
 	if err != nil {
@@ -118,7 +118,7 @@ func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, q plan.Query,
 	return value, err
 }
 
-// values returns the values of some columns of a row, as far as it has them.
+// values returns the values of the columns of a row that exist.
 func (x *explanation) values(ctx context.Context, columns []string, r row) (values []string, err error) {
 	for _, column := range columns {
 		if column == "" || !r.table.Has(column) {
@@ -141,7 +141,7 @@ func (x *explanation) values(ctx context.Context, columns []string, r row) (valu
 	return values, nil
 }
 
-// earlier returns the earlier of two moments, of which one may be nil for never.
+// earlier returns the earlier of two moments; nil stands for never.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || (b != nil && b.Before(*a)) {
 		return b

@@ -26,8 +26,8 @@ type Verdict string
 
 // Verdicts.
 const (
-	// Deleted is the verdict if the next run deletes or updates the row, and DeletedLater if a later run does, if nothing
-	// else changes.
+	// Deleted is the verdict if the next run deletes or updates the row, and DeletedLater if a later run does, if
+	// nothing else changes.
 	Deleted      Verdict = "GOES"
 	DeletedLater Verdict = "LATER"
 	// Kept is the verdict if no run does, and Unknown if that cannot be determined.
@@ -39,7 +39,7 @@ const (
 type Condition struct {
 	// Of is the table and the id of the row that it is about; "" if that is the row itself.
 	Of string
-	// Alternative is the number of the rule that it is a part of, from 1. One rule is enough, of which all parts must be
+	// Alternative is the number of the rule that it is a part of, from 1. One rule is enough; all of its parts must be
 	// true.
 	Alternative int
 	Text        string
@@ -70,7 +70,7 @@ type Row struct {
 	Exists bool
 	// Now is the reference time.
 	Now time.Time
-	// Steps are those that concern the table, in the order of the pipeline.
+	// Steps are the steps that concern the table, in the order of the pipeline.
 	Steps []Step
 	// Verdict is that of all steps together. Task is the task that deletes the row, and Since when it starts to.
 	Verdict Verdict
@@ -124,7 +124,7 @@ func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, tabl
 	return e, s.Do(ctx, concerning)
 }
 
-// covered returns the table with a name, or of which a partition has that name. It fails with a refused.Error if no task
+// covered returns the table with a name, or with a partition of that name. It fails with a refused.Error if no task
 // covers it.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
@@ -161,9 +161,9 @@ func (e *Explainer) rollsUp(p *plan.Plan, table *campaign.Table) bool {
 	return r != nil && e.simulation.Database().Env.Catalog.Table(r.Table) == table
 }
 
-// Row explains a row. key is the value of the table's own key, or COLUMN=VALUE for each column of a unique key, separated
-// by commas. onText is called if the key is a text, before the row is looked for; its error ends the search. Row fails
-// with ErrKey, or a refused.Error.
+// Row explains a row. key is the value of the table's own key, or COLUMN=VALUE for each column of a unique key,
+// separated by commas. onText is called if the key is a text, before the row is looked for; its error ends the search.
+// Row fails with ErrKey, or a refused.Error.
 func (e *Explainer) Row(ctx context.Context, key string, onText func() error) (x Row, err error) {
 	x.Table, x.Now = e.table.Quoted(), e.config.Now
 	d := e.simulation.Database()

@@ -79,7 +79,7 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 	return steps, nil
 }
 
-// isPaired reports whether a job deletes the row together with one of its own.
+// isPaired reports whether a job deletes the row together with a row of the job's table.
 func (x *explanation) isPaired(j plan.Job) bool {
 	return j.Paired != nil && j.Paired.Relation == x.row.table.Quoted()
 }
@@ -151,7 +151,7 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 	return s, nil
 }
 
-// idOfPaired returns the id of the row of a job that is paired with the row; nil if there is none.
+// idOfPaired returns the id of the row of a job that is paired with the row, or nil.
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
 	sql := fmt.Sprintf(
 		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
@@ -184,8 +184,8 @@ func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c ca
 	return is, x.tx.QueryRow(ctx, sql, slices.Concat(s.Args, x.row.key.Args)...).Scan(&is)
 }
 
-// conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule become
-// true; nil if time alone does not make them.
+// conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule
+// become true; nil if time alone does not make them.
 func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
 	switch {
 	case s.Verdict == Unknown:
@@ -204,7 +204,7 @@ func (x *explanation) conclude(s *Step, deletes bool, due *time.Time) {
 	}
 }
 
-// rollUpStep explains what becomes of the row if a task replaces those of a period by their sums.
+// rollUpStep explains what becomes of the row if a task replaces the rows of a period by their sums.
 func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err error) {
 	env := x.simulation.Database().Env
 	period, skip := rollup.New(env, *p.Task.RollUp)
@@ -231,7 +231,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 // binder returns a binder of a plan.
 func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
 
-// ask selects something of a row, as SQL over r, whose parameters come before those of the row's key.
+// ask selects something of a row, as SQL over r, whose parameters come before the parameters of the row's key.
 func (x *explanation) ask(ctx context.Context, dest any, sql string, args []any, r row) error {
 	query := fmt.Sprintf("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key.NumberedAfter(len(args)))
 	return x.tx.QueryRow(ctx, query, slices.Concat(args, r.key.Args)...).Scan(dest)

@@ -50,8 +50,8 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 	}}, err
 }
 
-// drops returns, for each kind of work tables, the queries for which of them are in use, and the statements that drop the
-// others: views first.
+// drops returns, for each kind of work tables, the queries for which of them are in use, and the statements that drop
+// the others: views first.
 func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statement, err error) {
 	finder := worktables.Finder{
 		Binder:  a.Binder,

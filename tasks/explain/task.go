@@ -28,8 +28,8 @@ type Statement struct {
 	Action preview.Action
 	// Rule describes which rows or tables.
 	Rule string
-	// SQL is the statement, without the part of the table that each batch is for. Of a statement on many tables it is that
-	// on the first ones. It is "" if no work table would be dropped.
+	// SQL is the statement, without the part of the table that each batch is for. Of a statement on many tables it is
+	// that on the first ones. It is "" if no work table would be dropped.
 	SQL string
 	// Parameters are the values of its parameters; of a long list the first ones.
 	Parameters []string
@@ -48,12 +48,12 @@ type Task struct {
 	Rows    int64
 	// Statements are in order.
 	Statements []Statement
-	// Skips describe what is not done, and why, and which rights are missing.
+	// Skips describe skipped parts, with the reasons, and missing rights.
 	Skips []string
 }
 
-// DescribeTask returns what a task would do now. It reports that something is on hold, but not what: whoever may ask for a
-// statement may not see the holds.
+// DescribeTask returns what a task would do now. It reports that something is on hold, but not what: a caller who may
+// ask for a statement may not see the holds.
 func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t plan.Task) (e Task, err error) {
 	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return e, err
@@ -119,7 +119,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	return e, nil
 }
 
-// newAttempt returns an attempt to explain. What it logs is what it skips, and why.
+// newAttempt returns an attempt to explain. Its log has the parts that it skips, with the reasons.
 func newAttempt(ctx context.Context, c pipeline.Config, t plan.Task) (*pipeline.Attempt, *skipLog, error) {
 	skips := &skipLog{}
 	j := pipeline.DiscardJournal(plan.Holds{})

@@ -28,7 +28,7 @@ func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relatio
 	return err
 }
 
-// count returns how many rows of the table jobs would delete, each at the first job that deletes it, without those of
+// count returns how many rows of the table jobs would delete, each at the first job that deletes it, without rows of
 // which a condition is true, by the jobs' units. It stops at one more than enough.
 func (f *figures) count(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, enough int64,

@@ -20,8 +20,8 @@ type Task struct {
 	Attempt *pipeline.Attempt
 	Jobs    []plan.Job
 	Parents binding.Parents
-	// Found has what a dry run has counted, by the quoted names of tables. It is shown as it is, without counting again; nil
-	// in a run that deletes.
+	// Found has what a dry run has counted, by the quoted names of tables. It is shown as it is, without counting
+	// again; nil in a run that deletes.
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
@@ -212,7 +212,7 @@ func (f *figures) exactly(enough int64) int64 {
 	return enough
 }
 
-// assume compiles another task, by some cutoffs in place of the current ones, and returns its binder and its parents.
+// assume compiles another task, by some cutoffs instead of the current ones, and returns its binder and its parents.
 func (f *figures) assume(
 	ctx context.Context, t plan.Task, cutoffs map[string]time.Time,
 ) (*binding.Binder, binding.Parents, error) {

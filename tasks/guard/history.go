@@ -19,7 +19,7 @@ type Latch struct {
 type Deletions struct {
 	// Recent is how many rows there were within SharePeriod, and RecentDeleted how many of them were deleted.
 	Recent, RecentDeleted int64
-	// Usual is the largest number of a run within UsualPeriod; 0 if there is none to compare with.
+	// Usual is the largest number of a run within UsualPeriod; 0 without such a run.
 	Usual int64
 }
 
@@ -33,15 +33,15 @@ type CutoffRecord struct {
 // History is what guards compare with.
 type History struct {
 	Limits
-	// Latched are the guards that tripped in the current task. Accepted are those that the run may pass, with the
+	// Latched are the guards that tripped in the current task. Accepted are the guards that the run may pass, with the
 	// accepted numbers.
 	Latched  []Latch
 	Accepted []Trip
-	// Deletions are those of former runs, by the quoted names of tables.
+	// Deletions are the deletions of former runs, by the quoted names of tables.
 	Deletions map[string]Deletions
-	// Cutoffs are those of the current task, by the names of their delays.
+	// Cutoffs are the cutoffs of the current task, by the names of their delays.
 	Cutoffs map[string]CutoffRecord
-	// LastStart is when the previous run started; nil if there is none.
+	// LastStart is when the previous run started; nil for the first run.
 	LastStart *time.Time
 }
 
@@ -65,14 +65,14 @@ func (h *History) limit(name Name, table string, limit float64, floor int64) int
 // minRows returns the largest number of rows for which guards of rows never trip.
 func (h *History) minRows() int64 { return max(h.MinRows-1, 0) }
 
-// IsLatched reports whether a guard trips for a table whatever its number is, by the current options of the task.
+// IsLatched reports whether a guard trips for a table with any number, by the current options of the task.
 func (h *History) IsLatched(name Name, table string, options map[string]string) bool {
 	return slices.ContainsFunc(
 		h.Latched, func(l Latch) bool { return l.is(name, table) && maps.Equal(l.Options, options) },
 	)
 }
 
-// LatchedTrips returns the trips of latched guards that nobody has accepted, by the current options of the task.
+// LatchedTrips returns the trips of latched guards that were not accepted, by the current options of the task.
 func (h *History) LatchedTrips(options map[string]string) (trips []Trip) {
 	for _, l := range h.Latched {
 		if maps.Equal(l.Options, options) && h.accepted(l.Guard, l.Table) < 0 {

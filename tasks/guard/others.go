@@ -47,7 +47,7 @@ type Items struct {
 	Total, Number int64
 	// Recent is how many were deleted within SharePeriod, and Before how many earlier tasks of a dry run would delete.
 	Recent, Before int64
-	// SinceCutoff is how many are between a cutoff that moved too fast and what it was, if CutoffMoved is true.
+	// SinceCutoff is how many are between a former cutoff and the current one, if CutoffMoved is true.
 	SinceCutoff int64
 	CutoffMoved bool
 	// Options and ShowLatched are as in Rows.
@@ -72,7 +72,7 @@ func (h *History) JudgeItems(i Items) (trips []Trip) {
 	return trips
 }
 
-// JudgeClock returns what is wrong with the clock of the database, or "" if nothing is. offset is how far the clock of
+// JudgeClock returns a problem of the clock of the database, or "". offset is how far the clock of
 // this process is ahead of it.
 func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	database := now.Add(-offset)

@@ -35,16 +35,16 @@ type Figures interface {
 	CountTotal(ctx context.Context) (float64, error)
 	// Count counts the rows that the task would delete.
 	Count(ctx context.Context, enough int64) (int64, error)
-	// CountWithoutDelays counts those that it would delete by rules without a delay.
+	// CountWithoutDelays counts the rows that it would delete by rules without a delay.
 	CountWithoutDelays(ctx context.Context, enough int64) (int64, error)
-	// CountSinceCutoff counts those that it would not delete by the former cutoffs.
+	// CountSinceCutoff counts the rows that it would not delete by the former cutoffs.
 	CountSinceCutoff(ctx context.Context, enough int64) (int64, error)
 }
 
 // Judgement is the result of judging a table.
 type Judgement struct {
 	Trips []Trip
-	// Bound is the share that the run must not exceed while it deletes, where an estimate decided; nil if there is none.
+	// Bound is the share that the run must not exceed while it deletes, where an estimate decided, or nil.
 	Bound *Trip
 }
 
@@ -120,7 +120,7 @@ func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate f
 	return h.judgeCount(ctx, r, t, usual > 0, estimate, f.CountWithoutDelays)
 }
 
-// judgeCutoff judges how many rows are between a cutoff that moved too fast and what it was.
+// judgeCutoff judges how many rows are between a former cutoff and one that has moved too fast.
 func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
 	if !h.Cutoff {
 		return nil, nil

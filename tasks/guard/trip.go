@@ -51,7 +51,7 @@ func (e *TrippedError) Error() string { return e.refusal.Message }
 // Unwrap returns the refusal as a *refused.Error.
 func (e *TrippedError) Unwrap() error { return e.refusal }
 
-// Refuse returns a TrippedError, or nil if there are no trips.
+// Refuse returns a TrippedError, or nil without trips.
 func Refuse(trips []Trip) error {
 	if len(trips) == 0 {
 		return nil

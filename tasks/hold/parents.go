@@ -11,9 +11,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Parents applies holds to the parents of a task. It leaves out those of which a message's log is on hold, since only
-// that log shows which parent the message belongs to. The others are processed, without the own rows of those that are
-// on hold themselves or have a dependent row on hold. retained is how many parents only their dependent rows retain.
+// Parents applies holds to the parents of a task. It leaves out parents of a message whose log is on hold, since only
+// that log shows which parent the message belongs to. The others are processed, without the own rows of parents that
+// are on hold themselves or have a dependent row on hold. retained is how many parents only their dependent rows
+// retain.
 func Parents(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, ids []int64,
 ) (parents binding.Parents, retained int64, err error) {
@@ -102,7 +103,7 @@ func countRows(
 	} else {
 		if s.Paired != nil {
 			alone := *s.Paired
-			alone.Before = nil // other jobs delete none of these
+			alone.Before = nil // other jobs delete no rows on hold
 			s.Paired = &alone
 		}
 		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })

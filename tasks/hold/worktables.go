@@ -19,7 +19,7 @@ import (
 // ErrTable reports that a work table is on hold.
 var ErrTable = errors.New("its table is held")
 
-// WorkTables applies holds to work tables: those that are named, those of an owner on hold, and those with a row of a
+// WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
 // recipient on hold.
 type WorkTables struct {
 	Engine *purge.Engine
@@ -92,7 +92,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	return has, nil
 }
 
-// read reports whether a table has a row of a recipient on hold, in a transaction of its own.
+// read reports whether a table has a row of a recipient on hold, in a separate transaction.
 func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (bool, error) {
 	if err := w.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err

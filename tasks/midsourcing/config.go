@@ -8,10 +8,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Config configures what is done about the deliveries of mid-sourcing servers, by the names of their external accounts
+// Config configures how deliveries of mid-sourcing servers are handled, by the names of their external accounts
 // (NmsExtAccount.sName). The deliveries of other accounts are deleted in the main database alone.
 type Config struct {
-	// Databases are those of servers. Deliveries are deleted there first.
+	// Databases are the databases of servers. Deliveries are deleted there first.
 	Databases map[string]*pgxpool.Pool
 	// Keep are the accounts whose deliveries are kept.
 	Keep []string
@@ -25,7 +25,7 @@ func (c Config) keeps(account string) bool {
 // Register stores which deliveries remain on servers because they were deleted in the main database alone.
 type Register interface {
 	// Record returns a statement that records deliveries. It is part of the statement that deletes them here. The
-	// columns of query are account ("" if there is none), there and here (the ids), and label.
+	// columns of query are account ("" without one), there and here (the ids), and label.
 	Record(query string) string
 	// Leftovers returns the recorded deliveries of an account, by their ids there, without those on hold.
 	Leftovers(ctx context.Context, account string) ([]int64, error)

@@ -15,10 +15,10 @@ import (
 // deliveries are the ids of deliveries on a server, by the ids that they have in the main database.
 type deliveries map[int64]int64
 
-// columns are those that show which deliveries are on mid-sourcing servers.
+// columns show which deliveries are on mid-sourcing servers.
 var columns = []string{"iDeliveryMode", "iMidRemoteId", "iDeliveryProviderId"}
 
-// byAccount groups those of some deliveries that are on servers by the names of their accounts; "" if a delivery has
+// byAccount groups the deliveries that are on servers by the names of their accounts; "" if a delivery has
 // none.
 func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveries, error) {
 	if len(ids) == 0 {
@@ -60,8 +60,8 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	return accounts, err
 }
 
-// leftovers returns the recorded deliveries of an account, by their ids there, without those that a delivery here has
-// again: its row was restored, and they are deleted with it.
+// leftovers returns the recorded deliveries of an account, by their ids there, without the ones that a delivery here
+// has again: its row was restored, and they are deleted with it.
 func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) {
 	left, err := p.Register.Leftovers(ctx, account)
 	if err != nil {

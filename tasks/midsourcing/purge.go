@@ -26,8 +26,8 @@ type Purge struct {
 type Remote interface {
 	// Open opens the database of an account for the task.
 	Open(ctx context.Context, account string) (Server, error)
-	// Stop stops those of some deliveries that are active in the main database, before anything of them is deleted
-	// anywhere. It returns those that it could not stop: they are left for the next run.
+	// Stop stops the deliveries that are active in the main database, before any of their rows is deleted
+	// anywhere. It returns the ones that it could not stop: they are left for the next run.
 	Stop(ctx context.Context, ids []int64) (retained []int64, err error)
 	// Forget removes deliveries that are deleted on a server from the register.
 	Forget(ctx context.Context, account string, ids []int64) error
@@ -37,8 +37,8 @@ type Remote interface {
 
 // Server is the database of an account.
 type Server interface {
-	// Purge deletes deliveries with all that depends on them, by the steps of the task, whatever its rules say of them
-	// there. It returns those that it deleted, and a summary.
+	// Purge deletes deliveries with all that depends on them, by the steps of the task, regardless of its rules
+	// there. It returns the deleted ones, and a summary.
 	Purge(ctx context.Context, ids []int64) (purged []int64, summary Summary, err error)
 }
 
@@ -66,8 +66,8 @@ func (r *Result) leaveOut(ids []int64) {
 	r.IDs = rest
 }
 
-// Run deletes the parents of a task on their servers, together with those that earlier runs have left there. Deliveries
-// with rows on hold are kept in both places. If it fails for a server, the deliveries of that are kept, too.
+// Run deletes the parents of a task on their servers, together with the deliveries that earlier runs have left there.
+// Deliveries with rows on hold are kept in both places. If it fails for a server, the deliveries of that are kept, too.
 func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err error) {
 	r.IDs = parents.IDs
 	accounts, err := p.byAccount(ctx, parents.IDs)
@@ -135,7 +135,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 	return nil
 }
 
-// purge deletes the deliveries of one server there, and removes those that are deleted from d. retained are those that
+// purge deletes the deliveries of one server there, and removes the deleted ones from d. retained are the ones that
 // could not be stopped here.
 func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []int64) (retained []int64, err error) {
 	if err := Check(ctx, p.Binder.Pool, p.Config.Databases[account]); err != nil {
@@ -172,7 +172,7 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	return retained, nil
 }
 
-// WithoutKept returns the deliveries without those of accounts whose deliveries are kept.
+// WithoutKept returns the deliveries without the ones of accounts that are kept.
 func (p *Purge) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
 	if len(p.Config.Keep) == 0 {
 		return ids, nil

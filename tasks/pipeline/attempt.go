@@ -30,13 +30,13 @@ type Attempt struct {
 	Task   plan.Task
 	Plan   *plan.Plan
 	Binder *binding.Binder
-	// Jobs are those of the plan that apply now.
+	// Jobs are the jobs of the plan that apply now.
 	Jobs []plan.Job
 	// Parents are the ids of the parent set, as it was chosen at the beginning.
 	Parents []int64
 	// History is what guards compare with; nil to judge nothing.
 	History *guard.History
-	// Due is what a task on another database has to do; nil if it is none, or has not got so far.
+	// Due is the work of a task on another database; nil for other tasks, and before it is known.
 	Due *outside.Due
 	// Cursor is where a previous worker stopped.
 	Cursor *purge.Cursor
@@ -52,7 +52,7 @@ type Attempt struct {
 	run *Run
 }
 
-// traced makes the attempt in a span of its own. A panic is an error of the task.
+// traced makes the attempt in a separate span. A panic is an error of the task.
 func (a *Attempt) traced(ctx context.Context, x Executor) (state State, err error) {
 	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
 	defer span.End()
@@ -104,7 +104,8 @@ func (a *Attempt) do(ctx context.Context, x Executor) (State, error) {
 	return x.Do(ctx, a)
 }
 
-// NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to explain.
+// NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to
+// explain.
 func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 	return &Attempt{
 		Task:   p.Task,
@@ -129,7 +130,8 @@ func (a *Attempt) Options() map[string]string {
 	return optionsOf(a.run.Config, a.run.Database.Env, a.Task)
 }
 
-// MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns what it was.
+// MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns the former
+// one.
 func (a *Attempt) MovedFast() map[string]guard.CutoffRecord {
 	former := map[string]guard.CutoffRecord{}
 	for name, now := range a.run.cutoffs(a) {
@@ -149,12 +151,12 @@ func (a *Attempt) Saved() *preview.Task {
 	return &saved
 }
 
-// Emptied returns the quoted names of the tables that the run has deleted rows from, those with the most rows first.
+// Emptied returns the quoted names of the tables that the run has deleted rows from, the ones with the most rows first.
 func (a *Attempt) Emptied(ctx context.Context) ([]string, error) {
 	return a.run.Journal.Counts.Emptied(ctx, "")
 }
 
-// logPlan logs what is not done, and why, and adds the rules to the trace.
+// logPlan logs the notes of the plan, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
 	for _, n := range a.Plan.Notes {
 		a.Log(ctx, n.Level, n.Text)
@@ -166,8 +168,8 @@ func (a *Attempt) logPlan(ctx context.Context) {
 	trace.SpanFromContext(ctx).SetAttributes(attribute.StringSlice("cleanupd.rules", rules))
 }
 
-// applicableJobs returns the jobs without those that delete only orphans of parents without any row: these prove nothing,
-// unless a task that may rightly empty them has succeeded in this run.
+// applicableJobs returns the jobs without the ones that delete only orphans of empty parent tables: these prove
+// nothing, unless a task that may rightly empty them has succeeded in this run.
 func (a *Attempt) applicableJobs(ctx context.Context) (jobs []plan.Job, err error) {
 	credible := map[string]bool{}
 	for _, j := range a.Plan.Jobs {

@@ -37,8 +37,8 @@ func (r *Run) Begin(ctx context.Context) error {
 	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
 }
 
-// checkRights fails if this is not a Campaign database, or if the role lacks rights that the tasks need. The error names
-// every missing right on a table.
+// checkRights fails if this is not a Campaign database, or if the role lacks rights that the tasks need. The error
+// names every missing right on a table.
 func (r *Run) checkRights(ctx context.Context) error {
 	if err := r.Database.Refresh(ctx); err != nil {
 		return err
@@ -125,8 +125,8 @@ type activity struct {
 	date  string
 }
 
-// newestActivity returns when the application last wrote something, or the reference time if it did within maxIdle; zero
-// if that is not known or not asked for.
+// newestActivity returns when the application last wrote something, or the reference time if it did within maxIdle;
+// zero if that is not known or not asked for.
 func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest time.Time, err error) {
 	if maxIdle == 0 {
 		return newest, nil
@@ -149,7 +149,7 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 	return newest, nil
 }
 
-// activities returns those that the database has, the quickest to read first.
+// activities returns the activities that the database has, the quickest to read first.
 func (r *Run) activities() (all []activity) {
 	add := func(t *campaign.Table, date string) {
 		a := activity{t, date}
@@ -172,7 +172,7 @@ func (r *Run) activities() (all []activity) {
 	return all
 }
 
-// newest reports whether a date is within maxIdle, and otherwise returns the newest one; nil if there is none.
+// newest reports whether a date is within maxIdle, and otherwise returns the newest one, or nil.
 func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (recent bool, at *time.Time, err error) {
 	now := r.Config.Now
 	err = pgx.BeginFunc(ctx, r.Database.Pool, func(tx pgx.Tx) error {

@@ -22,24 +22,24 @@ type Config struct {
 	Now time.Time
 	// ContinueOnError continues after a failed task.
 	ContinueOnError bool
-	// Pipeline is all tasks. Todo are the tasks to do, in order, and Chosen all tasks of the run, with those that are done
-	// already; nil if these are Todo.
+	// Pipeline is all tasks. Todo are the tasks to do, in order, and Chosen all tasks of the run, with the ones that
+	// are done already; nil if these are Todo.
 	Pipeline, Todo, Chosen []plan.Task
-	// Outside are those of Todo that work on other databases, by name.
+	// Outside are the tasks of Todo that work on other databases, by name.
 	Outside map[string]outside.Task
 	// Cursor is how far a previous worker came with the first task.
 	Cursor purge.Cursor
-	// Succeeded are the tasks of the run that have succeeded. Failed are those that have failed, or were not run because
-	// a task that they require did not succeed.
+	// Succeeded are the tasks of the run that have succeeded. Failed are the tasks that have failed, or were not run
+	// because a task that they require did not succeed.
 	Succeeded, Failed map[string]bool
 	// Settings configure batches.
 	Settings purge.Settings
 	// Lock is the advisory lock that all batches of the run share; 0 for none.
 	Lock int64
-	// MidSourcing configures what is done about the deliveries of mid-sourcing servers.
+	// MidSourcing configures how deliveries of mid-sourcing servers are handled.
 	MidSourcing midsourcing.Config
-	// RelatedListTables are further tables whose iGroupId is the id of a list, and Include the further tables of tasks, by
-	// the names of the tasks. Both are stored names.
+	// RelatedListTables are further tables whose iGroupId is the id of a list, and Include the further tables of tasks,
+	// by the names of the tasks. Both are stored names.
 	RelatedListTables []string
 	Include           map[string][]string
 	// Log receives panics with their stacks; nil for slog.Default().
@@ -53,7 +53,7 @@ type Config struct {
 
 	// DryRun counts without changing anything. The fields below apply only then.
 	DryRun bool
-	// Standby is read in place of Pool.
+	// Standby is read instead of Pool.
 	Standby Standby
 	// WhatIf replaces stored options, by name; nil to use those.
 	WhatIf map[string]int
@@ -63,7 +63,7 @@ type Config struct {
 
 // Standby is a hot standby of the database's server.
 type Standby struct {
-	// Pool is that of the same database there; nil if there is none.
+	// Pool is the same database there; nil without a standby.
 	Pool *pgxpool.Pool
 	// MaxWait is how long a dry run waits until the standby has replayed what was written before it started; 0 for ten
 	// minutes.

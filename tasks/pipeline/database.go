@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Database is a database that tasks work on: that of the run, or that of a mid-sourcing server. It reads its environment
-// again between tasks, and compiles each task once for an environment.
+// Database is a database that tasks work on: that of the run, or that of a mid-sourcing server. It reads its
+// environment again between tasks, and compiles each task once for an environment.
 type Database struct {
 	// Pool is read; Primary is the database itself, if Pool is that of a standby.
 	Pool, Primary *pgxpool.Pool

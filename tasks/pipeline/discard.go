@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// DiscardJournal returns a journal that reports nothing, for what is only simulated. It judges no guards.
+// DiscardJournal returns a journal that reports nothing, for simulations. It judges no guards.
 func DiscardJournal(holds plan.Holds) Journal {
 	d := discard{holds}
 	return Journal{

@@ -15,16 +15,16 @@ import (
 var (
 	// ErrStopped reports that the run must stop. The journal knows why.
 	ErrStopped = errors.New("the run was stopped")
-	// ErrLost reports that the run is no longer this worker's, or that the database cannot be reached.
+	// ErrLost reports that another worker may have the run, or that the database cannot be reached.
 	ErrLost = errors.New("the run was lost")
 	// ErrHoldCreated reports that a hold was created since the task began: nothing of the batch was committed.
 	ErrHoldCreated = errors.New("a hold was created meanwhile")
 )
 
-// Journal is where a run is reported. Every function with an error fails if the run is no longer this worker's.
+// Journal is where a run is reported. Every function with an error fails if another worker may have the run.
 type Journal struct {
-	// Ledger writes the counts of a batch in its transaction. If the run must stop, the batch is committed and fails with
-	// ErrStopped; if a hold was created since the task began, it is not committed and fails with ErrHoldCreated.
+	// Ledger writes the counts of a batch in its transaction. If the run must stop, the batch is committed and fails
+	// with ErrStopped; if a hold was created since the task began, it is not committed and fails with ErrHoldCreated.
 	Ledger   purge.Ledger
 	Counts   Counts
 	Tasks    Tasks
@@ -45,7 +45,7 @@ type Counts interface {
 	// DoneByTable returns the same for each relation.
 	DoneByTable(ctx context.Context) ([]purge.Space, error)
 	// Emptied returns the quoted names of the tables that a task of the run, or any task if it is "", has deleted rows
-	// from, those with the most rows first.
+	// from, the ones with the most rows first.
 	Emptied(ctx context.Context, task string) ([]string, error)
 }
 

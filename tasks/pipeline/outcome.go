@@ -34,13 +34,13 @@ type Outcome struct {
 	Retained purge.Retained
 	// Detail describes what was retained, or why the task was not run; "" if there is neither.
 	Detail string
-	// Reason and Metadata are those of a refused.Error; "" if the task was not refused. Trips are the guards that refused
+	// Reason and Metadata come from a refused.Error; "" if the task was not refused. Trips are the guards that refused
 	// it.
 	Reason   string
 	Metadata map[string]string
 	Trips    []guard.Trip
-	// Options are the effective options that the task reads, and Cutoffs what its rules compare with; nil if the task was
-	// not begun.
+	// Options are the effective options that the task reads, and Cutoffs what its rules compare with; nil if the task
+	// was not begun.
 	Options map[string]string
 	Cutoffs map[string]guard.CutoffRecord
 	// Preview is what a dry run has found; nil in a run that deletes.

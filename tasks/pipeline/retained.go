@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// RetainForSkipped removes from parents those with rows in tables that the task skips: without their parents, these rows
+// RetainForSkipped removes parents with rows in tables that the task skips: without their parents, these rows
 // would be orphaned.
 func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int64, error) {
 	if a.Plan.Parents == nil || len(parents) == 0 {
@@ -73,7 +73,7 @@ func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err 
 }
 
 // RemoteFailed logs that rows on another server could not be deleted or updated, and makes the task fail at its end,
-// unless no obsolete rows are left there. It returns what is retained.
+// unless no obsolete rows are left there. It returns the retained rows.
 func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
 	var rows int64
 	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })

@@ -33,7 +33,7 @@ type Executor interface {
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
 }
 
-// Run is a run at work on its tasks.
+// Run is a run that does its tasks.
 type Run struct {
 	Config   Config
 	Journal  Journal

@@ -15,7 +15,7 @@ import (
 )
 
 // OnServer returns an attempt of a task on the database of a mid-sourcing account, with the steps of the task and for
-// parents that are given by their ids, whatever its rules say of them there. It has no holds: those of the main database
+// parents that are given by their ids, regardless of its rules. It has no holds: the holds of the main database
 // name its own ids. The engine gets the pool of the server, and the journal its name.
 func (r *Run) OnServer(ctx context.Context, account string, t plan.Task, j Journal, e purge.Engine) (*Attempt, error) {
 	j.Progress, j.Safety = serverProgress{j.Progress, account}, noHolds{}
@@ -60,7 +60,7 @@ func (p serverProgress) Log(ctx context.Context, level severity.Level, messages 
 	return p.next.Log(ctx, level, named...)
 }
 
-// noHolds implements Safety for a mid-sourcing server: what is on hold was left out in the main database.
+// noHolds implements Safety for a mid-sourcing server: deliveries on hold were left out in the main database.
 type noHolds struct{}
 
 func (noHolds) Holds(context.Context) (plan.Holds, error) { return plan.Holds{}, nil }

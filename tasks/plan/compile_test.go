@@ -164,7 +164,8 @@ func TestRightsByKind(t *testing.T) {
 	}
 }
 
-// A log is retained for a retained delivery if a row refers to its message. A dry run ignores rows that it would delete.
+// A log is retained for a retained delivery if a row refers to its message. A dry run ignores rows that it would
+// delete.
 func TestExcept(t *testing.T) {
 	t.Parallel()
 	env := envOf(t, pgtest.Campaign(t))

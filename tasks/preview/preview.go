@@ -23,7 +23,7 @@ type Table struct {
 	Action Action `json:"Action"`
 	// Rows is how many rows would be deleted or updated.
 	Rows int64 `json:"Rows"`
-	// RowsTotal is how many rows the table has, and Bytes the size of those that would be deleted. Both are estimates.
+	// RowsTotal is how many rows the table has, and Bytes the size of the rows to delete. Both are estimates.
 	RowsTotal int64 `json:"RowsTotal,omitempty"`
 	Bytes     int64 `json:"Bytes,omitempty"`
 	// Tables is how many work tables would be dropped, and Names are some of them.
@@ -32,13 +32,13 @@ type Table struct {
 	// Oldest and Newest are the first and last date of the rows; nil if the rule compares no date.
 	Oldest *time.Time `json:"Oldest,omitempty"`
 	Newest *time.Time `json:"Newest,omitempty"`
-	// Sample has the keys of some of the rows.
+	// Sample has the keys of a few rows.
 	Sample []int64 `json:"Sample,omitempty"`
 	// Rule describes which rows are obsolete.
 	Rule string `json:"Rule,omitempty"`
 	// BaselineRows is the number of rows, or tables, by the stored options; nil if the dry run uses these.
 	BaselineRows *int64 `json:"RowsNow,omitempty"`
-	// Guards are those that would trip.
+	// Guards are the guards that would trip.
 	Guards []guard.Trip `json:"Guards,omitempty"`
 	// Remarks describe what cannot be known before the rows are deleted.
 	Remarks []string `json:"Remarks,omitempty"`
@@ -47,12 +47,12 @@ type Table struct {
 // Task is what a dry run has found of a task. A run by a saved plan does this and no more.
 type Task struct {
 	Basis Basis `json:"Basis"`
-	// Parents are the ids of the parent set, and Retained those of them whose own rows are retained.
+	// Parents are the ids of the parent set, and Retained the parents among them whose own rows are retained.
 	Parents  []int64 `json:"Set,omitempty"`
 	Retained []int64 `json:"Stays,omitempty"`
 	// Dropped are the quoted names of the work tables to drop.
 	Dropped []string `json:"Dropped,omitempty"`
-	// Untouched are the parents of which nothing is deleted, and RolledUpFrom is when the period that the task rolls up
+	// Untouched are the parents without any row to delete, and RolledUpFrom is when the period that the task rolls up
 	// begins; nil if it rolls nothing up. A dry run that is continued by another worker needs both.
 	Untouched    []int64    `json:"Kept,omitempty"`
 	RolledUpFrom *time.Time `json:"CoalescedFrom,omitempty"`

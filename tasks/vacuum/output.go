@@ -8,7 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Limits of what is logged at once, so that hundreds of tables make a few events.
+// Limits of one log message, so that hundreds of tables make a few events.
 const (
 	maxLines   = 100
 	flushEvery = 10 * time.Second
@@ -35,7 +35,7 @@ func (o *Output) Add(n *pgconn.Notice) {
 // Due reports whether the lines are to be logged now.
 func (o *Output) Due() bool { return len(o.lines) >= maxLines || time.Since(o.flushed) >= flushEvery }
 
-// Flush returns the lines as one message, or none if there are no lines, and starts anew.
+// Flush returns the lines as one message, or no message without lines, and starts anew.
 func (o *Output) Flush() (messages []string) {
 	if len(o.lines) > 0 {
 		messages = []string{strings.Join(o.lines, "\n")}

@@ -23,8 +23,8 @@ type Storage struct {
 func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
 // storages selects those in the application's schema and in the service's own that the role may vacuum ($2), or the
-// others: first those that were emptied ($3), in their order, and parents after their partitions; all of them ($4), or
-// only those that were emptied, with their parents. It leaves out a parent of foreign tables, since ANALYZE would read
+// others: first the emptied ones ($3), in their order, and parents after their partitions; all of them ($4), or
+// only the emptied ones, with their parents. It leaves out a parent of foreign tables, since ANALYZE would read
 // these from their server. Nothing in it waits for a lock, as pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
@@ -39,7 +39,7 @@ WHERE n.nspname IN ($1, 'cleanupd') AND c.relkind IN ('r', 'm', 'p') AND c.relpe
 ORDER BY CASE c.relkind WHEN 'p' THEN (SELECT count(*)
   FROM pg_partition_ancestors(c.oid)) END DESC NULLS FIRST, emptied.place, n.nspname, c.relname`
 
-// All returns all storages that the role may vacuum, those that were emptied first, and how many belong to others.
+// All returns all storages that the role may vacuum, the emptied ones first, and how many belong to others.
 func All(
 	ctx context.Context, db campaign.Querier, schema string, emptied []string,
 ) (own []Storage, others int, err error) {
@@ -50,7 +50,7 @@ func All(
 	return own, len(foreign), err
 }
 
-// Emptied returns the storages that were emptied, given by their quoted names, with their parents, as far as the role
+// Emptied returns the storages that were emptied, given by their quoted names, with their parents, if the role
 // may vacuum them.
 func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []string) ([]Storage, error) {
 	return list(ctx, db, schema, true, emptied, false)
@@ -79,9 +79,9 @@ type Commander struct {
 	Truncate bool
 }
 
-// Command returns the command for a storage, without its name. VACUUM of a parent would vacuum its partitions again, and
-// so would ANALYZE before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes on no
-// ANALYZE with SKIP_LOCKED.
+// Command returns the command for a storage, without its name. VACUUM of a parent would vacuum its partitions again,
+// and so would ANALYZE before PostgreSQL 18; a parent needs ANALYZE, since autovacuum never analyzes one. Citus passes
+// on no ANALYZE with SKIP_LOCKED.
 func (c Commander) Command(s Storage) string {
 	analyze := s.Parent || c.Mode == campaign.AnalyzeOnly
 	switch {
@@ -103,7 +103,7 @@ type Group struct {
 	Tables  []Storage
 }
 
-// Groups groups tables by their commands, in the order of these.
+// Groups groups tables by their commands, in the order of the commands.
 func (c Commander) Groups(tables []Storage) (groups []Group) {
 	byCommand := map[string][]Storage{}
 	for _, s := range tables {

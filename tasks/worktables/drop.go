@@ -15,7 +15,7 @@ type Blocked struct {
 	Message string
 }
 
-// Dropper drops the unused ones of some tables, or some views, of a kind, and returns those that are blocked.
+// Dropper drops the unused ones of some tables, or some views, of a kind, and returns the blocked ones.
 type Dropper func(ctx context.Context, k Kind, tables []campaign.WorkTable) ([]Blocked, error)
 
 // DropAll has the tables of all kinds dropped: first the views, which may depend on tables of another kind. A blocked

@@ -17,7 +17,7 @@ import (
 type Kind struct {
 	Drop   plan.Drop
 	Tables []campaign.WorkTable
-	// Unused returns those of some tables of the kind that are not in use; nil if nothing shows which are.
+	// Unused returns the tables of the kind that are not in use; nil if nothing shows which are.
 	Unused Unused
 }
 
@@ -84,7 +84,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	return k, retained, nil
 }
 
-// unused returns the filter for the unused tables of a kind. If there is no list at all, nothing is known about lists,
+// unused returns the filter for the unused tables of a kind. Without any list, nothing is known about lists,
 // and tables with the data of one are in use.
 func (f Finder) unused(d plan.Drop) Unused {
 	logged := false
@@ -124,7 +124,7 @@ func (f Finder) unused(d plan.Drop) Unused {
 	}
 }
 
-// lists returns which ids are those of lists. known is false if there is no list at all.
+// lists returns which ids are ids of lists. known is false without any list.
 func (f Finder) lists(
 	ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64,
 ) (lists map[int64]bool, known bool, err error) {

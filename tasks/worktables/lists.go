@@ -95,8 +95,8 @@ var (
 	ErrUnplanned = errors.New("the plan does not name it")
 )
 
-// RetainedBy returns why a list is retained by an error; nothing if the error is about more than this list. A foreign key
-// that forbids the deletion is no failure.
+// RetainedBy returns why a list is retained by an error; nothing if the error is about more than this list. A foreign
+// key that forbids the deletion is not a failure.
 func RetainedBy(err error) purge.Retained {
 	switch {
 	case errors.Is(err, hold.ErrTable):

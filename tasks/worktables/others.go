@@ -14,7 +14,7 @@ import (
 // reason is why relations with the names of work tables are not dropped, and what helps.
 type reason struct {
 	text, remedy string
-	// retained is true if those of them that are unused count as retained.
+	// retained is true if unused ones count as retained.
 	retained bool
 }
 
