@@ -1,6 +1,9 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
 var emailErrors = plan.Task{
 	Name:        "email-errors",
@@ -13,3 +16,35 @@ var emailErrors = plan.Task{
 // noStats is true of rows whose mail exchanger has no statistics. An empty table of statistics is trusted once the task
 // email-error-stats has rolled it up.
 var noStats = plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "email-error-stats"}
+
+var emailErrorStats = plan.Task{
+	Name:  "email-error-stats",
+	Title: "E-mail error statistics",
+	Description: "Statistics of e-mail errors (NmsEmailErrorStat) since the last time: replaced by one row a mail " +
+		"exchanger and sender, and none where there were fewer than 20 errors.",
+	RollUp: &plan.RollUp{
+		Table: "NmsEmailErrorStat",
+		By:    []string{"iMXIP", "iPublicId"},
+		Date:  "tsDate",
+		Sums: []string{
+			"iTotalErrors",
+			"iTotalConnections",
+			"iMessageErrors",
+			"iAbortedConnections",
+			"iFailedConnections",
+			"iRefusedConnections",
+			"iTimeoutConnections",
+		},
+		Total: "iTotalErrors",
+		Least: 20,
+		Since: campaign.LastErrorStatCoalesce,
+	},
+}
+
+var mxDomains = plan.Task{
+	Name:        "mx-domains",
+	Title:       "Mail exchangers' domains",
+	Description: "Domains (NmsMxDomain) of mail exchangers without statistics.",
+	Requires:    []string{"email-error-stats"},
+	Steps:       []plan.Step{{On: plan.Table("NmsMxDomain"), Rules: plan.Rules{{noStats}}}},
+}

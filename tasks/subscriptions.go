@@ -1,10 +1,40 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"regexp"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
 var subscriptions = plan.Task{
 	Name:        "subscriptions",
 	Title:       "Deleted subscriptions",
 	Description: "Subscriptions to services (NmsSubscription) that are marked as deleted.",
 	Steps:       []plan.Step{{On: plan.Table("NmsSubscription"), Rules: plan.Rules{{plan.IsNot("iDeleteStatus", 0)}}}},
+}
+
+var appSubscriptionTables = plan.Matching(
+	"mobile subscription tables",
+	regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
+	(*campaign.Table).HasAppSubscriptions,
+)
+
+var obsoleteAppSubscriptions = plan.Rules{
+	{plan.Orphan{Column: "iServiceId", Parent: "NmsService", Key: "iServiceId"}},
+	{plan.Orphan{Column: "iMobileAppId", Parent: "NmsMobileApp", Key: "iMobileAppId"}},
+	{plan.Is("iDisabled", 1), plan.Older("tsLastModified", campaign.AppSubscriptionPurge)},
+}
+
+// Adobe's pages say that the tables linked to appSubscription are deleted. They also have active subscriptions, so only
+// obsolete rows are deleted here.
+var appSubscriptions = plan.Task{
+	Name:  "app-subscriptions",
+	Title: "Mobile subscriptions",
+	Description: "Mobile subscriptions whose service or application is gone, and disabled ones not touched for the " +
+		"length of their delay.",
+	Steps: []plan.Step{
+		{On: appSubscriptionTables, Rules: obsoleteAppSubscriptions},
+		{On: appSubscriptionFamily.Included, Rules: obsoleteAppSubscriptions},
+	},
 }

@@ -1,6 +1,8 @@
 package tasks
 
-import "github.com/cleanupd/cleanupd/tasks/plan"
+import (
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
 // pastHistory returns the condition that a date is older than the history of the row's workflow. A history has iHistory
 // days, limited to what fits into 32 bits of seconds; 0 keeps it forever. The interval is in hours because a day does
@@ -51,4 +53,14 @@ var workflowInstances = plan.Task{
 		},
 		{Prefix: "wkfhisto", Owner: "XtkWorkflow", Key: "iWorkflowId", Lists: true},
 	},
+}
+
+var workflowLogins = plan.Task{
+	Name:        "workflow-logins",
+	Title:       "Workflow logins",
+	Description: "Logins of workflows (XtkWorkflowLogin) whose workflow is gone.",
+	Steps: []plan.Step{{
+		On:    plan.Table("XtkWorkflowLogin"),
+		Rules: plan.Rules{{plan.Orphan{Column: "iWorkflowId", Parent: "XtkWorkflow", Key: "iWorkflowId"}}},
+	}},
 }

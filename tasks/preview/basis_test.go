@@ -1,0 +1,40 @@
+package preview_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/tasks/preview"
+)
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	base := func() preview.Basis {
+		return preview.Basis{Version: "1", Options: map[string]string{"delay": "1"}, Holds: []string{"a"}}
+	}
+	for name, c := range map[string]struct {
+		change func(b *preview.Basis)
+		want   []string
+	}{
+		"nothing":   {func(*preview.Basis) {}, nil},
+		"an option": {func(b *preview.Basis) { b.Options["delay"] = "2" }, []string{"option delay was 1, and is 2"}},
+		"holds are not named": {
+			func(b *preview.Basis) { b.Holds = nil },
+			[]string{"the holds have changed"},
+		},
+		"a task on another database": {
+			func(b *preview.Basis) { b.Outside = map[string]string{"forms-x": "old"} },
+			[]string{"the task forms-x was none, and is old"},
+		},
+		"a setting": {
+			func(b *preview.Basis) { b.Include = []string{"t=a"} },
+			[]string{"--include was none, and is t=a"},
+		},
+	} {
+		now := base()
+		c.change(&now)
+		if changes := base().Changes(now); !slices.Equal(changes, c.want) {
+			t.Errorf("%s: got %q, want %q", name, changes, c.want)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package vacuum_test
+
+import (
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/vacuum"
+)
+
+func TestCommand(t *testing.T) {
+	t.Parallel()
+	catalog := &campaign.Catalog{Version: 150_000, Elsewhere: map[uint32]string{2: campaign.Distributed}}
+	newer := &campaign.Catalog{Version: 180_000}
+	table, parent, distributed := vacuum.Storage{OID: 1}, vacuum.Storage{OID: 1, Parent: true}, vacuum.Storage{OID: 2}
+	for want, c := range map[string]struct {
+		commands vacuum.Commander
+		storage  vacuum.Storage
+	}{
+		"VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false)": {vacuum.Commander{Catalog: catalog}, table},
+		"VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED)":                 {vacuum.Commander{Catalog: catalog, Truncate: true}, table},
+		"ANALYZE (VERBOSE, SKIP_LOCKED)":                         {vacuum.Commander{Catalog: catalog}, parent},
+		"ANALYZE (VERBOSE, SKIP_LOCKED) ONLY":                    {vacuum.Commander{Catalog: newer}, parent},
+		"ANALYZE (VERBOSE)": {
+			vacuum.Commander{Catalog: catalog, Mode: campaign.AnalyzeOnly},
+			distributed,
+		},
+	} {
+		if got := c.commands.Command(c.storage); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// Output has one line a table, and one message for many tables.
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	o := vacuum.NewOutput()
+	for _, n := range []pgconn.Notice{
+		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: `vacuuming "a.public.t"`},
+		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: `vacuuming "a.pg_toast.pg_toast_1"`},
+		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: "finished vacuuming\npages: 1"},
+		{Severity: "INFO", Routine: "do_analyze_rel", Message: `analyzing "public.t"`},
+		{Severity: "INFO", Routine: "another", Message: "x"},
+	} {
+		o.Add(&n)
+	}
+	messages := o.Flush()
+	if len(messages) != 1 || messages[0] != "INFO:  vacuuming \"a.public.t\"\nINFO:  analyzing \"public.t\"" {
+		t.Errorf("got %q", messages)
+	}
+	if again := o.Flush(); again != nil {
+		t.Errorf("flushed again: %q", again)
+	}
+}
