@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// freshened is how the application changes a row so that it is no longer obsolete, in tables on whose rows nothing else
-// depends.
+// freshened has the assignments with which the application makes a row no longer obsolete, by table. No other rows
+// depend on the rows of these tables.
 var freshened = map[string]string{
 	"XtkAudit":         "tsChanged = clock_timestamp()",
 	"NmsVisitor":       "tsLastModified = clock_timestamp()",
@@ -25,16 +25,16 @@ var freshened = map[string]string{
 	"XtkWorkflowLog":   "tsLog = clock_timestamp()",
 }
 
-// firstNew is above all initial ids.
+// firstNew is larger than all initial ids.
 const firstNew = 1_900_000_000
 
-// fate is what the application did to a row.
+// fate is the result of a write of the application.
 type fate int
 
-// Fates.
+// The fates of a row.
 const (
-	fresh   fate = iota // it was written, and is not obsolete
-	missing             // it was gone when the application wanted to write it
+	fresh   fate = iota // the application wrote it, and it is not obsolete
+	missing             // the row was missing when the application wrote it
 	deleted             // the application deleted it
 )
 
@@ -50,17 +50,17 @@ type application struct {
 	rng  *rand.Rand
 	m    *model
 	done map[row]fate
-	mu   sync.Mutex // held while it has something to write
+	mu   sync.Mutex // locked while the application writes
 }
 
-// work continues until the context ends. It waits for a server that restarts.
+// work writes rows until the context ends. It waits for a server that restarts.
 func (a *application) work(ctx context.Context, t *testing.T) {
 	var rows []row
 	for _, table := range a.m.db.Tables {
 		for name := range freshened {
 			if a.m.db.Table(name) == table {
 				for _, r := range table.Rows {
-					if a.m.poison[&r[0]] { // it could not be written
+					if a.m.poison[&r[0]] { // the application cannot write it
 						continue
 					}
 					rows = append(rows, row{name, rec{table, r}.int(table.Key)})
@@ -89,7 +89,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, next))
 		case 1:
 			err = a.write(ctx, r, deleted, fmt.Sprintf("DELETE FROM %s WHERE %s = %d", r.table, key, r.key))
-		case 2: // changed and rolled back, or locked for a moment: no effect
+		case 2: // a change that is rolled back, or a short lock: no effect
 			err = a.hold(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		default:
 			err = a.write(
@@ -108,7 +108,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 	}
 }
 
-// hold changes a row, keeps its lock for a while, and rolls the change back.
+// hold changes a row, keeps it locked for a while, and rolls the change back.
 func (a *application) hold(ctx context.Context, sql string) error {
 	tx, err := a.db.Begin(ctx)
 	if err != nil {
@@ -122,9 +122,10 @@ func (a *application) hold(ctx context.Context, sql string) error {
 	return nil
 }
 
-// write does something to a row, and finds out whether it was committed if the connection is cut.
+// write runs the statements in one transaction, and records the fate of the row. If the connection is lost, it looks up
+// whether the transaction was committed.
 func (a *application) write(ctx context.Context, r row, f fate, statements ...string) error {
-	ctx = context.WithoutCancel(ctx) // what was begun is completed
+	ctx = context.WithoutCancel(ctx) // a transaction that was begun is completed
 	token, n := a.rng.Int64(), int64(0)
 	err := pgx.BeginFunc(ctx, a.db, func(tx pgx.Tx) error {
 		for _, sql := range statements {
@@ -158,7 +159,7 @@ func (a *application) write(ctx context.Context, r row, f fate, statements ...st
 	return nil
 }
 
-// outlive waits until the server answers again.
+// outlive waits until the server responds again.
 func (a *application) outlive(ctx context.Context) error {
 	deadline := time.Now().Add(time.Minute)
 	for {
@@ -171,8 +172,7 @@ func (a *application) outlive(ctx context.Context) error {
 	}
 }
 
-// adjust turns the model's result into what must be there after the application's writes: it excludes the rows that the
-// application wrote from the comparison, and checks them separately.
+// adjust removes the rows that the application wrote from the model and from the database, and checks them separately.
 func (a *application) adjust(t *testing.T) {
 	t.Helper()
 	for r, f := range a.done {

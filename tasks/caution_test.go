@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// Orphans need a parent table to be missing from: without one, or with an empty one, nothing is deleted.
+// Orphans are not deleted if their parent table is missing or empty.
 func TestOrphansNeedAParentWithRows(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, child, parent string }{
@@ -65,7 +65,7 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 	}
 }
 
-// A parent whose rows a policy hides from the role proves nothing.
+// Orphans are not deleted if a policy hides rows of their parent table from the role.
 func TestOrphansNeedAParentInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -90,7 +90,7 @@ func TestMissingColumns(t *testing.T) {
 		INSERT INTO NmsVisitor (iVisitorId, tsLastModified)
 			VALUES (1, '2000-01-01'); ALTER TABLE NmsVisitor DROP iOrigin`)
 	j := mustRun(t, db, nil, "import-rejects", "visitors")
-	// One side of an OR is dropped; a step whose column is missing is skipped.
+	// An OR without one of its columns has its other side. A step without its column is skipped.
 	if got := db.Strings(
 		"SELECT iRejectId::text FROM XtkReject",
 	); !slices.Equal(got, []string{"2"}) ||
@@ -103,7 +103,7 @@ func TestMissingColumns(t *testing.T) {
 	}
 }
 
-// A mapping is hostile: it names no table, a table that is not a log, or one table by two names.
+// Mappings that name no table, a table without the columns of a log, or a table twice delete nothing else.
 func TestHostileMappings(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -211,8 +211,8 @@ func TestPartitionedLog(t *testing.T) {
 	}
 }
 
-// A table that inherits from another of the same family is swept with it: each row counts once, and its zero record
-// stays though the key is not inherited.
+// A table that inherits from another table of the same family is swept with it. Each row counts once, and its zero
+// record is kept, although the key is not inherited.
 func TestInheritedTableOfTheFamily(t *testing.T) {
 	t.Parallel()
 	for _, isDry := range []bool{true, false} {
@@ -234,7 +234,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 	}
 }
 
-// A foreign key belongs to the table that has it, not to one whose name differs only in case.
+// A foreign key of "CusMember" does not link cusmember to lists.
 func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -259,7 +259,7 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 	}
 }
 
-// An assignment to a missing column is omitted, and the rest is done.
+// An update omits the assignment to a missing column, and makes the others.
 func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -273,7 +273,7 @@ func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	}
 }
 
-// A cancelled log gets another date, and moves to the partition of that date.
+// A cancelled log moves to the partition of its new date.
 func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -385,7 +385,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
-// Entries that were left are looked for again: the lower bound stays where it was.
+// npai keeps its lower bound if a row was locked, so that the next run finds the row again.
 func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -410,7 +410,7 @@ func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	}
 }
 
-// Statistics are summed up from the first one on, whatever their dates.
+// Statistics are rolled up from the oldest one, also if its date is infinite or BC.
 func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	t.Parallel()
 	for _, date := range []string{"-infinity", "0044-03-15 BC"} {
@@ -436,7 +436,7 @@ func TestEmailErrorStatsOfAllTimes(t *testing.T) {
 	}
 }
 
-// Sums are clamped to the range of their columns, and those of nothing are 0.
+// Sums are limited to the range of their columns, and a sum of NULLs is 0.
 func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -454,7 +454,7 @@ func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 	}
 }
 
-// Options that cannot be read do not fall back to their defaults, which might delete too much.
+// If an option cannot be read, its default is not used: it might delete too much.
 func TestOptionsOutOfSight(t *testing.T) {
 	t.Parallel()
 	for _, hide := range []string{
@@ -480,8 +480,7 @@ func TestOptionsOutOfSight(t *testing.T) {
 	}
 }
 
-// The time of the last cleanup, and the time up to which statistics of errors are summed up, are not guessed if they
-// may be hidden.
+// The time of the last cleanup and the start of the next roll-up have no default while a policy may hide them.
 func TestMomentsOutOfSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -497,8 +496,8 @@ func TestMomentsOutOfSight(t *testing.T) {
 	}
 }
 
-// Without the column tsTimeStampValue delays apply, npai has no lower bound, and statistics of errors are not summed
-// up, since the time up to which they are cannot be stored.
+// Without the column tsTimeStampValue delays apply and npai has no lower bound. Statistics are not rolled up, since the
+// time of the roll-up cannot be stored.
 func TestOptionsWithoutMoments(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -518,7 +517,7 @@ func TestOptionsWithoutMoments(t *testing.T) {
 	}
 }
 
-// A dry run reports what it cannot count because of a lock, as a run does.
+// A dry run reports a locked table that it could not count.
 func TestDryRunOfALockedTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -539,7 +538,7 @@ func TestNoCampaignDatabase(t *testing.T) {
 	}
 }
 
-// Further schemas with tables of Campaign are named once a run, and left alone.
+// A run warns once of other schemas that have Campaign tables, and does not clean them.
 func TestOtherSchemasAreNamed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -561,7 +560,7 @@ func TestOtherSchemasAreNamed(t *testing.T) {
 	}
 }
 
-// The schema is that of NmsDelivery; similar tables elsewhere are left alone.
+// A run cleans the schema of NmsDelivery, and no tables of the same names in other schemas.
 func TestOtherSchemas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -586,7 +585,7 @@ func TestOtherSchemas(t *testing.T) {
 	}
 }
 
-// Missing rights are found before anything is deleted, all of them at once.
+// Missing rights are reported together, before anything is deleted.
 func TestMissingRights(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -611,7 +610,7 @@ func TestMissingRights(t *testing.T) {
 	}
 }
 
-// A missing right that a task needs beyond its steps is found before it deletes anything.
+// A task reports the rights that it lacks for more than its steps before it deletes anything.
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ task, rows, right, stays string }{
@@ -667,7 +666,7 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	}
 }
 
-// What a task does beyond its steps is throttled, too, and counts towards RowsPerSecond.
+// Deleting lists is throttled, and counts towards RowsPerSecond.
 func TestListsGiveWay(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -720,7 +719,7 @@ func TestOptionNames(t *testing.T) {
 	}
 }
 
-// A run warns as it begins while the application's own workflow is started; one that can't know that goes on.
+// A run warns if the application's own cleanup workflow is started. It continues if it cannot know that.
 func TestOtherCleaner(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -31,14 +31,14 @@ import (
 var chaosSeeds = flag.Int("chaos-seeds", 4,
 	"how many pairs of random databases TestHoldsUnderChaos makes; AEM Forms is on PostgreSQL and on MySQL in turn")
 
-// Holds are created and released at random while two replicas, which are killed again and again, clean a Campaign
-// database, erase and purge process instances of AEM Forms, and sweep their documents. Triggers log every deletion.
-// No row on hold is deleted after CreateHold has returned and before ReleaseHold is called; runs and receipts count
-// what the log has; and once all holds are released, a run finishes the work.
+// Holds are created and released at random while two replicas clean a Campaign database, erase and purge process
+// instances of AEM Forms, and sweep their documents. The replicas are killed again and again. Triggers log every
+// deletion. No row on hold is deleted after CreateHold has returned and before ReleaseHold is called. Runs and receipts
+// count exactly the logged deletions. Once all holds are released, a run deletes the remaining obsolete rows.
 func TestHoldsUnderChaos(t *testing.T) {
 	suite.Only(t, suite.Faults)
 	t.Parallel()
-	pgtest.Empty(t) // skips where there is no PostgreSQL
+	pgtest.Empty(t) // skips the test without PostgreSQL
 	program := built(t)
 	t.Run("seeds", func(t *testing.T) {
 		for i := range *chaosSeeds {
@@ -55,14 +55,14 @@ func TestHoldsUnderChaos(t *testing.T) {
 	})
 }
 
-// chaosInstances is how many process instances there are, and how many orphan tasks.
+// chaosInstances is the number of process instances, and of orphan tasks.
 const chaosInstances = 80
 
-// chaos is a Campaign and a Forms database that two replicas clean.
+// chaos is a Campaign database and a Forms database that two replicas clean.
 type chaos struct {
 	t        *testing.T
 	seed     uint64
-	m        *model // the Campaign database as it was in the beginning
+	m        *model // the initial Campaign database
 	campaign *pgtest.DB
 	forms    interface {
 		Do(statement string, args ...any)
@@ -74,10 +74,10 @@ type chaos struct {
 	holds       []*placedHold
 }
 
-// placedHold is a hold that CreateHold has returned.
+// placedHold is a hold that CreateHold returned.
 type placedHold struct {
 	*cleanupv1.Hold
-	from, to time.Time        // CreateHold had returned; ReleaseHold was called for the first time
+	from, to time.Time        // when CreateHold had returned, and when ReleaseHold was first called
 	rows     map[string]int64 // rows on hold at from, by table
 }
 
@@ -102,7 +102,7 @@ func newChaos(t *testing.T, program string, seed uint64) *chaos {
 	return c
 }
 
-// makeForms makes the Forms database, which logs its deletions, and returns its URL.
+// makeForms creates the Forms database with a log of its deletions, and returns its URL.
 func (c *chaos) makeForms() (url string) {
 	c.t.Helper()
 	data := formsdb.Generate(c.random("forms"), chaosInstances, false)
@@ -153,7 +153,7 @@ func (c *chaos) makeForms() (url string) {
 	return db.URL()
 }
 
-// logCampaignDeletions makes triggers that log deleted rows and take their time, so that holds are created meanwhile.
+// logCampaignDeletions creates triggers that log deleted rows. They are slow, so that holds are created during a batch.
 func (c *chaos) logCampaignDeletions() {
 	c.t.Helper()
 	c.campaign.Do(`CREATE TABLE elsewhere.deletion (at decimal(20, 6), relation text, content jsonb);
@@ -168,7 +168,7 @@ func (c *chaos) logCampaignDeletions() {
 	}
 }
 
-// random returns a source of random numbers for one part of the test.
+// random returns the source of random numbers of one part of the test.
 func (c *chaos) random(part string) *rand.Rand {
 	sum := c.seed
 	for _, b := range []byte(part) {
@@ -182,7 +182,7 @@ func (c *chaos) replica(rng *rand.Rand) *replica {
 	return c.scene.replicas[rng.IntN(len(c.scene.replicas))]
 }
 
-// work runs cleanups, erasures and sweeps while holds come and go and replicas are killed.
+// work runs cleanups, erasures and sweeps while holds are created and released, and replicas are killed.
 func (c *chaos) work() {
 	ctx, stop := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer stop()
@@ -197,7 +197,7 @@ func (c *chaos) work() {
 	c.scene.revivals.Wait()
 }
 
-// clean runs the whole pipeline a few times.
+// clean runs the whole pipeline three times.
 func (c *chaos) clean(ctx context.Context) {
 	rng := c.random("runs")
 	for range 3 {
@@ -211,7 +211,7 @@ func (c *chaos) clean(ctx context.Context) {
 	}
 }
 
-// active returns how many runs have not ended; 0 once the context ends.
+// active returns how many runs have not ended, or 0 once the context ends.
 func (c *chaos) active(ctx context.Context) (n int64) {
 	err := c.campaign.QueryRow(ctx, "SELECT count(*) FROM cleanupd.run WHERE end_time IS NULL").Scan(&n)
 	if err != nil && ctx.Err() == nil {
@@ -228,7 +228,7 @@ func wait(ctx context.Context, d time.Duration) {
 	}
 }
 
-// erase erases the process instances and orphan tasks, some at a time, and sweeps documents in between.
+// erase erases the process instances and orphan tasks in groups, and sweeps documents in between.
 func (c *chaos) erase(ctx context.Context) {
 	rng := c.random("erasures")
 	c.sweep(ctx, rng)
@@ -255,7 +255,7 @@ func (c *chaos) sweep(ctx context.Context, rng *rand.Rand) {
 	c.drain(err, func() error { _, err := stream.Recv(); return err })
 }
 
-// drain receives the events of an erasure, which goes on when the connection to its replica is lost.
+// drain receives the events of an erasure. The erasure continues if the connection to its replica is lost.
 func (c *chaos) drain(err error, receive func() error) {
 	for err == nil {
 		err = receive()
@@ -269,7 +269,7 @@ func (c *chaos) drain(err error, receive func() error) {
 	}
 }
 
-// kill kills one replica after the other.
+// kill kills replicas at random, one at a time.
 func (c *chaos) kill(ctx context.Context) {
 	for ctx.Err() == nil {
 		wait(ctx, c.scene.within(100, 2500))
@@ -277,7 +277,7 @@ func (c *chaos) kill(ctx context.Context) {
 	}
 }
 
-// hold creates and releases holds, with a few in force at a time.
+// hold creates and releases holds until the context ends. A few are active at a time.
 func (c *chaos) hold(ctx context.Context) {
 	rng := c.random("holds")
 	var inForce []*placedHold
@@ -296,7 +296,7 @@ func (c *chaos) hold(ctx context.Context) {
 	}
 }
 
-// create creates a hold of something at random. It returns nil if CreateHold failed; the hold may be in force anyway.
+// create creates a random hold. It returns nil if CreateHold failed, although the hold may exist.
 func (c *chaos) create(ctx context.Context, rng *rand.Rand) *placedHold {
 	out, err := c.replica(rng).client.CreateHold(ctx, &cleanupv1.CreateHoldRequest{Hold: c.randomHold(rng)})
 	if err != nil {
@@ -311,7 +311,7 @@ func (c *chaos) create(ctx context.Context, rng *rand.Rand) *placedHold {
 	return h
 }
 
-// release checks that the rows on hold are still there, and releases the hold.
+// release checks that no row on hold is missing, and releases the hold.
 func (c *chaos) release(ctx context.Context, rng *rand.Rand, h *placedHold) {
 	now := c.rowsOnHold(h.Hold)
 	for table, n := range h.rows {
@@ -332,7 +332,7 @@ func (c *chaos) release(ctx context.Context, rng *rand.Rand, h *placedHold) {
 	}
 }
 
-// randomHold returns a hold of rows that there were in the beginning, of a table, or of everything.
+// randomHold returns a hold on some of the initial rows, on a table, or on everything.
 func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 	rows := func(table, column string) *cleanupv1.HeldRows {
 		out := &cleanupv1.HeldRows{}
@@ -365,13 +365,13 @@ func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 	return h
 }
 
-// idsOf returns the ids of the rows that a hold names, if it names rows.
+// idsOf returns the ids of the rows that a hold names.
 func idsOf(h *cleanupv1.Hold) []int64 {
 	return slices.Concat(h.GetDeliveries().GetIds(), h.GetLists().GetIds(),
 		h.GetWorkflows().GetIds(), h.GetRecipients().GetIds())
 }
 
-// namedBy returns the SQL condition that a row, content, of a table, relation, is named by a hold.
+// namedBy returns the SQL condition that a hold names a row. The condition uses the columns relation and content.
 func namedBy(h *cleanupv1.Hold) string {
 	var ids []string
 	for _, id := range idsOf(h) {
@@ -395,7 +395,7 @@ func namedBy(h *cleanupv1.Hold) string {
 	return "true"
 }
 
-// rowsOnHold counts the rows that a hold names, by table.
+// rowsOnHold returns the number of rows that a hold names, by table.
 func (c *chaos) rowsOnHold(h *cleanupv1.Hold) map[string]int64 {
 	var tables []string
 	for _, t := range c.m.db.Tables {
@@ -424,8 +424,8 @@ func (c *chaos) rowsOnHold(h *cleanupv1.Hold) map[string]int64 {
 	return out
 }
 
-// finish releases what is still on hold, waits for the last run and the erasures, and lets two runs delete what is
-// left: the second one deletes what the first one retained because of rows that a later task deleted.
+// finish releases all holds, waits for the last run and the erasures, and runs the pipeline twice. The second run
+// deletes the rows that the first one retained because of rows that a later task deleted.
 func (c *chaos) finish() {
 	rng := c.random("end")
 	client := c.scene.replicas[0].client
@@ -459,7 +459,7 @@ func (c *chaos) finish() {
 	}
 }
 
-// checkHolds compares each hold with the deletions that were logged while it was in force.
+// checkHolds checks that no row was deleted while it was on hold.
 func (c *chaos) checkHolds() {
 	for _, h := range c.holds {
 		meanwhile := fmt.Sprintf("at * 1000000 BETWEEN %d AND %d", h.from.UnixMicro(), h.to.UnixMicro())
@@ -477,10 +477,10 @@ func (c *chaos) checkHolds() {
 	}
 }
 
-// checkCounts compares what runs and receipts count with the deletions that were logged.
+// checkCounts compares the counts of runs and receipts with the logged deletions.
 func (c *chaos) checkCounts() {
 	const purges = "name LIKE 'forms/%'"
-	cascaded := []string{} // tables whose rows also go by a foreign key, which no count includes
+	cascaded := []string{} // tables with rows that a foreign key deletes, which no count includes
 	for _, f := range c.m.references {
 		if f.cascade {
 			cascaded = append(cascaded, strings.ToLower(f.table))

@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Each coupon is judged by its own log: a batch of coupons does not read all the logs of the set.
+// A batch of coupons reads the logs of its coupons, and not all logs of the parents.
 func TestCouponsReadTheirOwnLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -30,7 +30,7 @@ func TestCouponsReadTheirOwnLogs(t *testing.T) {
 	}
 }
 
-// Each log is judged by its own delivery: a batch of logs does not read all deliveries of the set.
+// A batch of logs reads the deliveries of its logs, and not all deliveries to delete.
 func TestLogsReadTheirOwnDeliveries(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -59,7 +59,7 @@ func TestParentsWithoutAnIndexAreReadOnceAStatement(t *testing.T) {
 	db.Do(`INSERT INTO NmsEmailErrorStat (iMXIP, tsDate) SELECT i, '2000-01-01' FROM generate_series(1, 20000) i;
 		INSERT INTO NmsEmailError (iMXIP) SELECT i FROM generate_series(19001, 22000) i;
 		ANALYZE`)
-	db.Superuser("ALTER DATABASE " + db.Name + " SET work_mem = '64kB'") // as though there were many more of them
+	db.Superuser("ALTER DATABASE " + db.Name + " SET work_mem = '64kB'") // as with many more parents
 	db.Reset()
 	j := mustRun(t, db, nil, "email-errors")
 	if j.deleted["email-errors"] != 2_000 {

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// logTables are tables that may outgrow one machine.
+// logTables are the tables that installations move to other servers.
 var logTables = []string{
 	"nmsbroadlogrcp",
 	"nmsexcludelogrcp",
@@ -27,7 +27,7 @@ var logTables = []string{
 	"nmspropositionrcp",
 }
 
-// moveLogs moves about half of the log tables that a database has, each in one of some ways.
+// moveLogs moves about half of the existing log tables, each in one of several ways.
 func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	for _, table := range m.db.Tables {
 		if slices.Contains(logTables, table.Name) && rng.IntN(2) == 0 {
@@ -36,7 +36,7 @@ func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 	}
 }
 
-// toForeignTables moves log tables to another database: some as a whole, of some a partition.
+// toForeignTables moves log tables, or one of their partitions, to another database.
 func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	far := db.Far()
 	moveLogs(
@@ -47,8 +47,8 @@ func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	)
 }
 
-// toShards distributes log tables by their keys, unless their dates have no time zone: Citus refuses to compare these
-// with moments.
+// toShards distributes log tables by their keys. It skips databases whose dates have no time zone: Citus cannot compare
+// such dates with timestamps that have one.
 func toShards(db *pgtest.DB, m *model, rng *rand.Rand) {
 	if db.Int(
 		"SELECT count(*) FROM pg_attribute WHERE attrelid = 'xtkoption'::regclass AND atttypid = 'timestamp'::regtype",
@@ -57,8 +57,8 @@ func toShards(db *pgtest.DB, m *model, rng *rand.Rand) {
 	}
 }
 
-// With logs in foreign tables or distributed ones a database is after a cleanup what the model says, and so is the
-// account.
+// A run on a random database with foreign or distributed logs deletes the rows that the model deletes, and its counts
+// are exact.
 func TestRandomDatabasesWithLogsElsewhere(t *testing.T) {
 	t.Parallel()
 	for where, c := range map[string]struct {
@@ -96,7 +96,8 @@ func TestRandomDatabasesWithLogsElsewhere(t *testing.T) {
 	}
 }
 
-// oldLogs is a tracking log of n old rows, half of which have a web tracking log, and a young one, in a foreign table.
+// oldLogs creates a tracking log of n old rows and a young one in a foreign table. Half of the old rows have a web
+// tracking log.
 func oldLogs(t *testing.T, n int) (here, far *pgtest.DB) {
 	t.Helper()
 	here = pgtest.Campaign(t)
@@ -117,7 +118,7 @@ func oldLogs(t *testing.T, n int) (here, far *pgtest.DB) {
 
 const left = "SELECT string_agg(iTrackingLogId::text, ' ' ORDER BY iTrackingLogId) FROM NmsTrackingLogRcp"
 
-// A dry run counts in a foreign table what a run deletes there, and neither touches the zero record.
+// A dry run counts the rows of a foreign table that a run deletes. The zero record is kept.
 func TestForeignTable(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 2, 1} {
@@ -144,7 +145,7 @@ func TestForeignTable(t *testing.T) {
 	}
 }
 
-// A plan has the logs of a foreign table and those that are paired with them each for its own table.
+// A saved plan has separate entries for the logs of a foreign table and their paired rows.
 func TestPlanOfAForeignTable(t *testing.T) {
 	t.Parallel()
 	here, _ := oldLogs(t, 4_000)
@@ -168,8 +169,8 @@ func TestPlanOfAForeignTable(t *testing.T) {
 	}
 }
 
-// Where the other server has committed and this one has not, the rows that are gone are counted once: by the worker
-// itself if it goes on, else by its successor.
+// If only the other server commits, the deleted rows are counted once: by the same worker if it continues, otherwise by
+// the next one.
 func TestCommittedElsewhereAlone(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
@@ -185,7 +186,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 			)
 			far.Do("CREATE TABLE original AS SELECT * FROM NmsTrackingLogRcp")
 			here.Do("CREATE TABLE original AS SELECT * FROM NmsWebTrackingLog")
-			for alone := false; !alone; { // which server commits first depends on the ids of objects
+			for alone := false; !alone; { // the order of the commits depends on the ids of objects
 				here.Superuser("DROP SERVER IF EXISTS other CASCADE")
 				here.Server("other", other)
 				here.Do("IMPORT FOREIGN SCHEMA public LIMIT TO (fuse) FROM SERVER other INTO public")
@@ -193,7 +194,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 				here.Do("TRUNCATE NmsWebTrackingLog; INSERT INTO NmsWebTrackingLog SELECT * FROM original")
 				j := newJournal(here)
 				j.beforeCommit = func(b *pgx.Batch, d purge.Delta) {
-					if d.Deleted > 0 { // not the intention
+					if d.Deleted > 0 { // not the entry that announces the deletion
 						b.Queue("UPDATE fuse SET i = 2")
 					}
 				}
@@ -206,7 +207,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					t.Fatalf("the run ended with %v; committed elsewhere alone: %t", err, alone)
 				}
 				j.beforeCommit, j.onFailure = nil, nil
-				if err != nil && !dies { // every row refused: the task has ended
+				if err != nil && !dies { // every row failed: the task has ended
 					j.cursor = purge.Cursor{}
 				}
 				if err := runWith(t, j, func(c *pipeline.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
@@ -225,7 +226,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 	}
 }
 
-// Rows that are locked on the other server are left and counted; the others go.
+// Rows that are locked on the other server are retained and counted. The other rows are deleted.
 func TestLockedInForeignTable(t *testing.T) {
 	t.Parallel()
 	here, far := oldLogs(t, 20)
@@ -240,7 +241,8 @@ func TestLockedInForeignTable(t *testing.T) {
 	}
 }
 
-// What cannot be cleaned elsewhere is told, with how much is left, and the task fails once it has done the rest.
+// A task that cannot delete rows on another server fails at its end. It reports the reason and the number of remaining
+// rows.
 func TestRefusedElsewhere(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -302,7 +304,8 @@ func TestRefusedElsewhere(t *testing.T) {
 	}
 }
 
-// Where rows of a foreign partition would have to move to another one, they are left, with their delivery.
+// Rows of a foreign partition that an update would move to another partition are not updated, and neither is their
+// delivery.
 func TestForeignRowsThatWouldMove(t *testing.T) {
 	t.Parallel()
 	here := pgtest.Campaign(t)
@@ -344,7 +347,7 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 	}
 }
 
-// Keys may be any numbers of their type.
+// Foreign tables may have any integer keys.
 func TestForeignTableWithExtremeKeys(t *testing.T) {
 	t.Parallel()
 	here := pgtest.Campaign(t)

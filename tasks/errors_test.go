@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// A server that is currently unusable says nothing about a task, whichever code of these classes it returns.
+// Errors of these classes mean that the server is unusable. They do not fail a task, with any code of the class.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]bool{

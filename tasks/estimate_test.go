@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// On analyzed tables the expected number of rows of a task is within a fifth of the actual one.
+// The expected number of rows of a task differs by at most a fifth from the actual one if tables are analyzed.
 func TestEstimates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -25,7 +25,7 @@ func TestEstimates(t *testing.T) {
 	}
 	j := newJournal(db)
 	for _, task := range tasks.Pipeline {
-		// they delete no rows
+		// These tasks delete no rows.
 		if slices.Contains(
 			[]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"},
 			task.Name,

@@ -21,7 +21,7 @@ import (
 // anyKey allows any key.
 func anyKey() error { return nil }
 
-// keysOf are the rows of a table as keys, by each of its unique indexes on integers alone.
+// keysOf returns the keys of a table's rows, by each unique index with only integer columns.
 func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 	t.Helper()
 	for _, columns := range db.Strings(`SELECT (SELECT string_agg(quote_literal(attname || '=') || ' || ' ||
@@ -37,7 +37,7 @@ func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 	return keys
 }
 
-// The verdict on every row that has a key, of random databases, is what the next run does with it.
+// The next run deletes exactly the rows that Explain calls obsolete, for all rows with a key of random databases.
 func TestExplainEveryRow(t *testing.T) {
 	t.Parallel()
 	for i := range suite.Size(suite.Model, 1, *seeds) {
@@ -46,7 +46,7 @@ func TestExplainEveryRow(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			m := randomDatabase(t, db, seed, now)
-			// it has no key; sums get others
+			// The table has no key, and rolling it up changes its rows.
 			db.Do("ALTER TABLE IF EXISTS NmsEmailErrorStat ADD iTestId integer GENERATED ALWAYS AS IDENTITY UNIQUE")
 			rng := rand.New(rand.NewPCG(seed, 5))
 			if rng.IntN(2) == 0 {
@@ -83,7 +83,7 @@ func TestExplainEveryRow(t *testing.T) {
 				}
 				for _, key := range keysOf(t, db, table) {
 					x, err := e.Row(t.Context(), key, anyKey)
-					// an inheriting table has the same
+					// A table that inherits from this one has the same key.
 					if errors.Is(err, explain.ErrKey) && strings.Contains(err.Error(), "several rows") {
 						continue
 					}
@@ -111,7 +111,7 @@ func TestExplainEveryRow(t *testing.T) {
 			for r, x := range said {
 				switch goes := x.Verdict == explain.Deleted; {
 				case goes && left[r] && j.stays[x.Task].Rows() > 0:
-					// a trigger or a foreign key refuses some, which no reading tells
+					// A failing trigger or a foreign key retained the row, which an explanation cannot know.
 				case goes == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
 					t.Errorf(
 						"%s %s: %s by %s %v (it left %+v): %+v",

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// lookAlikes are tables like those of the four tasks that take families, each with an old row, and the task that it is
-// for.
+// lookAlikes has tables that resemble the tables of the four tasks with families, and the tasks. Each table has an old
+// row.
 var lookAlikes = map[string]string{
 	"nmsbroadlogeventhisto":    "delivery-logs",
 	"nmstrackinglogeventhisto": "tracking-logs",
@@ -31,13 +31,13 @@ const makeLookAlikes = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastMo
 	CREATE TABLE wkf1_5 AS SELECT * FROM CusPropositionStore; CREATE TABLE CusLogWithoutKey (LIKE NmsBroadLogRcp);
 		CREATE TABLE CusOther (iPropositionId integer)`
 
-// rowsLeft are the tables of lookAlikes that still have their row, except for zero records.
+// rowsLeft returns the tables of lookAlikes that still have rows other than zero records.
 const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBroadLogEventHisto WHERE iBroadLogId <> 0
 	UNION ALL SELECT 'nmstrackinglogeventhisto' FROM NmsTrackingLogEventHisto WHERE iTrackingLogId <> 0
 	UNION ALL SELECT 'nmspropositionrcp_2024' FROM nmspropositionrcp_2024 UNION ALL SELECT 'cuspropositionstore'
 		FROM CusPropositionStore UNION ALL SELECT 'cusappsubscriptionstore' FROM CusAppSubscriptionStore) q ORDER BY 1`
 
-// Tables that look like those of a task, but are named nowhere, are told once and left alone.
+// A table that resembles those a task cleans, but that no mapping names, is logged once and not cleaned.
 func TestLookAlikesAreTold(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -76,7 +76,7 @@ func TestLookAlikesAreTold(t *testing.T) {
 	}
 }
 
-// A table that is included goes by its task's rule, and by no other's.
+// An included table is cleaned by the rule of its task alone.
 func TestIncludedTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -102,7 +102,7 @@ func TestIncludedTables(t *testing.T) {
 		t.Errorf("a dry run counts %d rows", j.deleted["delivery-logs"])
 	}
 	j := mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
-	if left := db.Strings(rowsLeft); !slices.Equal(left, []string{"nmsbroadlogeventhisto"}) { // the young one
+	if left := db.Strings(rowsLeft); !slices.Equal(left, []string{"nmsbroadlogeventhisto"}) { // its row is young
 		t.Errorf("left %v; %q", left, j.logs)
 	}
 	if n := db.Int(
