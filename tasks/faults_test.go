@@ -39,11 +39,11 @@ var (
 	onlyFault = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
-// settings are the databases that are attacked, and on which server, if it may be restarted.
+// settings are the databases that are attacked. A setting has a server if the test may restart it.
 var settings = map[string]struct {
 	database func(t *testing.T) (*pgtest.DB, *localpg.Server)
-	prepare  func(db *pgtest.DB, m *model, rng *rand.Rand) // nil: it is as usual
-	standby  bool                                          // the server has an asynchronous one
+	prepare  func(db *pgtest.DB, m *model, rng *rand.Rand) // nil if the database needs no preparation
+	standby  bool                                          // whether the server has an asynchronous standby
 }{
 	"here":              {private, nil, false},
 	"with a standby":    {private, nil, true},
@@ -64,21 +64,21 @@ type scene struct {
 	rng      *rand.Rand
 	db       *pgtest.DB
 	server   *localpg.Server
-	disk     *pgtest.Disk    // of the database; nil: none that can be filled
-	standby  *localpg.Server // nil: there is none
-	networks []*badnet.Proxy // to the server
-	reserves []*badnet.Proxy // to the standby
+	disk     *pgtest.Disk    // the disk of the database, nil if it cannot be filled
+	standby  *localpg.Server // nil without a standby, and after a failover
+	networks []*badnet.Proxy // between the replicas and the server
+	reserves []*badnet.Proxy // between the replicas and the standby
 	replicas []*replica
 	revivals sync.WaitGroup
 	app      *application
 }
 
-// always makes a fault of something that can happen at any moment.
+// always makes a fault that can occur at any time.
 func always(happen func(s *scene, i int)) func(s *scene, i int) bool {
 	return func(s *scene, i int) bool { happen(s, i); return true }
 }
 
-// faults are what may happen to one of the replicas; they return whether it did.
+// faults are the faults of replica i, of its network and of the server. A fault returns false if it did not occur.
 var faults = map[string]func(s *scene, i int) bool{
 	"connections reset":           always(func(s *scene, i int) { s.networks[i].Cut() }),
 	"half-closed to the server":   always(func(s *scene, i int) { s.networks[i].HalfClose(true) }),
@@ -97,17 +97,17 @@ var faults = map[string]func(s *scene, i int) bool{
 	lateStandby:                   (*scene).failOver,
 }
 
-// lateStandby is a fault that happens once in a scene.
+// lateStandby is the name of the fault that occurs once in a scene.
 const lateStandby = "failover to a late standby"
 
 func (s *scene) within(from, to int) time.Duration {
 	return time.Duration(from+s.rng.IntN(to-from)) * time.Millisecond
 }
 
-// end ends a replica, which comes back while other faults happen.
+// end ends a replica, and restarts it in the background.
 func (s *scene) end(i int, signal syscall.Signal) bool {
 	running, err := s.replicas[i].end(signal)
-	if !running { // still starting
+	if !running { // it is still starting
 		return false
 	}
 	if signal == syscall.SIGTERM && err != nil {
@@ -121,7 +121,7 @@ func (s *scene) end(i int, signal syscall.Signal) bool {
 	return true
 }
 
-// freeze stops a replica for longer than its lease, and wakes it up while another one is working.
+// freeze stops a replica for longer than its lease, and continues it while another one claims its run.
 func (s *scene) freeze(i int) {
 	s.replicas[i].signal(syscall.SIGSTOP)
 	wake := s.within(1_100, 2_500)
@@ -143,7 +143,7 @@ func (s *scene) superuser(sql string) {
 	}
 }
 
-// terminate ends some of the service's sessions.
+// terminate ends about half of the service's sessions.
 func (s *scene) terminate(int) {
 	s.superuser(
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5",
@@ -151,7 +151,7 @@ func (s *scene) terminate(int) {
 }
 
 func (s *scene) restart(fast bool) bool {
-	if s.server == nil { // it is that of other tests, too
+	if s.server == nil { // other tests use the server, too
 		return false
 	}
 	if err := s.server.Restart(s.t.Context(), fast); err != nil {
@@ -160,9 +160,9 @@ func (s *scene) restart(fast bool) bool {
 	return true
 }
 
-// stall makes COMMITs wait, for longer than a lease, for a synchronous standby that is not there.
+// stall makes each COMMIT wait for a missing synchronous standby, for up to four seconds.
 func (s *scene) stall() bool {
-	if s.server == nil { // it is that of other tests, too
+	if s.server == nil { // other tests use the server, too
 		return false
 	}
 	for _, name := range []string{"nobody", ""} {
@@ -175,7 +175,7 @@ func (s *scene) stall() bool {
 	return true
 }
 
-// fill leaves no room for the tables, for longer than a lease.
+// fill fills the disk of the tables for up to four seconds.
 func (s *scene) fill() bool {
 	if s.disk == nil {
 		return false
@@ -190,8 +190,8 @@ func (s *scene) fill() bool {
 	return true
 }
 
-// failOver promotes the standby, which lacks what the server has committed within a while. The application commits
-// nothing in that while, so that it is known what it wrote.
+// failOver promotes the standby, which lacks the commits of the last seconds. The application does not commit in this
+// time, so that the test knows what it wrote.
 func (s *scene) failOver(int) bool {
 	if s.standby == nil {
 		return false
@@ -209,13 +209,13 @@ func (s *scene) failOver(int) bool {
 	return true
 }
 
-// Whatever happens to the replicas, their network and the database, a run ends; it has deleted what is obsolete by the
-// rules at its clock, and nothing else; its account is exact; and every watcher sees every event once, but for those
-// that it is told were lost.
+// A run ends despite faults of its replicas, their network and the database. It has deleted the rows that are obsolete
+// at its reference time, and no others. Its counts are exact. Every watcher gets every event once, except for events
+// that were reported as lost.
 func TestFaults(t *testing.T) {
 	suite.Only(t, suite.Faults)
 	t.Parallel()
-	pgtest.Empty(t) // skips where there is no PostgreSQL
+	pgtest.Empty(t) // skips the test without PostgreSQL
 	program := built(t)
 	var mu sync.Mutex
 	met := map[string]int{}
@@ -269,17 +269,18 @@ func (s *scene) addStandby() {
 	s.db.Reset()
 }
 
-// underFaults makes a random database, attacks its run, and checks the result. It returns the faults that the run
-// encountered.
+// underFaults creates a random database, attacks its run, and checks the result. It returns how often each fault
+// occurred.
 func (s *scene) underFaults(
 	program string,
 	seed uint64,
 	prepare func(db *pgtest.DB, m *model, rng *rand.Rand),
 ) map[string]int {
 	t := s.t
-	// The dates are relative to a moment shortly before the run, whose cutoffs are a little later.
+	// Dates are relative to a time shortly before the run, whose cutoffs are a little later.
 	m := randomDatabase(t, s.db, seed, time.Now().Add(30*time.Minute).Truncate(time.Microsecond))
-	addHistory(s.rng, s.db, m, "unlogged", "published") // a crash empties unlogged tables; the test adds tables later
+	// A crash empties unlogged tables, and the test later adds tables.
+	addHistory(s.rng, s.db, m, "unlogged", "published")
 	original := m.keys()
 	if prepare != nil {
 		prepare(s.db, m, s.rng)
@@ -311,7 +312,7 @@ func (s *scene) underFaults(
 
 	app := &application{db: s.db, rng: rand.New(rand.NewPCG(seed, 5)), m: m, done: map[row]fate{}}
 	s.app = app
-	running, ended := context.WithTimeout(t.Context(), 3*time.Minute) // it does end
+	running, ended := context.WithTimeout(t.Context(), 3*time.Minute) // longer than any run
 	var beside, watching sync.WaitGroup
 	beside.Go(func() { app.work(running, t) })
 	seen := make([][]*cleanupv1.RunEvent, 3)
@@ -327,7 +328,7 @@ func (s *scene) underFaults(
 	if err := app.outlive(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	again, enough := context.WithTimeout(t.Context(), 3*time.Minute) // the end, too, may have been lost
+	again, enough := context.WithTimeout(t.Context(), 3*time.Minute) // the last events may have been lost, too
 	defer enough()
 	for i := range seen {
 		seen[i] = follow(again, t, s.replicas[i%2:], id, seen[i])
@@ -339,7 +340,7 @@ func (s *scene) underFaults(
 			t.Errorf("one watcher saw %d events, another %d, or others", len(events), len(other))
 		}
 	}
-	if s.server == nil { // what was prepared by sessions that have ended
+	if s.server == nil { // transactions that ended sessions had prepared
 		s.superuser("SELECT recover_prepared_transactions()")
 	}
 	var places []string
@@ -413,7 +414,7 @@ func (s *scene) underFaults(
 	return met
 }
 
-// bothHosts is a database's URL that has the hosts of two.
+// bothHosts returns the URL of a database with the hosts of two URLs.
 func bothHosts(first, second string) string {
 	u, err := url.Parse(first)
 	if err != nil {
@@ -427,10 +428,10 @@ func bothHosts(first, second string) string {
 	return u.String()
 }
 
-// attack causes one fault after another until the run has ended, or there have been enough.
+// attack causes up to 12 faults, until the run has ended.
 func (s *scene) attack(ctx context.Context, met map[string]int) {
 	names := slices.Sorted(maps.Keys(faults))
-	if s.standby != nil { // once is enough, but it should happen
+	if s.standby != nil { // it occurs once, and should be likely
 		names = append(names, slices.Repeat([]string{lateStandby}, len(names)/2)...)
 	}
 	if *onlyFault != "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// history is what happens to databases in the course of time, and how many it happens to. It changes no row but that of
-// an option.
+// history has the changes that databases undergo over time, and how many databases undergo each. A change of a row is
+// only made to an option.
 var history = []struct {
 	name   string
 	oneIn  int
@@ -21,10 +21,10 @@ var history = []struct {
 	{"partitions", 3, partitionLogs},
 	{"columns", 3, crmColumns},
 	{"unlogged", 3, unloggedTables},
-	{"published", 3, publishAll}, // last: the tables before it get a replica identity
+	{"published", 3, publishAll}, // at the end: each of the tables gets a replica identity
 }
 
-// addHistory changes a random database as databases are changed in the course of time, but for some ways.
+// addHistory applies changes of history to a random database, except for the named ones.
 func addHistory(rng *rand.Rand, db *pgtest.DB, m *model, but ...string) {
 	for _, h := range history {
 		if rng.IntN(h.oneIn) == 0 && !slices.Contains(but, h.name) {
@@ -33,8 +33,8 @@ func addHistory(rng *rand.Rand, db *pgtest.DB, m *model, but ...string) {
 	}
 }
 
-// localZone moves a database whose dates have no time zone to a server in another zone than that of the application,
-// which its option names.
+// localZone moves a database with dates without a time zone to a server in another zone. An option names the zone of
+// the application.
 func localZone(_ *rand.Rand, db *pgtest.DB, m *model) {
 	options := m.db.Table("XtkOption")
 	if m.db.Zone == nil || options == nil || options.Column("sStringValue") < 0 {
@@ -61,8 +61,7 @@ func localZone(_ *rand.Rand, db *pgtest.DB, m *model) {
 	)
 }
 
-// partitionLogs partitions some logs by their dates. Their unique indexes are those of the partitions, as pg_partman
-// makes them.
+// partitionLogs partitions some logs by their dates. Only the partitions have unique indexes, as with pg_partman.
 func partitionLogs(rng *rand.Rand, db *pgtest.DB, m *model) {
 	for name, date := range map[string]string{
 		"nmsbroadlogrcp":    "tsLastModified",
@@ -95,7 +94,7 @@ func partitionLogs(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// crmColumns gives some tables a unique column of the customer's own, whose index is older than that of the key.
+// crmColumns adds a customer's unique column to some tables. Its index is older than the index of the key.
 func crmColumns(rng *rand.Rand, db *pgtest.DB, m *model) {
 	for _, t := range m.db.Tables {
 		keys := db.Strings(
@@ -134,7 +133,7 @@ func unloggedTables(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// publishAll publishes all tables. Those without a primary key get a replica identity, as they need to be deleted from.
+// publishAll publishes all tables. Tables without a primary key get a replica identity, which deleting needs.
 func publishAll(_ *rand.Rand, db *pgtest.DB, _ *model) {
 	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s REPLICA IDENTITY FULL', oid::regclass)
 		FROM pg_class c

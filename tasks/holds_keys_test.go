@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// A row is retained if foreign keys delete or change a row on hold with it, however many of them, wherever their tables
-// are, and whatever is partitioned; the others go.
+// A row is retained if deleting it makes foreign keys delete or change a row on hold, over any number of keys, in any
+// schema, and with partitioned tables. The other rows are deleted.
 func TestHoldsThatKeysReach(t *testing.T) {
 	t.Parallel()
 	chain := func(length int) string {
@@ -33,8 +33,8 @@ func TestHoldsThatKeysReach(t *testing.T) {
 	for name, c := range map[string]struct {
 		setup string
 		holds plan.Holds
-		stay  []int64 // of the visitors 1 to 3
-		note  string  // part of the log; empty: nothing is noted
+		stay  []int64 // the visitors from 1 to 3 that are retained
+		note  string  // part of a log line, empty if nothing is logged
 	}{
 		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
 		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
@@ -132,8 +132,8 @@ func TestHoldsThatKeysReach(t *testing.T) {
 	}
 }
 
-// A row is retained if a foreign key leads to rows that the role cannot see, of which some may be on hold. The log says
-// what helps.
+// A row is retained if a foreign key leads to rows that the role cannot see and that may be on hold. The log names the
+// missing right.
 func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -177,8 +177,8 @@ func TestHoldsThatKeysReachOutOfSight(t *testing.T) {
 	}
 }
 
-// Rows are retained, too, if the row that goes with them has rows on hold that refer to it, or the whole table is
-// replaced by its sums.
+// A row is retained, too, if its paired row has dependent rows on hold. Statistics are not rolled up if one of them
+// has.
 func TestHoldsThatKeysReachByOthers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

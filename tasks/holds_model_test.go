@@ -9,15 +9,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// isHeld reports whether a row is held.
+// isHeld reports whether a row is on hold.
 func (m *model) isHeld(r rec) bool { return m.held[&r.row[0]] }
 
-// whole reports whether all rows of a table are held.
+// whole reports whether all rows of a table are on hold.
 func (m *model) whole(table string) bool {
 	return m.holds.Everything || slices.Contains(m.holds.Tables, table)
 }
 
-// heldTable reports whether a work table is held: it, its owner, a list in its name, or a recipient in it.
+// heldTable reports whether a work table is on hold: by its name, its owner, a list in its name, or a recipient in it.
 func (m *model) heldTable(name, owner string, id int64) bool {
 	h := m.holds
 	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
@@ -41,7 +41,7 @@ func (m *model) heldTable(name, owner string, id int64) bool {
 	return false
 }
 
-// itself reports whether a row is held for what it has in its columns; messages are the deliveries of messages.
+// itself reports whether a row is on hold by the values of its columns. messages has the deliveries of each message.
 func (m *model) itself(r rec, messages map[int64][]int64) bool {
 	has := func(column string, ids []int64) bool {
 		return len(ids) > 0 && r.t.Column(column) >= 0 && slices.Contains(ids, r.int(column))
@@ -74,7 +74,7 @@ func (m *model) itself(r rec, messages map[int64][]int64) bool {
 	return has("iDeliveryId", h.Deliveries)
 }
 
-// hold computes which rows are held.
+// hold stores the rows that are on hold.
 func (m *model) hold(h plan.Holds) {
 	m.holds, m.held = h, map[*any]bool{}
 	messages := map[int64][]int64{}
@@ -88,7 +88,7 @@ func (m *model) hold(h plan.Holds) {
 			m.held[&row[0]] = m.itself(rec{t, row}, messages)
 		}
 	}
-	twins, web := map[int64]bool{}, map[int64]bool{} // ids of which a row is held; rows of NmsWebTrackingLog
+	twins, web := map[int64]bool{}, map[int64]bool{} // ids with a row on hold; ids of rows of NmsWebTrackingLog
 	m.each("NmsWebTrackingLog", func(r rec) {
 		id := r.int("iWebTrackingLogId")
 		web[id], twins[id] = true, twins[id] || m.isHeld(r)
@@ -121,7 +121,7 @@ func (m *model) hold(h plan.Holds) {
 	}
 }
 
-// holdBack are those of some ids to which held rows of tables are linked.
+// holdBack returns the ids to which rows on hold are linked.
 func (m *model) holdBack(ids map[int64]bool, link string, tables ...string) map[int64]bool {
 	own := map[int64]bool{}
 	for _, name := range tables {
@@ -134,7 +134,7 @@ func (m *model) holdBack(ids map[int64]bool, link string, tables ...string) map[
 	return own
 }
 
-// spareByMessage spares deliveries of whose messages a table has held rows.
+// spareByMessage removes the deliveries with messages to which rows of a table on hold are linked.
 func (m *model) spareByMessage(doomed map[int64]bool, link, table string) {
 	messages := map[int64]bool{}
 	m.each(table, func(r rec) {
@@ -151,7 +151,7 @@ func (m *model) spareByMessage(doomed map[int64]bool, link, table string) {
 	}
 }
 
-// randomHolds are one to three holds, of rows that there are.
+// randomHolds returns one to three holds on existing rows.
 func (m *model) randomHolds(rng *rand.Rand) (h plan.Holds) {
 	ids := func(table, column string) (some []int64) {
 		t := m.db.Table(table)

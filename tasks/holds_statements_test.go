@@ -15,11 +15,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// changes finds the statements that delete or update rows of the application.
+// changes matches statements that delete or update rows of the application.
 var changes = regexp.MustCompile(`(DELETE FROM|UPDATE) ONLY "public"`)
 
-// statementsWith returns the statements of a run with some holds on a new random database, by which rows are deleted or
-// updated, each with how many subplans for each row the holds add to its plan.
+// statementsWith returns the statements with which a run deletes and updates rows of a new random database, and how
+// many subplans per row the holds add to each.
 func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 	t.Helper()
 	db := pgtest.Campaign(t)
@@ -58,7 +58,7 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 	return found
 }
 
-// onHold finds the condition that a row is not on hold, and oneOf its parts.
+// onHold matches the condition that a row is not on hold, and oneOf its parts.
 var (
 	onHold = regexp.MustCompile(
 		` AND \((?:\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+(?: OR )?)+\) IS NOT TRUE`,
@@ -68,7 +68,7 @@ var (
 	)
 )
 
-// subplans returns how many subplans the plan of a statement has that are executed for each row.
+// subplans returns how many subplans of a statement's plan are executed for each row.
 func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "EXPLAIN "+sql, args...)
@@ -80,12 +80,11 @@ func subplans(t *testing.T, db *pgtest.DB, sql string, args []any) int {
 		t.Fatalf("%s: %v", sql, err)
 	}
 	text := strings.Join(lines, "\n")
-	// where it is defined, and where it is used
+	// A plan names a hashed subplan twice: where it is defined, and where it is used.
 	return strings.Count(text, "SubPlan") - 2*strings.Count(text, "hashed SubPlan")
 }
 
-// A hold that concerns no row leaves all statements as they were; one that concerns some has no subplan for each row,
-// even where no index helps.
+// Holds without any rows do not change the statements. Holds with rows add no subplan per row, even without an index.
 func TestStatementsWithHolds(t *testing.T) {
 	t.Parallel()
 	var all []int64
@@ -128,7 +127,7 @@ func TestStatementsWithHolds(t *testing.T) {
 	}
 }
 
-// The explanation of a row looks at that row alone: it does not look for what is on hold in whole tables.
+// Explaining a row does not search whole tables for rows on hold.
 func TestExplainRowWithHolds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -25,8 +25,8 @@ import (
 
 var holdSeeds = flag.Int("hold-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestRandomHolds makes")
 
-// A random database with random holds is, after a cleanup, what the model says: what is held stays, every other
-// obsolete row goes, and the dry run and its plan say so. Released, the rest goes.
+// A run retains the rows on hold of a random database, and deletes the other obsolete rows, as the model does. The dry
+// run predicts both.
 func TestRandomHolds(t *testing.T) {
 	t.Parallel()
 	for i := range *holdSeeds {
@@ -70,7 +70,7 @@ func TestRandomHolds(t *testing.T) {
 	}
 }
 
-// heldRows are those rows of a database, as lines, that a hold concerns by their own columns.
+// heldRows returns the rows of a database that are on hold by their own columns, as lines.
 func heldRows(
 	t *testing.T,
 	db *pgtest.DB,
@@ -116,7 +116,7 @@ func heldRows(
 	return lines
 }
 
-// A hold that is created in mid-run stops the batch that is open, and what it is about stays from then on.
+// Creating a hold fails the open batch. The rows on hold are retained from then on.
 func TestHoldsInMidRun(t *testing.T) {
 	t.Parallel()
 	for i := range *holdSeeds {
@@ -156,7 +156,7 @@ func TestHoldsInMidRun(t *testing.T) {
 	}
 }
 
-// Each kind of hold keeps what it is about, and nothing else; what stays is counted, in a dry run too.
+// Each kind of hold retains its rows and no others. Runs and dry runs count them.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	const obsolete = mappings + `
@@ -295,7 +295,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 	}
 }
 
-// A partition that has a held row is not dropped, and one that is held by its name keeps all of its rows.
+// A partition with a row on hold is not dropped. A partition that is on hold by its name retains all rows.
 func TestHoldsOfPartitions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -322,7 +322,7 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	}
 }
 
-// What tasks keep in XtkOption is not changed while that is held.
+// Tasks do not change options while XtkOption is on hold.
 func TestHoldOfOptions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -349,7 +349,7 @@ func TestHoldOfOptions(t *testing.T) {
 	}
 }
 
-// A work table of which a partition is held is not dropped.
+// A work table with a partition on hold is not dropped.
 func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -376,8 +376,8 @@ func TestHoldsOfPartitionsOfWorkTables(t *testing.T) {
 	}
 }
 
-// A work table with a row of a held recipient is not dropped, nor is one that cannot be read; a list stays with such a
-// table.
+// A work table with a row of a recipient on hold is not dropped, and neither is a table that cannot be read. The list
+// of such a table is retained.
 func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -418,7 +418,7 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		"CREATE VIEW wkf11_v AS SELECT * FROM wkf11; CREATE TABLE wkf17 (iRecipientId text); INSERT INTO wkf17 " +
 			"VALUES ('8'), ('77'), ('none'), (NULL)",
 	)
-	texts := []string{"wkf10_c", "wkf10_t", "wkf10_v"} // with the recipient 7 as a text
+	texts := []string{"wkf10_c", "wkf10_t", "wkf10_v"} // the recipient 7 as a text
 	db.Do(
 		"CREATE TABLE wkf10_t (iRecipientId text); INSERT INTO wkf10_t VALUES (''), ('7'); CREATE TABLE wkf10_c " +
 			"(iRecipientId char(9)); INSERT INTO wkf10_c VALUES (' 7'); CREATE TABLE wkf10_v (iRecipientId " +
@@ -476,7 +476,8 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 	}
 }
 
-// A held delivery stays on its mid-sourcing server, and so does one of which a row is held; others go there and here.
+// A delivery on hold, or with a row on hold, is not purged on its mid-sourcing server. Other deliveries are deleted on
+// both servers.
 func TestHoldsOnMidSourcingServers(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
@@ -511,7 +512,7 @@ func TestHoldsOnMidSourcingServers(t *testing.T) {
 	}
 }
 
-// A plan does not hold if a hold was created, or released, since.
+// A saved plan is stale if a hold was created or released later.
 func TestPlanByOtherHolds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

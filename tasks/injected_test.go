@@ -25,7 +25,7 @@ var injections = flag.Int(
 	"how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each",
 )
 
-// transientErrors are SQLSTATEs of errors that pass.
+// transientErrors are the SQLSTATEs of errors after which a retry can succeed.
 var transientErrors = []string{
 	pgerrcode.DeadlockDetected,
 	pgerrcode.LockNotAvailable,
@@ -35,18 +35,18 @@ var transientErrors = []string{
 	pgerrcode.OutOfMemory,
 }
 
-// injector forwards connections to a server, counts the statements that are executed on them, and has one fail.
+// injector forwards connections to a server, counts the executed statements, and makes one of them fail.
 type injector struct {
 	net.Listener
 	network, server string
 
 	mu       sync.Mutex
 	executed int
-	at       int // the statement that fails, from 1; 0: none does
+	at       int // the number of the failing statement, 0 if none fails
 	state    string
 }
 
-// newInjector returns an injector before the server of a database, and a pool that connects through it.
+// newInjector returns an injector in front of a database's server, and a pool that connects through it.
 func newInjector(t *testing.T, db *pgtest.DB, at int, state string) (*injector, *pgxpool.Pool) {
 	t.Helper()
 	db.Do(
@@ -86,7 +86,7 @@ func (i *injector) serve() {
 	}
 }
 
-// forward forwards a connection, and a request to cancel a statement of another one.
+// forward forwards a connection, or a request to cancel a statement of another one.
 func (i *injector) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(i.network, i.server)
@@ -133,7 +133,7 @@ func (i *injector) forward(client net.Conn) {
 	}
 }
 
-// inject returns what to send in place of a message.
+// inject returns the messages to send for a message.
 func (i *injector) inject(message pgproto3.FrontendMessage) []pgproto3.FrontendMessage {
 	raise := fmt.Sprintf("SELECT injected.raise('%s')", i.state)
 	switch message.(type) {
@@ -149,7 +149,7 @@ func (i *injector) inject(message pgproto3.FrontendMessage) []pgproto3.FrontendM
 	return []pgproto3.FrontendMessage{message}
 }
 
-// fails counts a statement, and reports whether it is the one that fails.
+// fails counts a statement, and reports whether it must fail.
 func (i *injector) fails() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -157,8 +157,8 @@ func (i *injector) fails() bool {
 	return i.executed == i.at
 }
 
-// Whichever statement of a run fails with an error that passes, the run goes on, or a task fails with the error's name,
-// and the next run does the rest. No row is counted twice, or not at all.
+// A run survives a transient error of any statement, or fails a task with this error. The next run deletes the
+// remaining rows. Each row is counted exactly once.
 func TestInjectedErrors(t *testing.T) {
 	t.Parallel()
 	injectedRun := func(t *testing.T, at int, state string) (db *pgtest.DB, m *model, executed int, rows int64) {
@@ -197,7 +197,7 @@ func TestInjectedErrors(t *testing.T) {
 		t.Run(fmt.Sprintf("statement %d %s", at, state), func(t *testing.T) {
 			t.Parallel()
 			db, m, executed, got := injectedRun(t, at, state)
-			if executed < at { // this run needed fewer statements
+			if executed < at { // this run executed fewer statements
 				if db, m, executed, got = injectedRun(t, executed/2, state); executed < at/4 {
 					t.Fatalf("%d statements were executed only", executed)
 				}

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// installations are the ways in which an installation may differ from schema.sql, and how many have each.
+// installations are differences between installations and schema.sql, and how many installations have each.
 var installations = []struct {
 	oneIn  int
 	change func(db *pgtest.DB)
@@ -22,14 +22,14 @@ var installations = []struct {
 	{6, wideIDs},
 }
 
-// version6 makes an older installation.
+// version6 removes the tables and columns that an older installation lacks.
 func version6(db *pgtest.DB) {
 	db.Do(`DROP TABLE XtkAudit, XtkSessionInfo, NmsDeliveryLogStats, NmsMobileApp, NmsAppSubscriptionRcp;
 		ALTER TABLE NmsGroup DROP IF EXISTS tsExpirationDate; ALTER TABLE NmsPropositionRcp DROP iDeliveryId;
 			ALTER TABLE NmsPropositionVisitor DROP iDeliveryId`)
 }
 
-// primaryKeys makes the unique indexes of keys primary keys.
+// primaryKeys turns unique indexes on keys into primary keys.
 func primaryKeys(db *pgtest.DB) {
 	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s ADD PRIMARY KEY USING INDEX %I', t.oid::regclass,
 		c.relname) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid JOIN pg_class t ON t.oid = i.indrelid
@@ -48,7 +48,7 @@ func wideIDs(db *pgtest.DB) {
 	}
 }
 
-// fromStandard gives propositions the 64-bit keys of a database that came from Campaign Standard.
+// fromStandard gives propositions the 64-bit keys of a database that was migrated from Campaign Standard.
 func fromStandard(db *pgtest.DB) {
 	db.Do(
 		`ALTER TABLE NmsPropositionRcp RENAME iPropositionId TO biPropositionId;
@@ -56,7 +56,7 @@ func fromStandard(db *pgtest.DB) {
 	)
 }
 
-// withoutZone makes all dates those of an old installation.
+// withoutZone removes the time zone from all date columns, as in an old installation.
 func withoutZone(db *pgtest.DB) {
 	for _, alter := range db.Strings(`SELECT format('ALTER TABLE %s %s', attrelid::regclass,
 		string_agg(format('ALTER COLUMN %I TYPE timestamp', attname), ', ')) FROM pg_attribute
@@ -72,15 +72,15 @@ type reference struct {
 	cascade                    bool
 }
 
-// references are those that some installations have: to lists by iGroupId, whose rows go with the list, to lists by
-// another column, which keeps the list, and to deliveries.
+// references are foreign keys of some installations: to lists by iGroupId, with rows that are deleted with their list;
+// to lists by another column, which retains the list; and to deliveries.
 var references = []reference{
 	{"CusListNote", "iGroupId", "NmsGroup", "iGroupId", false},
 	{"CusListOwner", "iOwnedList", "NmsGroup", "iGroupId", false},
 	{"CusDeliveryNote", "iDeliveryId", "NmsDelivery", "iDeliveryId", true},
 }
 
-// someReferences makes the tables of some foreign keys.
+// someReferences creates the tables of some foreign keys.
 func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
 	for _, f := range references {
 		if rng.IntN(4) == 0 {

@@ -8,11 +8,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// deliveryWithPages is a delivery whose mirror pages are to be purged.
+// deliveryWithPages inserts a delivery with mirror pages to delete.
 const deliveryWithPages = "INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity) VALUES (5, 1, " +
 	"'2000-01-01'); "
 
-// Entries of the job log have ids of its own sequence, as the application's have, whatever XtkNewId would give.
+// Entries of the job log get their ids from the sequence of XtkJobLog, as in the application, and not from XtkNewId.
 func TestEntriesOfTheJobLogHaveItsOwnIDs(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]string{
@@ -33,13 +33,13 @@ func TestEntriesOfTheJobLogHaveItsOwnIDs(t *testing.T) {
 			) {
 				t.Errorf("the ids are %v; %q", ids, j.logs)
 			}
-			// the application's next ones
+			// the next entries of the application
 			db.Do("INSERT INTO XtkJobLog (iJobLogId) SELECT nextval('XtkJobLogId') FROM generate_series(1, 3)")
 		})
 	}
 }
 
-// An id that an older entry has is passed over.
+// The id of an existing entry is not used again.
 func TestEntryOfTheJobLogAfterAWrap(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -50,7 +50,7 @@ func TestEntryOfTheJobLogAfterAWrap(t *testing.T) {
 	}
 }
 
-// An entry of the job log that cannot be written is reported, and the task does what it is for.
+// A job log entry that cannot be written is logged, and the task succeeds.
 func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ setup, says string }{
@@ -83,7 +83,7 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 	}
 }
 
-// A delivery that cannot be flagged fails the task, as before: its entry is not the reason.
+// A delivery that cannot be updated fails the task. Its job log entry is not reported as the cause.
 func TestDeliveryThatCanNotBeFlagged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

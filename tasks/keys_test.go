@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// The zero record is that of the application's own id, whatever other unique columns and indexes a table has.
+// The zero record has the value 0 in the application's own id, not in another unique column or index.
 func TestZeroRecordWhateverIsUnique(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]string{
@@ -40,7 +40,7 @@ func TestZeroRecordWhateverIsUnique(t *testing.T) {
 			if db.Int(
 				"SELECT count(*) FROM pg_attribute WHERE attrelid = 'NmsVisitor'::regclass AND attname = 'icrmid'",
 			) > 0 {
-				// a visitor like others
+				// an ordinary visitor
 				db.Do("INSERT INTO NmsVisitor (iVisitorId, iCrmId, tsLastModified) VALUES (1, 0, '2000-01-01')")
 			} else {
 				db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
@@ -56,7 +56,7 @@ func TestZeroRecordWhateverIsUnique(t *testing.T) {
 	}
 }
 
-// So is that of a log, whose name says nothing of its id.
+// The same is true for a log, although its name does not contain the name of its id.
 func TestZeroRecordOfLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -71,8 +71,8 @@ func TestZeroRecordOfLogs(t *testing.T) {
 	}
 }
 
-// partitionedLog makes a log of the mappings a partitioned table whose partitions have the unique indexes, but for
-// those that are named.
+// partitionedLog turns a log of the mappings into a partitioned table. Its partitions have unique indexes, except for
+// the named one.
 func partitionedLog(db *pgtest.DB, but string) {
 	db.Do(
 		mappings + `CREATE TABLE old AS SELECT * FROM NmsBroadLogRcp; DROP TABLE NmsBroadLogRcp;
@@ -94,8 +94,7 @@ func partitionedLog(db *pgtest.DB, but string) {
 	)
 }
 
-// A key that every partition has is the key of a log, so that its deliveries are deleted with it, whatever other keys
-// the log has.
+// A key that every partition has is the key of a log, also with other keys. Its deliveries are deleted with it.
 func TestKeysOfPartitions(t *testing.T) {
 	t.Parallel()
 	for name, more := range map[string]string{
@@ -125,7 +124,7 @@ func TestKeysOfPartitions(t *testing.T) {
 	}
 }
 
-// A log that is passed over retains the deliveries that have rows there, and the task says so.
+// A log that is skipped retains the deliveries that have rows in it. The task reports that.
 func TestLogsThatArePassedOver(t *testing.T) {
 	t.Parallel()
 	for name, spoil := range map[string]func(db *pgtest.DB){

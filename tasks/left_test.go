@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// refusing makes the audit entries that a condition names refuse with a message.
+// refusing inserts audit entries, and a trigger that raises the message for entries that match the condition.
 func refusing(db *pgtest.DB, rows int, condition, message string) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", rows)
 	db.Do("CREATE TABLE said AS SELECT $1::text AS what", message)
@@ -23,7 +23,8 @@ func refusing(db *pgtest.DB, rows int, condition, message string) {
 	)
 }
 
-// A task of which few rows refuse succeeds, and says so; it fails if a tenth does. What is named is at most 20 rows.
+// A task succeeds if at most a tenth of its rows fail, and fails otherwise. It reports the number of failed rows, and
+// logs up to 20 of them.
 func TestFewRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -81,7 +82,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 	}
 }
 
-// A hostile message is shown on one line, without control characters, and not at length.
+// An error message is logged on one line, without control characters, and shortened.
 func TestHostileRefusal(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -96,7 +97,7 @@ func TestHostileRefusal(t *testing.T) {
 	}
 }
 
-// What somebody keeps locked is counted and told in the same way, a row as well as a table.
+// A locked row and a locked table are counted and reported.
 func TestWhatStaysLocked(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
@@ -133,7 +134,7 @@ func TestWhatStaysLocked(t *testing.T) {
 	}
 }
 
-// A delivery of which a row refuses stays with what is left of it, and only that; so does a list.
+// A delivery with a failed row is retained together with that row alone, and so is a list.
 func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// leftThere are the databases of midSourced after a run that knew of no server: 101 and 199 of "far" are left there,
-// and 102 of "lost".
+// leftThere returns the databases of midSourced after a run without configured servers. It recorded the remote
+// deliveries 101 and 199 of "far", and 102 of "lost".
 func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Config)) {
 	t.Helper()
 	here, there = midSourced(t)
@@ -27,7 +27,8 @@ func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Con
 
 const leftOfLost = "lost 102 2 Sale 2"
 
-// What was left on a server is purged there once its database is configured, also if there is nothing to delete here.
+// Recorded remote deliveries are purged once their server is configured, even if the main database has no obsolete
+// deliveries.
 func TestLeftoversArePurged(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
@@ -62,7 +63,7 @@ func TestLeftoversArePurged(t *testing.T) {
 	}
 }
 
-// What cannot be purged there stays recorded, and fails the task after it has done the others.
+// Remote deliveries that cannot be purged remain recorded. The task deletes the other deliveries, and fails.
 func TestLeftoversThatStay(t *testing.T) {
 	t.Parallel()
 	for name, hinder := range map[string]func(here, there *pgtest.DB, c *pipeline.Config){
@@ -105,7 +106,7 @@ func TestLeftoversThatStay(t *testing.T) {
 	}
 }
 
-// A delivery that is held back there stays recorded.
+// A remote delivery that is retained on its server remains recorded.
 func TestLeftoversThatAreHeldBack(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
@@ -119,7 +120,7 @@ func TestLeftoversThatAreHeldBack(t *testing.T) {
 	}
 }
 
-// A delivery whose row is here again, from a backup, stays there as long as here.
+// A recorded delivery that was restored in the main database is not purged on its server before it is deleted again.
 func TestLeftoversThatAreHereAgain(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
@@ -146,7 +147,7 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 	}
 }
 
-// A run that is interrupted after the purge there, and before the entries go, is made up for by the next.
+// If a run is interrupted after the purge on the server and before it deletes the records, the next run deletes them.
 func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
 	here, there, knowing := leftThere(t)
@@ -171,7 +172,7 @@ func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	}
 }
 
-// Without labels, or accounts, deliveries are recorded all the same; without the columns that tell them, none is.
+// Remote deliveries are recorded also without labels or accounts, but not without the columns that identify them.
 func TestLeftoversWithLessColumns(t *testing.T) {
 	t.Parallel()
 	for without, want := range map[string][]string{
@@ -187,7 +188,7 @@ func TestLeftoversWithLessColumns(t *testing.T) {
 	}
 }
 
-// A delivery whose entry cannot be written is not deleted: nothing is forgotten.
+// A delivery that cannot be recorded is not deleted.
 func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	t.Parallel()
 	here, _ := midSourced(t)
