@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// A work table that the application reads is skipped, and nobody else waits behind the drop for two seconds.
+// A work table that the application reads is skipped. Other sessions do not wait behind the drop for two seconds.
 func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -59,7 +59,7 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	}
 }
 
-// A row that stays locked keeps its delivery, and only that.
+// A locked log retains its delivery until the next run, and no other delivery.
 func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -86,7 +86,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	}
 }
 
-// A coupon that stays locked keeps the delivery with whose message it was given, and only that.
+// A locked coupon retains the delivery of its message, and no other delivery.
 func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -108,8 +108,8 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	}
 }
 
-// The next run takes a delivery that had to stay with all of its coupons, although their logs are old enough to go: by
-// nothing else are they known to be the delivery's. Its other logs go.
+// If a delivery was retained with coupons, the old logs of these coupons are kept, since only they connect the coupons
+// with the delivery. The next run deletes the delivery with its coupons.
 func TestCouponsOutliveTheirLogs(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -152,7 +152,7 @@ func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQ
 
 func (c *counter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// The number of statements depends on the rows, not on the deliveries that they belong to.
+// The number of statements depends on the number of rows, not on the number of their deliveries.
 func TestDeliveriesGoInSets(t *testing.T) {
 	t.Parallel()
 	statements := func(deliveries int) int64 {
@@ -192,8 +192,8 @@ func TestDeliveriesGoInSets(t *testing.T) {
 	}
 }
 
-// Lists go together with their tables, many in a transaction; only one whose row is locked, one whose table is locked,
-// one that a trigger keeps, and one whose table is a stranger's stay.
+// Many lists are deleted in one transaction, with their tables. Retained are a list with a locked row, with a locked
+// table, suppressed by a trigger, and with another owner's table.
 func TestListsGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -234,7 +234,7 @@ func TestListsGoInGroups(t *testing.T) {
 	}
 }
 
-// Work tables are dropped in groups; only one that is locked, one that a view depends on, and one that is in use stay.
+// Work tables are dropped in groups. A table that is locked, in use, or needed by a view is kept.
 func TestWorkTablesGoInGroups(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -254,7 +254,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
 	db.Hold("SELECT FROM grp500")
-	// the view keeps one; a lock may be gone by then
+	// The view prevents one drop. The lock might have been released by the time of a run.
 	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-2 {
 		t.Errorf("a dry run counts %d tables", counted)
 	}
@@ -271,7 +271,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	t.Logf("%d transactions for %d tables", len(j.batches), n)
 }
 
-// Who keeps the batches of a run from its lock is told.
+// A run reports the session that holds its lock.
 func TestSquattedRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

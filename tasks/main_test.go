@@ -27,17 +27,17 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
-// now is the clock of every run here.
+// now is the reference time of the runs in these tests.
 var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
-// journal keeps a run's account in memory.
+// journal stores the ledger, the results and the log of a run in memory.
 type journal struct {
 	db       *pgtest.DB
 	task     string
 	states   map[string]pipeline.State
 	problems map[string]string
 	deleted  map[string]int64
-	rows     map[string]int64 // deleted, without the tables dropped
+	rows     map[string]int64 // deleted rows, without dropped tables
 	updated  map[string]int64
 	stays    map[string]purge.Retained
 	details  map[string]string
@@ -49,20 +49,20 @@ type journal struct {
 	logs     []string
 	emptied  map[string][]string
 	cursor   purge.Cursor // of the current task, as last committed
-	// loseAt is the batch at which the worker dies, before its commit or after it; 0: never.
+	// loseAt is the number of the batch at which the worker dies, before or after its commit; 0 if it does not die.
 	loseAt int
 	after  bool
-	// beforeCommit is called before each commit, and may queue more; nil: it is not.
+	// beforeCommit is called before each commit, and may queue statements. It may be nil.
 	beforeCommit func(b *pgx.Batch, d purge.Delta)
-	// onFailure is returned where a commit fails; nil: its own error is.
+	// onFailure is returned if a commit fails, instead of its error, unless nil.
 	onFailure error
-	// history is what guards compare with; nil: nothing is judged.
+	// history is the history that guards compare with. Guards are not evaluated if it is nil.
 	history *guard.History
-	// holds are those in force; nil: none. creates is how many were created: a batch fails that began before the last
-	// of them.
+	// holds returns the current holds, and may be nil. creates is how many were created. A batch fails if it began before
+	// the last of them was created.
 	holds          func() plan.Holds
 	creates, known int
-	// proceed says whether the run may continue, when asked outside of a batch; nil: it may.
+	// proceed returns an error if the run must stop. It is called outside batches, and may be nil.
 	proceed func() error
 }
 
@@ -122,11 +122,11 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	return nil
 }
 
-// recording makes a table of the test's own for deliveries that stay on mid-sourcing servers.
+// recording creates a table for remote deliveries.
 const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS kept.delivery (account text, there " +
 	"bigint, here bigint, label text)"
 
-// DoneByTable implements pipeline.Counts: no test resumes the run of a plan in mid-task.
+// DoneByTable implements pipeline.Counts. No test resumes a task of a saved plan.
 func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
 // History implements pipeline.Safety.
@@ -151,7 +151,7 @@ func (j *journal) Forget(ctx context.Context, account string, ids []int64) error
 	return err
 }
 
-// leftovers are the deliveries that were recorded: account, id there, id here, label.
+// leftovers returns the recorded remote deliveries: account, remote id, id, label.
 func leftovers(db *pgtest.DB) []string {
 	if db.Int("SELECT count(*) FROM pg_class WHERE oid = to_regclass('kept.delivery')") == 0 {
 		return nil
@@ -201,7 +201,7 @@ func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
 	return nil
 }
 
-// said reports whether a log line has all of the parts.
+// said reports whether a log line contains all parts.
 func (j *journal) said(parts ...string) bool {
 	return slices.ContainsFunc(j.logs, func(line string) bool {
 		return !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) })
@@ -225,7 +225,7 @@ func newJournal(db *pgtest.DB) *journal {
 	}
 }
 
-// parts returns the journal as the parts that a run reports to.
+// parts returns the journal as the interfaces that a run reports to.
 func (j *journal) parts() pipeline.Journal {
 	return pipeline.Journal{
 		Ledger:   j,
@@ -239,7 +239,7 @@ func (j *journal) parts() pipeline.Journal {
 	}
 }
 
-// do makes a run, or a dry run.
+// do executes a run or a dry run.
 func do(ctx context.Context, c pipeline.Config, j *journal) error {
 	if c.DryRun {
 		return dryrun.Run(ctx, c, j.parts())
@@ -247,7 +247,7 @@ func do(ctx context.Context, c pipeline.Config, j *journal) error {
 	return execute.Run(ctx, c, j.parts())
 }
 
-// run executes the named tasks, or all if there are no names.
+// run executes the named tasks, or all tasks without names.
 func run(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) (*journal, error) {
 	t.Helper()
 	j := newJournal(db)
@@ -274,7 +274,7 @@ func runWith(t testing.TB, j *journal, change func(*pipeline.Config), names ...s
 	return do(t.Context(), c, j)
 }
 
-// mustRun is run for tasks that must succeed.
+// mustRun executes tasks that must succeed.
 func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names ...string) *journal {
 	t.Helper()
 	j, err := run(t, db, change, names...)
@@ -284,7 +284,7 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names .
 	return j
 }
 
-// lockTimeout is how long runs of tests wait for a lock, which most of those that wait do not get.
+// lockTimeout is the lock timeout of runs in tests. Most locks that they wait for are not released.
 const lockTimeout = 400 * time.Millisecond
 
 func dry(c *pipeline.Config) { c.DryRun = true }

@@ -6,8 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Ten thousand work tables can be dropped with a server's default settings: in groups, since one transaction cannot
-// lock so many.
+// A run drops ten thousand work tables with a server's default settings. One transaction cannot lock so many tables, so
+// it drops them in groups.
 func TestTenThousandWorkTables(t *testing.T) {
 	t.Parallel()
 	db, _ := pgtest.Private(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// midSourced makes a main database with mid-sourced deliveries to delete on the accounts "far" and "lost", and one
-// of its own; and the database of "far".
+// midSourced creates a main database and the database of the mid-sourcing server "far". The main database has obsolete
+// deliveries on "far", on "lost", and on no server.
 func midSourced(t *testing.T) (here, there *pgtest.DB) {
 	t.Helper()
 	here, there = pgtest.Campaign(t), pgtest.Campaign(t)
@@ -90,7 +90,7 @@ func TestMidSourcing(t *testing.T) {
 	}
 }
 
-// A run that is stopped while it waits for a mid-sourcing server is stopped, and has not failed.
+// A run that is stopped while it waits for a mid-sourcing server has not failed.
 func TestMidSourcingThatIsStopped(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
@@ -137,7 +137,7 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	}
 }
 
-// The deliveries of an account may be kept, with all that belongs to them.
+// An account can be configured to keep its deliveries with their dependent rows.
 func TestMidSourcingThatIsKept(t *testing.T) {
 	t.Parallel()
 	for _, dryRun := range []bool{true, false} {
@@ -162,7 +162,7 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 	}
 }
 
-// What cannot be done there is reported, with the name of the server.
+// A problem on a mid-sourcing server is reported with the name of the server.
 func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
@@ -178,7 +178,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	}
 }
 
-// What is held back there stays here, too.
+// A delivery with a locked row on its mid-sourcing server is retained on both servers.
 func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)

@@ -14,40 +14,39 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// model is what a run must leave of a database, computed in plain Go from the rules, without SQL and without the
-// code under test.
+// model computes the result of a run in plain Go from the rules, without SQL and without the code under test.
 type model struct {
 	db        *campaigndb.Database
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
 	coalesced bool                // email-error-stats had something to do
-	zone      string              // of dates without one, where it is not the database's; empty: it is
+	zone      string              // of dates without a zone; empty if it is the zone of the database
 	// references are the foreign keys.
 	references []reference
 	include    map[string][]string
-	// The account that the run should give.
+	// The expected counts of the run.
 	deleted, updated, dropped int64
-	// What stays on mid-sourcing servers: account, id there, id here, label.
+	// The expected remote deliveries: account, remote id, id, label.
 	left []string
-	// poison are the rows that refuse to be deleted or updated, by their first values; refused is how often they do.
+	// poison has the rows that fail when deleted or updated, by their first values. refused counts their failures.
 	poison  map[*any]bool
 	refused int64
-	// held are the rows that are held, by their first values; holds are the holds.
+	// held has the rows on hold, by their first values.
 	held  map[*any]bool
 	holds plan.Holds
-	// uncoalesced says that the task email-error-stats fails.
+	// uncoalesced reports whether the task email-error-stats fails.
 	uncoalesced bool
 }
 
-// relation is a table or view other than those with rows.
+// relation is a work table or a view.
 type relation struct {
-	foreign bool   // postgres owns it
-	on      string // of a view: the table that it depends on
-	// recipients are what a table has in iRecipientId.
+	foreign bool   // owned by postgres
+	on      string // the table that a view depends on
+	// recipients are the values of the column iRecipientId.
 	recipients []int64
 }
 
-// rec is a row and its table.
+// rec is a row with its table.
 type rec struct {
 	t   *campaigndb.Table
 	row campaigndb.Row
@@ -60,7 +59,7 @@ func (r rec) text(column string) string {
 	return s
 }
 
-// date is nil for NULL and for a missing column.
+// date returns nil for NULL and for a missing column.
 func (r rec) date(column string) *time.Time {
 	c := r.t.Column(column)
 	if c < 0 || r.row[c] == nil {
@@ -72,13 +71,13 @@ func (r rec) date(column string) *time.Time {
 
 func (r rec) set(column string, value any) { r.row[r.t.Column(column)] = value }
 
-// before reports whether a date is older than a moment; NULL never is.
+// before reports whether a date is older than a cutoff. NULL is not.
 func (r rec) before(column string, moment time.Time) bool {
 	when := r.date(column)
 	return when != nil && when.Before(moment)
 }
 
-// each calls fn for the rows of a table, except the zero record.
+// each calls fn for the rows of a table, except for the zero record.
 func (m *model) each(table string, fn func(r rec)) {
 	t := m.db.Table(table)
 	if t == nil {
@@ -93,7 +92,7 @@ func (m *model) each(table string, fn func(r rec)) {
 
 func (m *model) poisonous(r rec) bool { return m.poison[&r.row[0]] }
 
-// refuses reports whether a row refuses, which is counted.
+// refuses reports whether a row fails, and counts it if it does.
 func (m *model) refuses(r rec) bool {
 	if m.poisonous(r) {
 		m.refused++
@@ -101,7 +100,7 @@ func (m *model) refuses(r rec) bool {
 	return m.poisonous(r)
 }
 
-// remove deletes the rows that match, and returns those that refuse.
+// remove deletes the rows that match, and returns the failed rows.
 func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	t := m.db.Table(table)
 	if t == nil {
@@ -128,13 +127,13 @@ func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	return stay
 }
 
-// removeLinked deletes the rows that a column links to ids, if the table has the column, and returns those that refuse.
+// removeLinked deletes the rows that a column links to ids, and returns the failed rows. It does nothing if the table
+// lacks the column.
 func (m *model) removeLinked(table, link string, ids map[int64]bool) (stay []rec) {
 	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
 }
 
-// step deletes the rows of some tables that a column links to ids. The ids to which rows that refuse are linked are
-// spared.
+// step deletes the rows of some tables that a column links to ids, and removes the ids of failed rows.
 func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	var stay []rec
 	for _, t := range tables {
@@ -145,14 +144,14 @@ func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	}
 }
 
-// kept reports whether a foreign key forbids the deletion of a row.
+// kept reports whether a foreign key prevents the deletion of a row.
 func (m *model) kept(parent string, id int64) bool {
 	return slices.ContainsFunc(m.references, func(f reference) bool {
 		return !f.cascade && f.parent == parent && m.ids(f.table, f.column)[id]
 	})
 }
 
-// ids are the keys of a table's rows, the zero record among them.
+// ids returns the values of a column, including the zero record's.
 func (m *model) ids(table, column string) map[int64]bool {
 	out := map[int64]bool{}
 	if t := m.db.Table(table); t != nil {
@@ -165,7 +164,7 @@ func (m *model) ids(table, column string) map[int64]bool {
 
 const day = 24 * time.Hour
 
-// option is the row of an option, nil when there is none.
+// option returns the row of an option, or nil if it is missing.
 func (m *model) option(name string) *rec {
 	t := m.db.Table("XtkOption")
 	for _, row := range t.Rows {
@@ -176,10 +175,10 @@ func (m *model) option(name string) *rec {
 	return nil
 }
 
-// isText reports whether an option's value is a text.
+// isText reports whether the value of an option is a text.
 func (r *rec) isText() bool { return r != nil && r.int("iDataType") == 6 }
 
-// cutoff is the moment before which rows are older than a delay. ok is false if the stored delay is too small.
+// cutoff returns the cutoff of an option. ok is false if the stored delay is too small.
 func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, bool) {
 	delay := time.Duration(days) * day
 	if o := m.option(name); o != nil {
@@ -194,14 +193,15 @@ func (m *model) cutoff(name string, days int, extra time.Duration) (time.Time, b
 	return m.now.Add(-delay - extra), delay >= day
 }
 
-// old deletes rows that are older than a delay, if the rest of the rule holds.
+// old deletes the rows older than a delay that match the rest of the rule.
 func (m *model) old(table, column, option string, days int, extra time.Duration, also func(r rec) bool) {
 	if cutoff, ok := m.cutoff(option, days, extra); ok {
 		m.remove(table, func(r rec) bool { return r.before(column, cutoff) && (also == nil || also(r)) })
 	}
 }
 
-// orphan reports whether a link is dangling; it never is if the parent has no rows.
+// orphan returns a function that reports whether the parent of a row is missing. Without any parents no row is an
+// orphan, unless emptyIsTrue.
 func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool {
 	t := m.db.Table(parent)
 	if t == nil || (len(t.Rows) == 0 && !emptyIsTrue) {
@@ -211,7 +211,7 @@ func (m *model) orphan(parent, key string, emptyIsTrue bool) func(id int64) bool
 	return func(id int64) bool { return id != 0 && !ids[id] }
 }
 
-// family returns the tables that the mappings name in a column and that have a key, and one that is built in.
+// family returns the built-in table and the tables that a column of the mappings names, if they have the key.
 func (m *model) family(column, key, builtIn string) []string {
 	var names []string
 	add := func(name string) {
@@ -263,7 +263,7 @@ func (m *model) propositionTables() []string {
 	return names
 }
 
-// run is the whole pipeline.
+// run applies all tasks of the pipeline.
 func (m *model) run() {
 	m.lists()
 	m.deliveries()
@@ -382,7 +382,7 @@ func (m *model) dropOne(name string) bool {
 	return true
 }
 
-// dueDeliveries are the deliveries that are to be deleted now.
+// dueDeliveries returns the obsolete deliveries.
 func (m *model) dueDeliveries() map[int64]bool {
 	due := map[int64]bool{}
 	cutoff, ok := m.cutoff("NmsCleanup_RecycledDeliveryPurgeDelay", 7, 0)
@@ -398,8 +398,8 @@ func (m *model) dueDeliveries() map[int64]bool {
 	return due
 }
 
-// neededLogs reports whether a log is of a delivery that had to stay, and by it alone something is known to be that
-// delivery's.
+// neededLogs reports whether a log belongs to a retained delivery and has rows that only the log connects with the
+// delivery.
 func (m *model) neededLogs() func(r rec) bool {
 	due, messages := m.dueDeliveries(), map[int64]bool{}
 	delete(due, 0)
@@ -449,13 +449,13 @@ func (m *model) deliveries() {
 			m.propositionTables(),
 		)...)
 	maps.Copy(own, m.holdBack(doomed, "iJobId", "XtkJobLog"))
-	m.each("NmsDelivery", func(r rec) { // held on its mid-sourcing server with all that it has
+	m.each("NmsDelivery", func(r rec) { // on hold on its mid-sourcing server with all its rows
 		if own[r.int("iDeliveryId")] && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
 			delete(doomed, r.int("iDeliveryId"))
 		}
 	})
 	m.each("NmsDelivery", func(r rec) {
-		// stopped first
+		// A delivery is stopped before it is deleted.
 		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] &&
 			slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) {
 			if m.refuses(r) {
@@ -518,8 +518,8 @@ func (m *model) deliveries() {
 	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
 }
 
-// byMessage deletes the rows of some tables that belong to messages of doomed deliveries. Deliveries with rows that
-// refuse are spared.
+// byMessage deletes the rows of some tables that belong to messages of doomed deliveries, and removes the deliveries of
+// failed rows.
 func (m *model) byMessage(doomed map[int64]bool, link string, tables ...string) {
 	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {
@@ -682,11 +682,10 @@ func (m *model) workflows() {
 
 var workName = regexp.MustCompile(`^(wkdlv_|wkfhisto|wkf|grp|wksimu_)([1-9][0-9]*)(_.*)?$`)
 
-// listPart is the part of a name that says which list's data a work table holds; its end is the beginning of the next
-// one.
+// listPart matches the part of a work table's name that contains the id of a list. Its end may begin the next part.
 var listPart = regexp.MustCompile(`_grp([1-9][0-9]*)(?:_|$)`)
 
-// drop drops the work tables of a kind whose id is not in use, views first.
+// drop drops the unused work tables of a kind, views first.
 func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 	t := m.db.Table(owner)
 	if t == nil || len(t.Rows) == 0 || m.db.Table("NmsDelivery") == nil {
@@ -743,7 +742,7 @@ func (m *model) npai() {
 	}
 }
 
-// store sets an option to a moment, in its row or a new one, whose id is nil here.
+// store sets the time of an option. A new row has no id here.
 func (m *model) store(name string, when time.Time) {
 	if o := m.option(name); o != nil {
 		o.set("tsTimeStampValue", when)

@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/overdue"
 )
 
-// Tables whose rule is a date alone are reported by their delay in force, partitions together; those that are locked,
-// or whose oldest row is unknown, are not.
+// Tables with a rule on a date alone are reported with their delay, and partitions together. Locked tables, and tables
+// with an unknown oldest row, are not reported.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A task that panics fails, wherever it does, and is logged with its stack; the run goes on as after any failed task.
+// A task that panics fails and is logged with its stack. The run then continues or ends as after any failed task.
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
 	rejects := tasks.Pipeline[slices.IndexFunc(
