@@ -16,13 +16,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// planOf is what a dry run finds.
+// planOf returns the saved plan of a dry run.
 func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
 }
 
-// refusal is why the run of a plan was refused.
+// refusal runs a saved plan, and returns the error with which it was refused, or nil.
 func refusal(
 	t *testing.T,
 	db *pgtest.DB,
@@ -44,7 +44,8 @@ func refusal(
 	return j, denied
 }
 
-// The run of a plan deletes no list, delivery or table that the plan does not name, though they are due by now.
+// The run of a saved plan deletes no list, delivery or table that is missing in the plan, although it is obsolete by
+// now.
 func TestPlanNamesWhatGoes(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -64,7 +65,7 @@ CREATE TABLE wkDlv_8 (i int)`)
 	if j, denied := refusal(t, db, planned, nil); denied != nil {
 		t.Fatal(denied, j.logs)
 	}
-	// the table of 3 is not in the plan
+	// The table of list 3 is not in the plan.
 	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) {
 		t.Errorf("lists: %v", lists)
 	}
@@ -86,7 +87,8 @@ CREATE TABLE wkDlv_8 (i int)`)
 	}
 }
 
-// A plan by other options, mappings or flags is refused before anything is deleted, and says what has changed.
+// If options, mappings or flags have changed, a saved plan is refused before anything is deleted. The error names the
+// change.
 func TestStalePlan(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -121,7 +123,7 @@ func TestStalePlan(t *testing.T) {
 	}
 }
 
-// Each task compares again, also one that begins at once after another.
+// Each task compares the plan again, also if it starts right after another task.
 func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -147,7 +149,7 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	}
 }
 
-// A plan that was made with one database of a mid-sourcing server is refused with another.
+// A saved plan is refused if the URL of a mid-sourcing server now names another database.
 func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	db, far, other := pgtest.Campaign(t), pgtest.Campaign(t), pgtest.Campaign(t)
@@ -170,7 +172,7 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 	}
 }
 
-// A task stops before the batch with which it would take more rows than were planned, and a hundredth and a thousand.
+// A task stops before the batch that would exceed its planned rows by more than a hundredth and a thousand rows.
 func TestExceededPlan(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -195,7 +197,7 @@ func TestExceededPlan(t *testing.T) {
 	if denied == nil || denied.Reason != refused.PlanExceeded || denied.Metadata["planned"] != "10000" {
 		t.Errorf("refused: %v", denied)
 	}
-	// as many statements may be in a batch
+	// A batch may have 8 statements of 700 rows.
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 {
 		t.Errorf("%d rows are left", left)
 	}

@@ -18,8 +18,8 @@ import (
 
 var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
 
-// plant makes random rows of all tables but options refuse to be deleted or updated; those without a key that are
-// alike, all or none of them. What a foreign key cascades to is left out.
+// plant makes about n random rows fail when they are deleted or updated. Equal rows without a key fail together. It
+// leaves out options, and rows that a foreign key deletes.
 func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 	db.Do(
 		"CREATE FUNCTION elsewhere.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.poison THEN RAISE " +
@@ -68,7 +68,7 @@ func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 	}
 }
 
-// identity is a row's key, or all that is not NULL of it but dates, which the server writes otherwise.
+// identity returns the key of a row, or its values without NULLs and dates, which the server formats differently.
 func identity(t *campaigndb.Table, row campaigndb.Row) string {
 	if t.Key != "" {
 		return fmt.Sprint(row[t.Column(t.Key)])
@@ -82,8 +82,8 @@ func identity(t *campaigndb.Table, row campaigndb.Row) string {
 	return strings.Join(parts, "|")
 }
 
-// A thousand rows that refuse, over all tables, leave themselves and what must stay with them, and no other obsolete
-// row, in one run, even if its worker dies; they are counted exactly, by that run and the next.
+// A run retains about a thousand failing rows of all tables and the rows that depend on them. It deletes all other
+// obsolete rows, even if its worker dies. It counts the failed rows exactly, and so does the next run.
 func TestPoison(t *testing.T) {
 	t.Parallel()
 	for i := range *poisonSeeds {

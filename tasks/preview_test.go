@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// A dry run says of each table what the run will do, with what follows from the tasks before.
+// A dry run shows the rows of each table that the run will delete, and accounts for the earlier tasks.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -82,7 +82,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	}
 	tables := find("work-tables", `wkdlv\_%`, preview.Drop)
 	slices.Sort(tables.Names)
-	// that of an ended delivery stays
+	// The table of an ended delivery is kept.
 	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) {
 		t.Errorf("work tables: %+v", tables)
 	}
@@ -90,7 +90,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	compareForeseen(t, j, done)
 }
 
-// The size of a table is that of all of its partitions, and known though it was never analyzed.
+// A preview has the size of a table with all its partitions, also if the table was never analyzed.
 func TestPreviewTellsTheSizeOfTheTable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -118,7 +118,7 @@ INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE
 	}
 }
 
-// The oldest and the newest date are told of lists, and of rows that are replaced by their sums, too.
+// A preview has the oldest and the newest date of lists, and of rows to roll up.
 func TestPreviewTellsDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -138,7 +138,7 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
 	}
 }
 
-// A dry run that another worker goes on with, from whichever task, finds what it would have found alone.
+// A dry run that another worker continues at any task finds the same rows as an uninterrupted one.
 func TestDryRunGoesOn(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(3) {
@@ -168,7 +168,7 @@ func TestDryRunGoesOn(t *testing.T) {
 	}
 }
 
-// Rows that go with others of the same ids are told with some of their keys, five at most, and with the others' rule.
+// The preview of paired rows has up to five of their keys, and the rule of the rows that they are paired with.
 func TestPreviewOfPairedRows(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -197,7 +197,8 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
 	}
 }
 
-// A preview says what it does not count: what is inserted, what another server, a foreign key or a trigger does.
+// A preview remarks on rows that it does not count: inserted rows, and rows that another server, a foreign key or a
+// trigger changes.
 func TestPreviewRemarks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -226,7 +227,8 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 	}
 }
 
-// What the server will refuse, since a published table has no replica identity, is remarked with what helps.
+// A preview remarks that the server will refuse to delete from a published table without a replica identity, and how to
+// set one.
 func TestPreviewOfPublishedTables(t *testing.T) {
 	t.Parallel()
 	const help = "has no replica identity, so that the server refuses this: ALTER TABLE xtkreject REPLICA IDENTITY " +
@@ -275,9 +277,8 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 
 var previewRows = flag.Int("preview-rows", 1_000_000, "how many rows the table of BenchmarkPreview has")
 
-// A preview reads a table once for all of its tasks. The results are the least time of several as a multiple of the
-// least that counting the rows takes: as PostgreSQL does it by itself, with several processes and by an index if that
-// is quicker, with one process, and with one that reads the table.
+// A preview reads a table once for all its tasks. The benchmark reports its fastest time as a multiple of the fastest
+// count of the rows: with several processes and any index, with one process, and with one process that reads the table.
 func BenchmarkPreview(b *testing.B) {
 	db := pgtest.Campaign(b)
 	db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'nms:broadLogRcp')")
@@ -296,7 +297,7 @@ func BenchmarkPreview(b *testing.B) {
 				"<> 0 AND (iStatus <> 6 OR iDeliveryId % 10 <> 1)",
 		),
 	)
-	// as many as serve has: with fewer, one reader reads
+	// As in serve: with fewer connections one reader reads.
 	pool, err := pgxpool.New(b.Context(), db.URL()+"&pool_max_conns=8")
 	if err != nil {
 		b.Fatal(err)
@@ -323,7 +324,7 @@ func BenchmarkPreview(b *testing.B) {
 				}
 				var rows int
 				var err error
-				timed(name, func() { // planned anew, for the settings
+				timed(name, func() { // planned again with the settings
 					err = tx.QueryRow(b.Context(), "SELECT count(*) FROM NmsBroadLogRcp", pgx.QueryExecModeExec).
 						Scan(&rows)
 				})
@@ -350,8 +351,8 @@ func BenchmarkPreview(b *testing.B) {
 	}
 }
 
-// The state that a task gives to deliveries is what rows are judged by later in the same task, although their table is
-// read for an earlier task: one whose deliveries stay, since their mirror pages are on hold.
+// A dry run uses the state that a task gives to deliveries later in the same task, although an earlier task reads their
+// table. The earlier task retains a delivery, because its mirror pages are on hold.
 func TestPreviewOfWhatATaskChanges(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Propositions without a delivery's id, as in version 6, go with the delivery of their message, as long as its log is
-// there.
+// Propositions without the id of a delivery, as in version 6, are deleted with the delivery of their message if the
+// message has a log.
 func TestPropositionsOfDeliveriesByMessage(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

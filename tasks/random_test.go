@@ -32,8 +32,7 @@ var (
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
-// A random database is, after a cleanup, what the model says, in every row of every table; and a second run changes
-// nothing.
+// A run on a random database changes the same rows of each table as the model does. A second run changes nothing.
 func TestRandomDatabases(t *testing.T) {
 	t.Parallel()
 	for i := range *seeds {
@@ -70,7 +69,7 @@ func TestRandomDatabases(t *testing.T) {
 			}
 			for _, which := range []string{"first", "second"} {
 				j := newJournal(db)
-				if which == "first" && rng.IntN(2) == 0 { // the worker dies at some batch, and another continues
+				if which == "first" && rng.IntN(2) == 0 { // the worker dies, and another one continues
 					j.loseAt, j.after = 1+rng.IntN(60), rng.IntN(2) == 0
 				}
 				var planned map[string]preview.Task
@@ -127,14 +126,14 @@ func TestRandomDatabases(t *testing.T) {
 	}
 }
 
-// compareForeseen compares what a dry run counted of each task, and of each table, with what the run did.
+// compareForeseen compares the counts of a dry run with the counts of a run, by task and by table.
 func compareForeseen(t *testing.T, foreseen, done *journal) {
 	t.Helper()
 	for _, what := range tasks.Pipeline {
 		name := what.Name
 		if done.stays["lists-to-delete"].Suppressed > 0 &&
 			slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
-			continue // a foreign key kept a list, which no reading tells
+			continue // a foreign key retained a list, which a dry run cannot know
 		}
 		if got, want := [2]int64{
 			foreseen.deleted[name],
@@ -168,8 +167,8 @@ func compareForeseen(t *testing.T, foreseen, done *journal) {
 	}
 }
 
-// compareSupposed compares a dry run that supposes options to be stored with one once they are, and puts the database
-// back.
+// compareSupposed compares a dry run with assumed options with a dry run after they are stored, and restores the
+// options.
 func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	t.Helper()
 	dryRun := func(whatIf map[string]int) *journal {
@@ -237,7 +236,7 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	db.Do("DELETE FROM XtkOption; INSERT INTO XtkOption SELECT * FROM before; DROP TABLE before")
 }
 
-// goOn makes a run continue after the last committed batch of one that was lost.
+// goOn makes a run continue after the last committed batch of an interrupted one.
 func goOn(c *pipeline.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
@@ -248,7 +247,7 @@ func goOn(c *pipeline.Config, j *journal) {
 	c.Cursor = j.cursor
 }
 
-// modules are tables that a database may lack.
+// modules are the tables that a database may lack.
 var modules = []string{
 	"NmsBroadLogMid",
 	"NmsProviderMsgId",
@@ -274,7 +273,7 @@ var modules = []string{
 	"NmsBroadLogMsg",
 }
 
-// hostile are names that a mapping may give.
+// hostile are values of mappings.
 var hostile = []any{
 	nil,
 	"",
@@ -297,11 +296,11 @@ var hostile = []any{
 	"elsewhere.nms:broadLogRcp",
 }
 
-// randomDatabase fills db, with dates around a moment, and returns it as the model's initial state.
+// randomDatabase fills db with random rows whose dates are near now, and returns it as the model's initial state.
 func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *model {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
-	if rng.IntN(3) == 0 { // an old installation, its server west of Greenwich
+	if rng.IntN(3) == 0 { // an old installation with a server west of Greenwich
 		db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = 'America/Bogota'", db.Name))
 		db.Reset()
 		withoutZone(db)
@@ -348,7 +347,7 @@ func randomDatabase(t *testing.T, db *pgtest.DB, seed uint64, now time.Time) *mo
 	return m
 }
 
-// perturb sets options and mappings, and creates links that are otherwise unlikely.
+// perturb sets options and mappings, and adds links that are unlikely by chance.
 func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 	options := d.Table("XtkOption")
 	add := func(name string, seconds int64, when any) {
@@ -365,7 +364,7 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		}
 		options.Rows = append(options.Rows, r.row)
 	}
-	write := func(text string) { // the option added last is a text
+	write := func(text string) { // turns the option that was added last into a text
 		r := rec{options, options.Rows[len(options.Rows)-1]}
 		r.set("iDataType", int64(6))
 		r.set("sStringValue", text)
@@ -406,7 +405,7 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 			}
 		}
 	}
-	add("XtkCleanup_NoStats", int64(1+rng.IntN(2)), nil) // analyzing changes no row, and takes less time
+	add("XtkCleanup_NoStats", int64(1+rng.IntN(2)), nil) // analyzing is faster than vacuuming
 	if t := d.Table("NmsDeliveryMapping"); t != nil {
 		for _, row := range t.Rows {
 			r := rec{t, row}
@@ -432,14 +431,14 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 			}
 		}
 	}
-	for _, t := range d.Tables { // a half-finished restore
+	for _, t := range d.Tables { // an incomplete restore
 		if t.Name != "xtkoption" && rng.IntN(25) == 0 {
 			t.Rows = nil
 		}
 	}
 }
 
-// makeRelations makes work tables and views, of ids in use and not, and names that only look like them.
+// makeRelations creates work tables and views with used and unused ids, and tables with similar names.
 func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	id := func() string {
 		n := int64(rng.IntN(32))
@@ -500,7 +499,7 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 }
 
-// keys are those of the initial rows, by table.
+// keys returns the keys of the initial rows, by table.
 func (m *model) keys() map[string]map[string]bool {
 	out := map[string]map[string]bool{}
 	for _, t := range m.db.Tables {
@@ -514,11 +513,11 @@ func (m *model) keys() map[string]map[string]bool {
 	return out
 }
 
-// line is a row as text. The id and the message of a row that the run has inserted are not compared.
+// line returns a row as text. It leaves out the id and the message of a row that the run inserted.
 func line(t *campaigndb.Table, row []any, original map[string]bool) string {
 	var parts []string
 	made := t.Key != "" && !original[fmt.Sprint(row[t.Column(t.Key)])]
-	if t.Name == "xtkjoblog" { // where the id of a deleted row may be reused
+	if t.Name == "xtkjoblog" { // the id of a deleted row may be used again
 		message := row[t.Column("sMessage")]
 		made = message == nil || message == "Mirror pages purged"
 	}
@@ -535,7 +534,7 @@ func line(t *campaigndb.Table, row []any, original map[string]bool) string {
 	return t.Name + ": " + strings.Join(parts, " ")
 }
 
-// contents are all rows and relations of the model, as sorted lines.
+// contents returns all rows and relations of the model, as sorted lines.
 func (m *model) contents(original map[string]map[string]bool) []string {
 	var lines []string
 	for _, t := range m.db.Tables {
@@ -548,7 +547,7 @@ func (m *model) contents(original map[string]map[string]bool) []string {
 	return lines
 }
 
-// contents are all rows and relations of the database, as sorted lines.
+// contents returns all rows and relations of the database, as sorted lines.
 func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[string]bool) []string {
 	t.Helper()
 	var lines []string
@@ -588,7 +587,7 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 	return lines
 }
 
-// compare reports what is left that should have been deleted, and what was deleted that should be left.
+// compare reports rows that should be deleted, and rows that should not.
 func compare(t *testing.T, which string, got, want []string) {
 	t.Helper()
 	count := map[string]int{}

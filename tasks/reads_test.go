@@ -6,8 +6,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A whole run reads the deliveries once for each of the two sets that no index finds, and otherwise only rows of these
-// sets: NmsDelivery has wide rows, and in large installations millions of them.
+// A run reads all deliveries only for the two parent sets that have no index, and otherwise only their rows.
+// NmsDelivery has wide rows, and millions of them in large installations.
 func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -23,7 +23,7 @@ func TestHowOftenDeliveriesAreRead(t *testing.T) {
 		INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'XtkCleanup_NoStats', 3, 1)`,
 	)
 	db.Do("VACUUM ANALYZE NmsDelivery")
-	read := func() int64 { // what sessions have reported by their end
+	read := func() int64 { // sessions report their reads when they end
 		db.Reset()
 		db.Until(
 			"SELECT (count(*) = 1)::int FROM pg_stat_activity WHERE datname = current_database() AND backend_type = " +

@@ -23,7 +23,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// built is the program, for replicas in processes of their own.
+// built builds the program, and returns its path.
 func built(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")
@@ -33,11 +33,11 @@ func built(t *testing.T) string {
 	return program
 }
 
-// replica is a replica in a separate process, which may die and come back at the same address.
+// replica is a replica in a separate process. It may die, and restart at the same address.
 type replica struct {
 	program  string
 	args     []string
-	address  string // of gRPC; empty before the first start
+	address  string // of the gRPC server; with the port 0 before the first start
 	client   cleanupv1.CleanupServiceClient
 	userData cleanupv1.UserDataServiceClient
 
@@ -45,7 +45,7 @@ type replica struct {
 	cmd *exec.Cmd // nil while it is down
 }
 
-// newReplica starts a replica with further arguments; it and its clients end with the test.
+// newReplica starts a replica with additional arguments. The replica and its clients end with the test.
 func newReplica(t *testing.T, program, url string, args ...string) *replica {
 	t.Helper()
 	args = append([]string{"serve", "--database-url", url, "--lease", "1s", "--http-listen", "127.0.0.1:0"}, args...)
@@ -71,7 +71,7 @@ func newReplica(t *testing.T, program, url string, args ...string) *replica {
 
 var serving = regexp.MustCompile(`msg=serving grpc=(\S+)`)
 
-// start starts the process and waits until it serves; it fails if the process ends instead.
+// start starts the process and waits until it serves. It returns an error if the process ends.
 func (r *replica) start() error {
 	cmd := exec.Command(r.program, append(r.args, "--grpc-listen", r.address)...)
 	stderr, err := cmd.StderrPipe()
@@ -102,7 +102,7 @@ func (r *replica) signal(s syscall.Signal) {
 	}
 }
 
-// end ends the process by a signal and waits for it. It returns false if there was none.
+// end sends a signal to the process and waits for its end. It returns false if no process is running.
 func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 	r.mu.Lock()
 	cmd := r.cmd
@@ -120,8 +120,8 @@ func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 	return true, err
 }
 
-// follow collects the events of a run to its end, from whichever replica answers, each once, after those that were seen
-// before. It drops those that it is told were lost.
+// follow appends the remaining events of a run to events, from any replica that answers. It removes events that were
+// reported as lost.
 func follow(
 	ctx context.Context,
 	t *testing.T,

@@ -9,8 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// A task that needs another one is not run after that one failed, under whichever worker, however the run continues;
-// every other task is.
+// A task that requires a failed task is not run, under the same worker or another one. All other tasks are run.
 func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]map[string]bool{
@@ -52,7 +51,7 @@ func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 	}
 }
 
-// A task needs only earlier ones.
+// Tasks only require earlier tasks.
 func TestWhatTasksNeedComesBefore(t *testing.T) {
 	t.Parallel()
 	var earlier []string

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What row security may hide in a log keeps its deliveries, which would leave it orphaned. The rest of the log is
-// cleaned, and the task does not succeed plainly. A role that row security does not restrict sees all.
+// If row security may hide rows of a log, their deliveries are retained, so that no logs become orphans. The visible
+// old logs are deleted, and the task reports the problem. Row security does not restrict a role with BYPASSRLS.
 func TestRowSecurityOfLogs(t *testing.T) {
 	t.Parallel()
 	for _, bypass := range []bool{false, true} {
