@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// freshened has the assignments with which the application makes a row no longer obsolete, by table. No other rows
-// depend on the rows of these tables.
+// freshened has the assignments with which the application makes a row no longer obsolete, by table. No
+// foreign key refers to the tables.
 var freshened = map[string]string{
 	"XtkAudit":         "tsChanged = clock_timestamp()",
 	"NmsVisitor":       "tsLastModified = clock_timestamp()",

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Errors of these classes mean that the server is unusable. They do not fail a task, with any code of the class.
+// An error with any code of certain classes means that the server is unusable. It does not fail a task.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]bool{

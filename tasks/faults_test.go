@@ -191,7 +191,7 @@ func (s *scene) fill() bool {
 }
 
 // failOver promotes the standby, which lacks the commits of the last seconds. The application does not commit in this
-// time, so that the test knows what it wrote.
+// time, so that the test knows its writes.
 func (s *scene) failOver(int) bool {
 	if s.standby == nil {
 		return false

@@ -72,7 +72,7 @@ type reference struct {
 	cascade                    bool
 }
 
-// references are foreign keys of some installations: to lists by iGroupId, with rows that are deleted with their list;
+// references are foreign keys that installations may have: to lists by iGroupId, with rows that are deleted with their list;
 // to lists by another column, which retains the list; and to deliveries.
 var references = []reference{
 	{"CusListNote", "iGroupId", "NmsGroup", "iGroupId", false},
@@ -80,7 +80,7 @@ var references = []reference{
 	{"CusDeliveryNote", "iDeliveryId", "NmsDelivery", "iDeliveryId", true},
 }
 
-// someReferences creates the tables of some foreign keys.
+// someReferences creates the tables of a random selection of foreign keys.
 func someReferences(rng *rand.Rand, db *pgtest.DB) (some []reference) {
 	for _, f := range references {
 		if rng.IntN(4) == 0 {

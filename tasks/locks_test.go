@@ -108,7 +108,7 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	}
 }
 
-// If a delivery was retained with coupons, the old logs of these coupons are kept, since only they connect the coupons
+// If a delivery was retained with coupons, the old logs of the coupons are kept, since only they connect the coupons
 // with the delivery. The next run deletes the delivery with its coupons.
 func TestCouponsOutliveTheirLogs(t *testing.T) {
 	t.Parallel()

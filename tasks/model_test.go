@@ -133,7 +133,7 @@ func (m *model) removeLinked(table, link string, ids map[int64]bool) (stay []rec
 	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
 }
 
-// step deletes the rows of some tables that a column links to ids, and removes the ids of failed rows.
+// step deletes the rows of tables that a column links to ids, and removes the ids of failed rows.
 func (m *model) step(link string, ids map[int64]bool, tables ...string) {
 	var stay []rec
 	for _, t := range tables {
@@ -518,8 +518,8 @@ func (m *model) deliveries() {
 	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
 }
 
-// byMessage deletes the rows of some tables that belong to messages of doomed deliveries, and removes the deliveries of
-// failed rows.
+// byMessage deletes the rows of tables that belong to messages of doomed deliveries, and removes the deliveries of failed
+// rows.
 func (m *model) byMessage(doomed map[int64]bool, link string, tables ...string) {
 	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {

@@ -23,18 +23,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// The rules of a task are tried on the rows of testdata/rules/TASK.txtar: at least one on each side of every condition.
-// Its sections are
+// ruleTest tests the rules of a task on the rows of testdata/rules/TASK.txtar. Each condition has rows on both sides. The
+// sections of the file are
 //
-//	days        how far back the cutoff lies; without it, it is the run's clock
-//	setup.sql   what is executed first
-//	TABLE       the names of columns, and rows, each with what becomes of it, and why, after a #
-//	relations   tables and views, with whether they are dropped; those that setup.sql does not create have no rows
-//	dry run     how many rows and relations a dry run expects to go, where it can not know what the run will do
+//	days        the days from the cutoff to the reference time; 0 without this section
+//	setup.sql   statements that are executed first
+//	TABLE       the names of columns, and rows with a verdict; the reason follows after a #
+//	relations   tables and views with a verdict; a relation that setup.sql does not create is an empty table
+//	dry run     the number of rows and relations that a dry run counts, if it cannot know the number of the run
 //
-// A row stays, goes, becomes COLUMN=VALUE …, or appears, which it does during the run. Values are numbers, words,
-// 'texts', NULL, dates, and the moments NOW, OLD (just older than the cutoff), EDGE (the cutoff) and YOUNG. Relations
-// that are not named stay, and none appears; the rows of other tables are not looked at.
+// The verdicts on rows are
+//
+//	goes        the run deletes the row
+//	stays       the run does not change the row
+//	becomes     the run updates the row; assignments COLUMN=VALUE follow
+//	appears     the run inserts the row
+//
+// Values are numbers, words, 'texts', NULL, dates, and the times NOW, OLD (just older than the cutoff), EDGE (the
+// cutoff) and YOUNG. The run must not drop or create any other relation. The rows of other tables are not compared.
 type ruleTest struct {
 	task      string
 	days      int
@@ -69,10 +75,10 @@ const mappings = `INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sName, sBr
 	(-2, 'stores', 'cus:broadLogStore', NULL, 'cus:trackingLogStore'), (3, 'again', 'NMS:broadlogrcp', '',
 		'nms:trackingLogRcp'); `
 
-// field is a value in a line, or an assignment.
+// field matches a value in a line, or an assignment.
 var field = regexp.MustCompile(`^\s*((?:\w+=)?(?:'[^']*'|[^\s']+))`)
 
-// readRules reads the tests of all tasks that have rules.
+// readRules reads the tests of all tasks with rules.
 func readRules(t *testing.T) (tests []ruleTest) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/rules/*.txtar")
@@ -160,7 +166,7 @@ var (
 	date   = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\S*Z)?$`)
 )
 
-// sql is a value as SQL.
+// sql returns a value as SQL.
 func (r ruleTest) sql(value string) string {
 	cutoff := now.Add(-time.Duration(r.days) * 24 * time.Hour)
 	moments := map[string]time.Time{
@@ -180,7 +186,7 @@ func (r ruleTest) sql(value string) string {
 	return "'" + value + "'"
 }
 
-// insert makes the rows and relations, and what is expected of them.
+// insert creates the rows and relations, and the tables with the expected rows.
 func (r ruleTest) insert(db *pgtest.DB) {
 	db.Do("CREATE SCHEMA expected")
 	for _, relation := range r.relations {
@@ -196,7 +202,7 @@ func (r ruleTest) insert(db *pgtest.DB) {
 	db.Do(mappings + r.setup)
 	for _, table := range r.tables {
 		if db.Int("SELECT count(*) FROM "+table.name) != 0 && table.name != "NmsDeliveryMapping" {
-			// the lines would be counted wrongly
+			// Line numbers would be wrong.
 			panic(r.task + ": setup.sql has rows of " + table.name + ", which have a section")
 		}
 		columns := strings.Join(table.columns, ", ")
@@ -204,7 +210,7 @@ func (r ruleTest) insert(db *pgtest.DB) {
 			db.Do(fmt.Sprintf("INSERT INTO %s (%s) VALUES (%s)", table.name, columns, strings.Join(row.values, ", ")))
 		}
 	}
-	for _, table := range r.tables { // when triggers and views have their say no more
+	for _, table := range r.tables { // once no trigger or view can change its rows
 		db.Do(
 			fmt.Sprintf(
 				"CREATE TABLE expected.%[1]s AS SELECT *, row_number() OVER (ORDER BY ctid) AS line, false AS goes "+
@@ -242,7 +248,7 @@ func (r ruleTest) insert(db *pgtest.DB) {
 	}
 }
 
-// inserted are the rows that are there before the run.
+// inserted returns the rows that exist before the run.
 func (table tableTest) inserted() (rows []rowTest) {
 	for _, row := range table.rows {
 		if row.verdict != "appears" {
@@ -252,7 +258,7 @@ func (table tableTest) inserted() (rows []rowTest) {
 	return rows
 }
 
-// line is the line of the row with a number, 0 for those without one.
+// line returns the line of the row with a number. A row that is not expected has the number 0.
 func (table tableTest) line(number string) string {
 	if n, err := strconv.Atoi(number); err == nil && n > 0 {
 		return table.inserted()[n-1].line
@@ -260,7 +266,7 @@ func (table tableTest) line(number string) string {
 	return "in no line"
 }
 
-// gone is how many rows and relations are to go.
+// gone returns how many rows and relations the run must delete.
 func (r ruleTest) gone() (n int64) {
 	for _, table := range r.tables {
 		for _, row := range table.rows {
@@ -286,7 +292,7 @@ func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 	t.Helper()
 	for _, table := range r.tables {
 		columns := strings.Join(table.columns, ", ")
-		// of such rows not all columns are known
+		// Rows that appear have columns with unknown values.
 		if !slices.ContainsFunc(table.rows, func(row rowTest) bool { return row.verdict == "appears" }) {
 			columns = strings.Join(
 				db.Strings(
@@ -372,7 +378,7 @@ func TestRules(t *testing.T) {
 					t.Errorf("the task is %s: %s", j.states[r.task], j.problems[r.task])
 				}
 				for _, b := range j.batches {
-					if maxRows > 0 && b.Deleted > 2 && r.task != "email-error-stats" { // a row and its pair
+					if maxRows > 0 && b.Deleted > 2 && r.task != "email-error-stats" { // a row and its paired row
 						t.Errorf("a batch of %d rows", b.Deleted)
 					}
 				}
@@ -385,7 +391,7 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// Every task but the one that deletes nothing has rows for its rules.
+// Every task has rules to test, except for the one that deletes nothing.
 func TestEveryTaskHasRules(t *testing.T) {
 	t.Parallel()
 	tests := readRules(t)
@@ -416,8 +422,8 @@ func timestampsWithoutZone(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// Dates without a zone are read in the zone that the application's option names, or else in that of the database. Here
-// a day begins five hours later there.
+// Dates without a zone are read in the zone that the application's option names, or in the zone of the database without
+// that option. In this zone a day begins five hours later than in UTC.
 func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {
@@ -447,7 +453,7 @@ func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 	}
 }
 
-// Every task copes with databases in which each of the tables that it reads is missing in turn.
+// No task fails because a table that it reads is missing.
 func TestMissingTables(t *testing.T) {
 	t.Parallel()
 	for _, r := range readRules(t) {

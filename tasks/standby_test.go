@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// withStandby is a random database on a server with a standby, and a pool of the same database there.
+// withStandby returns a random database on a server with a standby, and a pool of the same database on the standby.
 func withStandby(t *testing.T, seed uint64) (db *pgtest.DB, primary, standby *localpg.Server, there *pgxpool.Pool) {
 	t.Helper()
 	db, primary = pgtest.Private(t)
@@ -46,7 +46,7 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// asked are the statements that connections were given.
+// asked records the statements of connections.
 type asked []string
 
 // TraceQueryStart implements pgx.QueryTracer.
@@ -58,7 +58,7 @@ func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 // TraceQueryEnd implements pgx.QueryTracer.
 func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// asking is another pool of a database, and what it is asked.
+// asking returns another pool of a database, and the statements that its connections execute.
 func asking(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *asked) {
 	t.Helper()
 	a := &asked{}
@@ -72,8 +72,8 @@ func asking(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *asked) {
 	return pool, a
 }
 
-// A dry run reads a standby, and not the primary, once that has replayed what was written before; and it finds the
-// same.
+// A dry run reads the standby instead of the primary, once the standby has replayed all earlier changes. It finds the
+// same rows.
 func TestPreviewOfAStandby(t *testing.T) {
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 11)
@@ -108,7 +108,8 @@ func TestPreviewOfAStandby(t *testing.T) {
 	}
 }
 
-// A dry run fails, and says why, while the standby lags too far behind, is away, or is none.
+// A dry run fails with a reason if the standby lags too far behind, is unreachable, or is not a standby of this
+// database.
 func TestAStandbyThatWillNotDo(t *testing.T) {
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 12)
@@ -142,12 +143,12 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	}
 	db.Do("CREATE TABLE elsewhere.late (i int)")
 	fails(there, "has not replayed", "bytes of WAL behind")
-	mustRun(t, db, func(c *pipeline.Config) { c.Standby.Pool = there }, "sessions") // a real run does without
+	mustRun(t, db, func(c *pipeline.Config) { c.Standby.Pool = there }, "sessions") // a run does not need the standby
 	standby.Stop()
 	fails(there, "--preview-database-url", "can not be read")
 }
 
-// Whatever is read, and however often that conflicts with the standby's recovery, a dry run counts each row once.
+// A dry run counts each row once, although its reads conflict with the standby's recovery.
 func TestConflictsWithRecovery(t *testing.T) {
 	t.Parallel()
 	db, _, standby, there := withStandby(t, 13)
@@ -161,8 +162,8 @@ func TestConflictsWithRecovery(t *testing.T) {
 		"TRUNCATE XtkSessionInfo; INSERT INTO XtkSessionInfo (sKey, sLogin, tsExpiration) SELECT i::text, i::text, " +
 			"'2020-01-01' FROM generate_series(1, 100000) i",
 	)
-	// Another table: a row of XtkSessionInfo that an UPDATE moves between two windows may be counted twice, or not at
-	// all.
+	// Vacuums another table, since a row of XtkSessionInfo that an UPDATE moves between two windows may be counted
+	// twice or never.
 	db.Do("CREATE TABLE elsewhere.vacuumed AS SELECT i FROM generate_series(1, 1000) i")
 	config := there.Config()
 	var met atomic.Bool
@@ -173,7 +174,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 	}
 	t.Cleanup(there.Close)
 	ended := make(chan error, 1)
-	// Vacuums one after the other until the first conflict, since a dry run gives up after eight in a row.
+	// Vacuums until the first conflict, since a dry run gives up after eight in a row.
 	vacuum := func() error {
 		for !met.Load() {
 			var written string
@@ -187,7 +188,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 				return err
 			}
 			for !replayed {
-				// this query conflicts, too
+				// This query may conflict, too.
 				if err := super.QueryRow(t.Context(), "SELECT $1::text::pg_lsn <= pg_last_wal_replay_lsn()", written).
 					Scan(&replayed); err != nil &&
 					!sqlstate.Is(err, pgerrcode.SerializationFailure) {
@@ -214,7 +215,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 	}
 }
 
-// Of unlogged tables a standby has no rows: a dry run that reads it says so, in place of counting none.
+// A standby has no rows of unlogged tables. A dry run reports that it did not count them.
 func TestPreviewOfUnloggedTables(t *testing.T) {
 	t.Parallel()
 	db, primary := pgtest.Private(t)

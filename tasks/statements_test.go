@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// statements keeps what is sent to a server, with the parameters that each text was last sent with.
+// statements records the statements sent to a server, and the last arguments of each.
 type statements struct {
 	mu   sync.Mutex
 	sent []string
@@ -46,7 +46,7 @@ func (s *statements) TraceBatchQuery(_ context.Context, _ *pgx.Conn, q pgx.Trace
 
 func (s *statements) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
 
-// trace returns another pool of a database, whose statements are kept.
+// trace returns another pool of a database, whose statements are recorded.
 func (s *statements) trace(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
 	t.Helper()
 	c := db.Config().Copy()
@@ -59,7 +59,7 @@ func (s *statements) trace(t *testing.T, db *pgtest.DB) *pgxpool.Pool {
 	return pool
 }
 
-// with returns how many have a text.
+// with returns how many statements contain a text.
 func (s *statements) with(text string) (n int) {
 	for _, sql := range s.sent {
 		if strings.Contains(sql, text) {
@@ -69,8 +69,7 @@ func (s *statements) with(text string) (n int) {
 	return n
 }
 
-// What is known of a database is read once for tasks that follow each other at once, and the parents of each set once a
-// run.
+// Tasks that run right after each other read the catalog once. The parents of each parent set are read once per run.
 func TestPlansAreMadeOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -80,7 +79,7 @@ func TestPlansAreMadeOnce(t *testing.T) {
 		s.sent = nil
 		mustRun(t, db, func(c *pipeline.Config) { c.Pool, c.DryRun = pool, dryRun })
 		t.Logf("a run of all tasks on an empty database, dry: %t, sent %d statements", dryRun, len(s.sent))
-		if read := s.with("has_any_column_privilege"); read > 10 { // once a second
+		if read := s.with("has_any_column_privilege"); read > 10 { // it is read again after a second
 			t.Errorf("the catalog was read %d times", read)
 		}
 		if sets := s.with("<> 0 ORDER BY 1"); sets != 4 {

@@ -51,8 +51,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// Partitioned parents are analyzed after their partitions, and materialized views are like tables. A parent of foreign
-// tables, which ANALYZE would read from their server, is left alone.
+// Partitioned parents are analyzed after their partitions, and materialized views like tables. A parent of foreign
+// tables is skipped, since ANALYZE would read them from their server.
 func TestStatisticsOfParentsAndViews(t *testing.T) {
 	t.Parallel()
 	for mode := range 3 {
@@ -123,8 +123,8 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 	}
 }
 
-// What the tasks behind statistics empty is vacuumed by them, and its parents analyzed, if statistics has succeeded in
-// this run.
+// Tasks after statistics vacuum the tables from which they deleted rows, and analyze their parents, if statistics
+// succeeded in the same run.
 func TestTheTasksBehindStatistics(t *testing.T) {
 	t.Parallel()
 	behind := []string{"app-subscriptions", "sessions", "expired-events", "reactions"}
@@ -168,7 +168,7 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 			if j.deleted["sessions"] != 1 || j.deleted["expired-events"] != 1 {
 				t.Fatalf("%v", j.deleted)
 			}
-			// Before version 18, ANALYZE of a parent does its partitions again, whatever they are.
+			// Before version 18, ANALYZE of a parent analyzes all its partitions again.
 			if got := slices.DeleteFunc(
 				j.vacuumed(),
 				func(line string) bool { return line == "analyzing rtevent_new" },
@@ -182,7 +182,7 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 	}
 }
 
-// Whenever the worker of such a task dies, another one vacuums all that both have emptied.
+// If the worker of a task after statistics dies, the next worker vacuums the tables from which either deleted rows.
 func TestResumingATaskBehindStatistics(t *testing.T) {
 	t.Parallel()
 	for _, after := range []bool{false, true} {
@@ -219,7 +219,8 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 	}
 }
 
-// A table whose index expression fails is reported; all others are vacuumed, and the task says how many failed.
+// A table with a failing index expression is reported. All other tables are vacuumed, and the task reports how many
+// failed.
 func TestStatisticsOfTablesThatFail(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -235,7 +236,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer); CREATE INDEX ON c_table (fails(i));
 				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`,
 			)
-			// The index has no entry: ANALYZE alone evaluates the expression.
+			// The index remains empty, so that only ANALYZE evaluates the expression.
 			db.Superuser(
 				"UPDATE pg_index SET indisready = false, indislive = true WHERE indrelid IN ('a_table'::regclass, " +
 					"'c_table'::regclass)",
@@ -260,7 +261,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 	}
 }
 
-// VACUUM gives free space back only where that is configured, since it locks the table for that.
+// VACUUM truncates tables only if that is configured, since it locks them exclusively for that.
 func TestVacuumTruncate(t *testing.T) {
 	t.Parallel()
 	for _, truncate := range []bool{false, true} {
@@ -278,7 +279,7 @@ func TestVacuumTruncate(t *testing.T) {
 	}
 }
 
-// vacuumed is what was vacuumed and analyzed, in order, each once.
+// vacuumed returns the vacuumed and analyzed tables in order, without repetitions.
 func (j *journal) vacuumed() []string {
 	var done []string
 	for _, line := range strings.Split(strings.Join(j.logs, "\n"), "\n") {

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// An option that is stored as a text is read from it, never from the number beside it; what is no number is not used.
+// The value of an option of the type text is its text, never its number. A text that is not a number is not used.
 func TestDelayInAText(t *testing.T) {
 	t.Parallel()
 	for text, left := range map[string]int64{
@@ -43,7 +43,7 @@ func TestDelayInAText(t *testing.T) {
 	}
 }
 
-// A moment that is stored as a text is not read; without it, more would be deleted, so nothing is.
+// A time that is stored as a text is not read. The task is skipped, since it would delete more without the time.
 func TestMomentInAText(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -65,7 +65,7 @@ func TestMomentInAText(t *testing.T) {
 	}
 }
 
-// Without a column for texts, a row of that type has no value.
+// Without the column of texts, an option of the type text has no value.
 func TestDelayInATextThatIsMissing(t *testing.T) {
 	t.Parallel()
 	for column, left := range map[string]int64{"sStringValue": 1, "iDataType": 0} {
@@ -83,7 +83,8 @@ func TestDelayInATextThatIsMissing(t *testing.T) {
 	}
 }
 
-// A role that may not read the types and the texts of options is told the GRANT, before anything is deleted.
+// If the role cannot read the types and texts of options, the run fails before it deletes anything. The error names the
+// GRANT.
 func TestOptionsThatTheRoleMayNotRead(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

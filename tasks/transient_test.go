@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// onError is a tracer that calls a function when a query fails with a SQLSTATE.
+// onError is a tracer that calls a function if a query fails with a SQLSTATE.
 type onError struct {
 	state string
 	do    func()

@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// An error of a statement inside a trigger is that of the row, whatever the trigger lacks: the table of the row is not
-// gone, and neither is the server.
+// An error inside a trigger is an error of the row, even if a table of the trigger is missing or a server is
+// unreachable.
 func TestErrorsInsideTriggers(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -57,7 +57,7 @@ func TestErrorsInsideTriggers(t *testing.T) {
 	}
 }
 
-// Where a trigger fails for every row, its task fails, and nothing that depends on the rows is deleted.
+// A trigger that fails for every row fails the task. The parents of the failed rows are not deleted.
 func TestTriggerThatAlwaysFails(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ task, trigger, table string }{
@@ -98,7 +98,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 	}
 }
 
-// A work table whose drop fails inside an event trigger is not gone; it is reported, and counted.
+// If an event trigger refuses to drop a work table, the table is reported and counted as retained.
 func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -117,7 +117,7 @@ func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 	}
 }
 
-// A dry run, and a guard, that cannot read a table because of its policy fail, rather than take the table for gone.
+// A run and a dry run fail if the policy of a table fails. They do not treat the table as missing.
 func TestPolicyThatFails(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

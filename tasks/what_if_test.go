@@ -10,7 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// A dry run by other options counts a table once for all of its tasks, and once by the stored options.
+// A dry run with assumed options reads a table twice: once with them for all its tasks, and once with the stored
+// options.
 func TestWhatIfReads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -20,7 +20,7 @@ import (
 const relationsLeft = "SELECT relname::text FROM pg_class WHERE relname ~ '^(wk|grp)' AND relkind IN ('r', 'p', 'v') " +
 	"AND NOT relispartition ORDER BY 1"
 
-// A list that a policy hides may exist: a table that may hold its data stays.
+// A policy may hide lists. A work table that may have the data of a hidden list is not dropped.
 func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -41,7 +41,7 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 	}
 }
 
-// If no list is known, tables that may hold the data of one stay, which is reported.
+// If no list is known, work tables that may have the data of a list are not dropped. The run reports that.
 func TestWorkTablesWithoutAnyList(t *testing.T) {
 	t.Parallel()
 	for change, said := range map[string]string{
@@ -64,7 +64,7 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 	}
 }
 
-// A view may depend on a work table of another kind: one run is enough for both.
+// A run also drops views on work tables of another kind.
 func TestViewsOfOtherKinds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -83,8 +83,8 @@ func TestViewsOfOtherKinds(t *testing.T) {
 	}
 }
 
-// Tables that depend on each other are dropped in one run; a table that an outside object depends on is kept, and
-// reported once.
+// Tables that depend on each other are dropped in one run. A table that another object depends on is not
+// dropped, and reported once.
 func TestWorkTablesOfEachOther(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -113,7 +113,7 @@ func TestWorkTablesOfEachOther(t *testing.T) {
 	}
 }
 
-// emptier empties a table as soon as a batch has been committed.
+// emptier empties a table after each batch.
 type emptier struct {
 	*journal
 	table string
@@ -127,7 +127,7 @@ func (e *emptier) Write(ctx context.Context, b *pgx.Batch, d purge.Delta) (func(
 	}, err
 }
 
-// An owner's table that is emptied in the meantime, as by a restore, no longer proves anything.
+// A run stops dropping work tables once the table of their owners is empty, as during a restore.
 func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -155,7 +155,7 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	}
 }
 
-// A drop for whose locks the server has no room is skipped like any other that is refused.
+// A drop that fails because the server has no memory for its locks is skipped, like other failed drops.
 func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -182,8 +182,8 @@ func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	}
 }
 
-// A list that a trigger keeps stays with its table, and is not counted; a sequence with the name of its table does not
-// matter.
+// A list that a trigger retains is not counted, and keeps its table. A list is also retained by a materialized view
+// with the name of its table, but not by a sequence.
 func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -206,7 +206,7 @@ func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 	}
 }
 
-// Work tables that are not dropped because of their owner, kind or schema are counted and named, with what helps.
+// Work tables that are not dropped because of their owner, kind or schema are counted and logged, with a remedy.
 func TestWorkTablesOfOthers(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

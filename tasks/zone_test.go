@@ -21,8 +21,8 @@ func inZone(db *pgtest.DB, zone string) {
 	db.Reset()
 }
 
-// localAudits makes an audit entry for each hour around the moment from which on they are kept; its id is how many
-// hours later it is in UTC.
+// localAudits inserts an audit entry for each hour around the cutoff. Its id is 100 plus the hours from the cutoff in
+// UTC.
 func localAudits(db *pgtest.DB) {
 	db.Do("ALTER TABLE XtkAudit ALTER tsChanged TYPE timestamp")
 	db.Do(
@@ -32,7 +32,7 @@ func localAudits(db *pgtest.DB) {
 	)
 }
 
-// Where the application's zone is not known, what is obsolete in some zones only stays.
+// If the zone of the application is unknown, only rows that are obsolete in every zone are deleted.
 func TestZoneOption(t *testing.T) {
 	t.Parallel()
 	const database = "Asia/Tokyo" // UTC+9
@@ -42,7 +42,7 @@ func TestZoneOption(t *testing.T) {
 	named := func(zone string) string { return stored("(1, 'WdbcTimeZone', 6, '" + zone + "')") }
 	for name, c := range map[string]struct {
 		sql  string
-		goes int64 // the last hour that is deleted
+		goes int64 // the last hour whose entry is deleted
 		says string
 	}{
 		"named": {
@@ -50,7 +50,7 @@ func TestZoneOption(t *testing.T) {
 			-6,
 			"INFO dates without a time zone are read in the zone America/Bogota, which option WdbcTimeZone names",
 		},
-		// in summer
+		// with daylight saving time
 		"named with blanks": {
 			named(" Europe/Paris "),
 			1,
@@ -81,7 +81,7 @@ func TestZoneOption(t *testing.T) {
 			-13,
 			`WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no IANA time zone`,
 		},
-		// PostgreSQL takes it
+		// PostgreSQL accepts it
 		"unknown, with a digit": {
 			named("Nowhere/City5"),
 			-13,
@@ -135,7 +135,7 @@ func TestZoneOption(t *testing.T) {
 	}
 }
 
-// Where row security hides the option, it is not known; where all dates have a zone, nothing is said of it.
+// If row security may hide the option, the zone is unknown. If all dates have a zone, the log does not mention it.
 func TestZoneOptionHidden(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -158,7 +158,7 @@ func TestZoneOptionHidden(t *testing.T) {
 	}
 }
 
-// Explanations and metrics read dates as runs do.
+// Explanations and metrics read dates in the same zone as runs.
 func TestZoneOfExplanations(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
