@@ -139,9 +139,8 @@ func TestForeignTable(t *testing.T) {
 				}
 			}
 		}
-		if got := far.Strings(left); got[0] != "0 41" || here.Int("SELECT count(*) FROM NmsWebTrackingLog") != 1 {
-			t.Errorf("left %v", got)
-		}
+		checkRows(t, far, left, "0 41")
+		checkCount(t, here, 1, "SELECT count(*) FROM NmsWebTrackingLog")
 	}
 }
 
@@ -157,14 +156,9 @@ func TestPlanOfAForeignTable(t *testing.T) {
 	if rows[`"public"."nmstrackinglogrcp"`] != 4_000 || rows[`"public"."nmswebtrackinglog"`] != 2_000 {
 		t.Errorf("the plan has %v", rows)
 	}
-	if j, refused := refusal(
-		t,
-		here,
-		planned,
-		nil,
-		"tracking-logs",
-	); refused != nil ||
-		j.deleted["tracking-logs"] != 6_000 {
+	j, refused := refusal(t, here, planned, nil, "tracking-logs")
+	j.checkDeleted(t, "tracking-logs", 6_000)
+	if refused != nil {
 		t.Errorf("%d rows, refused: %v", j.deleted["tracking-logs"], refused)
 	}
 }
@@ -213,14 +207,8 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 				if err := runWith(t, j, func(c *pipeline.Config) { c.Cursor = j.cursor }, "tracking-logs"); err != nil {
 					t.Fatal(err)
 				}
-				if j.deleted["tracking-logs"] != 60 || far.Strings(left)[0] != "0 41" {
-					t.Errorf(
-						"%d rows are accounted for, %v are left; committed elsewhere alone: %t",
-						j.deleted["tracking-logs"],
-						far.Strings(left),
-						alone,
-					)
-				}
+				j.checkDeleted(t, "tracking-logs", 60)
+				checkRows(t, far, left, "0 41")
 			}
 		})
 	}
@@ -233,12 +221,8 @@ func TestLockedInForeignTable(t *testing.T) {
 	here.Superuser("ALTER SERVER far OPTIONS (options '-c lock_timeout=50')")
 	far.Hold("SELECT FROM NmsTrackingLogRcp WHERE iTrackingLogId IN (3, 4) FOR UPDATE")
 	j := mustRun(t, here, nil, "tracking-logs")
-	if got := far.Strings(
-		left,
-	); got[0] != "0 3 4 21" ||
-		!j.said("WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked") {
-		t.Errorf("left %v; %q", got, j.logs)
-	}
+	checkRows(t, far, left, "0 3 4 21")
+	j.checkLog(t, "WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked")
 }
 
 // A task that cannot delete rows on another server fails at its end. It reports the reason and the number of remaining
@@ -290,9 +274,10 @@ func TestRefusedElsewhere(t *testing.T) {
 			here := pgtest.Campaign(t)
 			c.prepare(here, here.Far())
 			j, err := run(t, here, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task, "sessions")
-			if err == nil || errors.Is(err, pipeline.ErrLost) || j.states[c.task] != pipeline.Failed ||
-				j.states["sessions"] != pipeline.Succeeded ||
-				j.deleted[c.task] != 0 {
+			j.checkState(t, c.task, pipeline.Failed)
+			j.checkState(t, "sessions", pipeline.Succeeded)
+			j.checkDeleted(t, c.task, 0)
+			if err == nil || errors.Is(err, pipeline.ErrLost) {
 				t.Errorf("the run ended with %v, %d rows deleted", err, j.deleted[c.task])
 			}
 			for _, part := range c.says {
@@ -326,8 +311,9 @@ func TestForeignRowsThatWouldMove(t *testing.T) {
 			VALUES (1, 1, 6, '2025-12-31'), (2, 1, 1, '2025-12-31'), (3, 2, 6, '2026-02-01')`,
 	)
 	j, err := run(t, here, nil, "expired-deliveries")
-	if err == nil || !strings.Contains(j.problems["expired-deliveries"], "old is in a foreign table") {
-		t.Errorf("the run ended with %v", err)
+	j.checkProblem(t, "expired-deliveries", "old is in a foreign table")
+	if err == nil {
+		t.Error("the run succeeded")
 	}
 	got := here.Strings(
 		"SELECT format('log %s: %s', iBroadLogId, iStatus) FROM NmsBroadLogRcp UNION ALL SELECT format('delivery %s: " +
@@ -358,10 +344,6 @@ func TestForeignTableWithExtremeKeys(t *testing.T) {
 	)
 	here.MoveAway(here.Far(), "nmseventhisto")
 	j := mustRun(t, here, nil, "expired-events")
-	if got := here.Strings(
-		"SELECT biEventHistoId::text FROM NmsEventHisto",
-	); !slices.Equal(got, []string{"0"}) ||
-		j.deleted["expired-events"] != 8 {
-		t.Errorf("left %v, %d accounted for", got, j.deleted["expired-events"])
-	}
+	checkRows(t, here, "SELECT biEventHistoId::text FROM NmsEventHisto", "0")
+	j.checkDeleted(t, "expired-events", 8)
 }

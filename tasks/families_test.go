@@ -93,25 +93,15 @@ func TestIncludedTables(t *testing.T) {
 		include[task] = append(include[task], table)
 	}
 	with := func(c *pipeline.Config) { c.Include = include }
-	if j := mustRun(
-		t,
-		db,
-		func(c *pipeline.Config) { c.Include, c.DryRun = include, true },
-		"delivery-logs",
-	); j.deleted["delivery-logs"] != 1 {
-		t.Errorf("a dry run counts %d rows", j.deleted["delivery-logs"])
-	}
-	j := mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
+	j := mustRun(t, db, func(c *pipeline.Config) { c.Include, c.DryRun = include, true }, "delivery-logs")
+	j.checkDeleted(t, "delivery-logs", 1)
+	j = mustRun(t, db, with, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
 	if left := db.Strings(rowsLeft); !slices.Equal(left, []string{"nmsbroadlogeventhisto"}) { // its row is young
 		t.Errorf("left %v; %q", left, j.logs)
 	}
-	if n := db.Int(
-		"SELECT count(*) FROM NmsWebTrackingLog",
-	); n != 1 || db.Int("SELECT count(*) FROM NmsDelivery") != 0 ||
-		j.deleted["delivery-logs"] != 1 {
-		t.Errorf("%d web tracking logs are left; %v", n, j.deleted)
-	}
-	if j.said("table nmsbroadlogeventhisto looks like") || !j.said("WARNING", "cusgone", "missing") {
-		t.Errorf("said %q", j.logs)
-	}
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsWebTrackingLog")
+	checkCount(t, db, 0, "SELECT count(*) FROM NmsDelivery")
+	j.checkDeleted(t, "delivery-logs", 1)
+	j.checkNoLog(t, "table nmsbroadlogeventhisto looks like")
+	j.checkLog(t, "WARNING", "cusgone", "missing")
 }

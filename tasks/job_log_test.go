@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -24,15 +23,8 @@ func TestEntriesOfTheJobLogHaveItsOwnIDs(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(deliveryWithPages + setup)
-			j := mustRun(t, db, nil, "mirror-pages")
-			if ids := db.Strings(
-				"SELECT iJobLogId::text FROM XtkJobLog WHERE iJobId = 5",
-			); !slices.Equal(
-				ids,
-				[]string{"9001"},
-			) {
-				t.Errorf("the ids are %v; %q", ids, j.logs)
-			}
+			mustRun(t, db, nil, "mirror-pages")
+			checkRows(t, db, "SELECT iJobLogId::text FROM XtkJobLog WHERE iJobId = 5", "9001")
 			// the next entries of the application
 			db.Do("INSERT INTO XtkJobLog (iJobLogId) SELECT nextval('XtkJobLogId') FROM generate_series(1, 3)")
 		})
@@ -44,10 +36,8 @@ func TestEntryOfTheJobLogAfterAWrap(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(deliveryWithPages + "INSERT INTO XtkJobLog (iJobLogId) VALUES (1)")
-	j := mustRun(t, db, nil, "mirror-pages")
-	if ids := db.Strings("SELECT iJobLogId::text FROM XtkJobLog WHERE iJobId = 5"); !slices.Equal(ids, []string{"2"}) {
-		t.Errorf("the ids are %v; %q", ids, j.logs)
-	}
+	mustRun(t, db, nil, "mirror-pages")
+	checkRows(t, db, "SELECT iJobLogId::text FROM XtkJobLog WHERE iJobId = 5", "2")
 }
 
 // A job log entry that cannot be written is logged, and the task succeeds.
@@ -71,11 +61,9 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(deliveryWithPages + test.setup)
 			j := mustRun(t, db, nil, "mirror-pages")
-			if db.Int("SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5") != 1 ||
-				db.Int("SELECT count(*) FROM XtkJobLog WHERE iJobId = 5") != 0 ||
-				j.states["mirror-pages"] != pipeline.Succeeded {
-				t.Errorf("the task is %s: %s", j.states["mirror-pages"], j.problems["mirror-pages"])
-			}
+			checkCount(t, db, 1, "SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5")
+			checkCount(t, db, 0, "SELECT count(*) FROM XtkJobLog WHERE iJobId = 5")
+			j.checkState(t, "mirror-pages", pipeline.Succeeded)
 			if !j.said("WARNING", "job log", test.says) {
 				t.Errorf("said %q", j.logs)
 			}
@@ -88,13 +76,11 @@ func TestDeliveryThatCanNotBeFlagged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(deliveryWithPages + "ALTER TABLE NmsDelivery ADD CHECK (iWebResPurged = 0)")
-	if j, err := run(
-		t,
-		db,
-		nil,
-		"mirror-pages",
-	); err == nil || j.states["mirror-pages"] != pipeline.Failed || j.said("job log") ||
-		db.Int("SELECT count(*) FROM XtkJobLog") != 0 {
-		t.Errorf("the task is %s, and %q", j.states["mirror-pages"], j.logs)
+	j, err := run(t, db, nil, "mirror-pages")
+	j.checkState(t, "mirror-pages", pipeline.Failed)
+	j.checkNoLog(t, "job log")
+	checkCount(t, db, 0, "SELECT count(*) FROM XtkJobLog")
+	if err == nil {
+		t.Error("the run succeeded")
 	}
 }

@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -46,12 +45,8 @@ func TestZeroRecordWhateverIsUnique(t *testing.T) {
 				db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 			}
 			j := mustRun(t, db, nil, "visitors")
-			if left := db.Strings(
-				"SELECT iVisitorId::text FROM NmsVisitor",
-			); !slices.Equal(left, []string{"0"}) ||
-				j.deleted["visitors"] != 1 {
-				t.Errorf("visitors %v are left: %q", left, j.logs)
-			}
+			checkRows(t, db, "SELECT iVisitorId::text FROM NmsVisitor", "0")
+			j.checkDeleted(t, "visitors", 1)
 		})
 	}
 }
@@ -65,10 +60,8 @@ func TestZeroRecordOfLogs(t *testing.T) {
 			INSERT INTO CusBroadLogStore (iBroadLogId, tsLastModified) VALUES (0, '2000-01-01');
 		INSERT INTO CusBroadLogStore (iBroadLogId, iCrmId, tsLastModified) VALUES (1, 0, '2000-01-01')`,
 	)
-	j := mustRun(t, db, nil, "delivery-logs")
-	if left := db.Strings("SELECT iBroadLogId::text FROM CusBroadLogStore"); !slices.Equal(left, []string{"0"}) {
-		t.Errorf("logs %v are left: %q", left, j.logs)
-	}
+	mustRun(t, db, nil, "delivery-logs")
+	checkRows(t, db, "SELECT iBroadLogId::text FROM CusBroadLogStore", "0")
 }
 
 // partitionedLog turns a log of the mappings into a partitioned table. Its partitions have unique indexes, except for
@@ -108,18 +101,9 @@ func TestKeysOfPartitions(t *testing.T) {
 			db := pgtest.Campaign(t)
 			partitionedLog(db, "")
 			db.Do(more)
-			j := mustRun(t, db, nil, "deliveries")
-			if left := db.Strings(
-				"SELECT iBroadLogId::text FROM NmsBroadLogRcp",
-			); !slices.Equal(left, []string{"0"}) ||
-				db.Int("SELECT count(*) FROM NmsDelivery") != 0 {
-				t.Errorf(
-					"logs %v and %d deliveries are left: %q",
-					left,
-					db.Int("SELECT count(*) FROM NmsDelivery"),
-					j.logs,
-				)
-			}
+			mustRun(t, db, nil, "deliveries")
+			checkRows(t, db, "SELECT iBroadLogId::text FROM NmsBroadLogRcp", "0")
+			checkCount(t, db, 0, "SELECT count(*) FROM NmsDelivery")
 		})
 	}
 }
@@ -152,8 +136,9 @@ func TestLogsThatArePassedOver(t *testing.T) {
 			spoil(db)
 			for _, change := range []func(*pipeline.Config){dry, nil} {
 				j := mustRun(t, db, change, "deliveries", "delivery-logs")
-				if j.deleted["deliveries"] != 1 || j.deleted["delivery-logs"] != 0 ||
-					j.stays["deliveries"] != (purge.Retained{Dependent: 2, Tables: 1}) ||
+				j.checkDeleted(t, "deliveries", 1)
+				j.checkDeleted(t, "delivery-logs", 0)
+				if j.stays["deliveries"] != (purge.Retained{Dependent: 2, Tables: 1}) ||
 					j.stays["delivery-logs"].Tables != 1 {
 					t.Errorf(
 						"%d deleted, %+v stay, and %+v",
@@ -162,17 +147,13 @@ func TestLogsThatArePassedOver(t *testing.T) {
 						j.stays["delivery-logs"],
 					)
 				}
-				if !j.said("WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp") ||
-					!strings.Contains(j.details["deliveries"], "1 table could not be done to its end") {
+				j.checkLog(t, "WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp")
+				if !strings.Contains(j.details["deliveries"], "1 table could not be done to its end") {
 					t.Errorf("%q: %q", j.details["deliveries"], j.logs)
 				}
 			}
-			if left := db.Strings(
-				deliveriesLeft,
-			); !slices.Equal(left, []string{"1", "2"}) ||
-				db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 10 {
-				t.Errorf("deliveries %v are left", left)
-			}
+			checkRows(t, db, deliveriesLeft, "1", "2")
+			checkCount(t, db, 10, "SELECT count(*) FROM NmsBroadLogRcp")
 		})
 	}
 }

@@ -44,8 +44,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 			db := pgtest.Campaign(t)
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
-			if (err == nil) != (c.state == pipeline.Succeeded) || j.states["audit-trail"] != c.state ||
-				j.stays["audit-trail"].Failed != int64(c.refuse) {
+			j.checkState(t, "audit-trail", c.state)
+			if (err == nil) != (c.state == pipeline.Succeeded) || j.stays["audit-trail"].Failed != int64(c.refuse) {
 				t.Errorf(
 					"the task is %s, the run ended with %v, %+v stay",
 					j.states["audit-trail"],
@@ -74,8 +74,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 					named++
 				}
 			}
-			if named != min(c.refuse, purge.FailedRowsLogged) ||
-				!j.said("WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse)) {
+			j.checkLog(t, "WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse))
+			if named != min(c.refuse, purge.FailedRowsLogged) {
 				t.Errorf("%d rows are named; %q", named, j.logs)
 			}
 		})
@@ -121,8 +121,8 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
-			if j.states["audit-trail"] != pipeline.Succeeded || j.stays["audit-trail"] != c.left ||
-				j.details["audit-trail"] != c.detail {
+			j.checkState(t, "audit-trail", pipeline.Succeeded)
+			if j.stays["audit-trail"] != c.left || j.details["audit-trail"] != c.detail {
 				t.Errorf(
 					"the task is %s, %+v stay, %q",
 					j.states["audit-trail"],
@@ -151,15 +151,10 @@ func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 			WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION refuse()`,
 	)
 	j := mustRun(t, db, nil, "lists-to-delete", "deliveries")
-	if got := db.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"5"}) || db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 ||
-		db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
-		t.Errorf("deliveries %v are left, with %d logs", got, db.Int("SELECT count(*) FROM NmsBroadLogRcp"))
-	}
-	if got := db.Strings("SELECT iGroupId::text FROM NmsGroup"); !slices.Equal(got, []string{"5"}) {
-		t.Errorf("lists %v are left", got)
-	}
+	checkRows(t, db, deliveriesLeft, "5")
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsBroadLogRcp")
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsTrackingUrl")
+	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup", "5")
 	for _, task := range []string{"lists-to-delete", "deliveries"} {
 		if want := (purge.Retained{Failed: 1, Dependent: 1}); j.stays[task] != want {
 			t.Errorf("%s left %+v, want %+v", task, j.stays[task], want)

@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -34,30 +33,28 @@ func TestLeftoversArePurged(t *testing.T) {
 	here, there, knowing := leftThere(t)
 	before := leftovers(here)
 	j := mustRun(t, here, func(c *pipeline.Config) { knowing(c); dry(c) }, "deliveries")
-	if !slices.Equal(leftovers(here), before) || there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 ||
-		j.deleted["deliveries"]+j.left != 0 ||
-		!j.said("INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+	checkRemote(t, here, before...)
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
+	j.checkLog(t, "INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated")
+	if j.deleted["deliveries"]+j.left != 0 {
 		t.Errorf("a dry run: %q; %q", leftovers(here), j.logs)
 	}
 	j = mustRun(t, here, knowing, "deliveries")
+	checkRemote(t, here, leftOfLost)
+	j.checkLog(t, "INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated")
 	if got := leftovers(
 		here,
-	); !slices.Equal(got, []string{leftOfLost}) || j.deleted["deliveries"]+j.updated["deliveries"]+j.left != 0 ||
-		!j.said("INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated") {
+	); j.deleted["deliveries"]+j.updated["deliveries"]+j.left != 0 {
 		t.Errorf("recorded after that: %q, %d rows by the account; %q", got, j.deleted["deliveries"], j.logs)
 	}
-	if got := there.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{
+	checkRows(t, there, deliveriesLeft,
 		"0",
 		"1",
 		"102",
 		"103",
-		"104",
-	}) || there.Int("SELECT count(*) FROM NmsBroadLogMid") != 5 ||
-		there.Int("SELECT count(*) FROM NmsDeliveryPart") != 1 {
-		t.Errorf("there: %v", got)
-	}
+		"104")
+	checkCount(t, there, 5, "SELECT count(*) FROM NmsBroadLogMid")
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDeliveryPart")
 	if j = mustRun(t, here, knowing, "deliveries"); j.said("deliveries") {
 		t.Errorf("another run: %q", j.logs)
 	}
@@ -89,19 +86,13 @@ func TestLeftoversThatStay(t *testing.T) {
 					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
 			)
 			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
-			if err == nil || j.states["deliveries"] != pipeline.Failed ||
-				!strings.Contains(
-					j.problems["deliveries"],
-					`"far", whose 1 deliveries stay here too, and 2 that were left there: `,
-				) {
-				t.Errorf("%s: %s; %v", j.states["deliveries"], j.problems["deliveries"], err)
+			j.checkState(t, "deliveries", pipeline.Failed)
+			j.checkProblem(t, "deliveries", `"far", whose 1 deliveries stay here too, and 2 that were left there: `)
+			if err == nil {
+				t.Error("the run succeeded")
 			}
-			if got := here.Strings(
-				deliveriesLeft,
-			); !slices.Equal(got, []string{"4", "7"}) ||
-				!slices.Equal(leftovers(here), before) {
-				t.Errorf("here: %v, recorded: %q", got, leftovers(here))
-			}
+			checkRows(t, here, deliveriesLeft, "4", "7")
+			checkRemote(t, here, before...)
 		})
 	}
 }
@@ -112,12 +103,8 @@ func TestLeftoversThatAreHeldBack(t *testing.T) {
 	here, there, knowing := leftThere(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
 	mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(
-		here,
-	); !slices.Equal(got, []string{"far 101 1 Sale 1", leftOfLost}) ||
-		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
-		t.Errorf("recorded: %q", got)
-	}
+	checkRemote(t, here, "far 101 1 Sale 1", leftOfLost)
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
 
 // A recorded delivery that was restored in the main database is not purged on its server before it is deleted again.
@@ -130,21 +117,14 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 			"1), (9, 4, 102, 1), (10, 1, 199, 1)",
 	)
 	j := mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(
-		here,
-	); !slices.Equal(got, []string{before[0], leftOfLost}) || there.Int("SELECT count(*) FROM NmsDelivery WHERE "+
-		"iDeliveryId = 101") != 1 ||
-		!j.said("INFO", "1 deliveries", `"far"`, "here again") {
-		t.Errorf("recorded: %q; %q", got, j.logs)
-	}
+	checkRemote(t, here, before[0], leftOfLost)
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE "+
+		"iDeliveryId = 101")
+	j.checkLog(t, "INFO", "1 deliveries", `"far"`, "here again")
 	here.Do("UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = '2000-01-01' WHERE iDeliveryId = 1")
 	mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(
-		here,
-	); !slices.Equal(got, []string{leftOfLost}) ||
-		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 0 {
-		t.Errorf("recorded after it was deleted here, too: %q", got)
-	}
+	checkRemote(t, here, leftOfLost)
+	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
 
 // If a run is interrupted after the purge on the server and before it deletes the records, the next run deletes them.
@@ -167,9 +147,7 @@ func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	}
 	here.Do("DROP TRIGGER fail ON kept.delivery")
 	mustRun(t, here, knowing, "deliveries")
-	if got := leftovers(here); !slices.Equal(got, []string{leftOfLost}) {
-		t.Errorf("recorded: %q", got)
-	}
+	checkRemote(t, here, leftOfLost)
 }
 
 // Remote deliveries are recorded also without labels or accounts, but not without the columns that identify them.
@@ -195,11 +173,12 @@ func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 	here.Do(recording)
 	here.Do("ALTER TABLE kept.delivery ADD CHECK (there <> 102)")
 	j, err := run(t, here, nil, "deliveries")
-	if err == nil || j.states["deliveries"] != pipeline.Failed {
-		t.Errorf("the task is %s", j.states["deliveries"])
+	j.checkState(t, "deliveries", pipeline.Failed)
+	if err == nil {
+		t.Error("the run succeeded")
 	}
-	if here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2") != 1 ||
-		slices.Contains(leftovers(here), "lost 102 2 ") {
+	checkCount(t, here, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2")
+	if slices.Contains(leftovers(here), "lost 102 2 ") {
 		t.Errorf("recorded %q", leftovers(here))
 	}
 }

@@ -48,9 +48,8 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	if err := <-others; err != nil {
 		t.Errorf("another session of the application: %v", err)
 	}
-	if !j.said("WARNING", "grp7") || db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('grp7', 'grp8')") != 1 {
-		t.Errorf("the run says %q", j.logs)
-	}
+	j.checkLog(t, "WARNING", "grp7")
+	checkCount(t, db, 1, "SELECT count(*) FROM pg_class WHERE relname IN ('grp7', 'grp8')")
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,12 +70,9 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	)
 	tx := db.Hold("SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
-	if got := db.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"1"}) || !j.said("WARNING", "nmsbroadlogrcp", "1 obsolete rows") ||
-		db.Int("SELECT count(*) FROM NmsTrackingUrl") != 1 {
-		t.Errorf("left: %v; %q", got, j.logs)
-	}
+	checkRows(t, db, deliveriesLeft, "1")
+	j.checkLog(t, "WARNING", "nmsbroadlogrcp", "1 obsolete rows")
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsTrackingUrl")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -99,13 +95,11 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	)
 	db.Hold("SELECT FROM NmsCouponValue WHERE iMessageId = 11 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
-	if got := db.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"1", "3"}) || !slices.Equal(db.Strings(logsLeft), got) || db.Int("SELECT count(*) "+
-		"FROM NmsCouponValue") != 2 ||
-		!j.said("WARNING", "1 rows of nmsdelivery stay") {
-		t.Errorf("left: %v; %q", got, j.logs)
-	}
+	checkRows(t, db, deliveriesLeft, "1", "3")
+	checkRows(t, db, logsLeft, "1", "3")
+	checkCount(t, db, 2, "SELECT count(*) "+
+		"FROM NmsCouponValue")
+	j.checkLog(t, "WARNING", "1 rows of nmsdelivery stay")
 }
 
 // If a delivery was retained with coupons, the old logs of the coupons are kept, since only they connect the coupons
@@ -124,20 +118,17 @@ func TestCouponsOutliveTheirLogs(t *testing.T) {
 	pipeline := []string{"deliveries", "delivery-logs"}
 	mustRun(t, db, nil, pipeline...)
 	const logsThere = "SELECT iBroadLogId::text FROM NmsBroadLogRcp WHERE iBroadLogId <> 0 ORDER BY 1"
-	if got := db.Strings(
-		logsThere,
-	); !slices.Equal(got, []string{"11"}) ||
-		db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 1 {
-		t.Errorf("left: logs %v, %d coupons", got, db.Int("SELECT count(*) FROM NmsCouponValue"))
-	}
+	checkRows(t, db, logsThere, "11")
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1")
 	if err := locked.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	mustRun(t, db, nil, pipeline...)
+	checkRows(t, db, "SELECT sCouponCode FROM NmsCouponValue", "c")
+	checkCount(t, db, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1")
 	if got := db.Strings(
 		"SELECT sCouponCode FROM NmsCouponValue",
-	); !slices.Equal(got, []string{"c"}) || len(db.Strings(logsThere)) != 0 ||
-		db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1") != 0 {
+	); len(db.Strings(logsThere)) != 0 {
 		t.Errorf("left: %v", got)
 	}
 }
@@ -211,22 +202,15 @@ func TestListsGoInGroups(t *testing.T) {
 	db.Hold("LOCK TABLE grp1501")
 	j := mustRun(t, db, nil, "lists-to-delete")
 	stays := []string{"500", "1003", "1501", "2001", "5000"}
-	if left := db.Strings(
-		"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId",
-	); !slices.Equal(
-		left,
-		stays,
-	) {
-		t.Errorf("left %v", left)
-	}
-	if left := db.Strings(
+	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId", stays...)
+	checkRows(
+		t,
+		db,
 		"SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid",
-	); !slices.Equal(
-		left,
-		[]string{"grp1003", "grp1501", "grp2001"},
-	) {
-		t.Errorf("left %v", left)
-	}
+		"grp1003",
+		"grp1501",
+		"grp2001",
+	)
 	if deleted, transactions := j.rows["lists-to-delete"], len(j.batches); deleted != n-4 || transactions > n/5 {
 		t.Errorf("%d lists went in %d transactions", deleted, transactions)
 	} else {
@@ -260,10 +244,11 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	}
 	j := mustRun(t, db, nil, "orphan-work-tables")
 	left := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^grp' ORDER BY 1")
-	if !slices.Equal(left, []string{"grp300", "grp500", "grp700"}) || j.deleted["orphan-work-tables"] != n-3 ||
-		!j.said("WARNING", "grp500") ||
-		!j.said("WARNING", "grp300") {
-		t.Errorf("left: %v; %d are accounted for; %q", left, j.deleted["orphan-work-tables"], j.logs)
+	j.checkDeleted(t, "orphan-work-tables", n-3)
+	j.checkLog(t, "WARNING", "grp500")
+	j.checkLog(t, "WARNING", "grp300")
+	if want := []string{"grp300", "grp500", "grp700"}; !slices.Equal(left, want) {
+		t.Errorf("got %q, want %q", left, want)
 	}
 	if len(j.batches) > n/4 {
 		t.Errorf("%d transactions for %d tables", len(j.batches), n)

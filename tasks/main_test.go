@@ -225,6 +225,78 @@ func newJournal(db *pgtest.DB) *journal {
 	}
 }
 
+// checkState checks the state of a task.
+func (j *journal) checkState(t *testing.T, task string, want pipeline.State) {
+	t.Helper()
+	if got := j.states[task]; got != want {
+		t.Errorf("task %s is %q, want %q; its problem is %q", task, got, want, j.problems[task])
+	}
+}
+
+// checkProblem checks that the problem of a task contains a text.
+func (j *journal) checkProblem(t *testing.T, task, want string) {
+	t.Helper()
+	if got := j.problems[task]; !strings.Contains(got, want) {
+		t.Errorf("the problem of task %s is %q, want %q in it", task, got, want)
+	}
+}
+
+// checkDeleted checks how many rows and relations a task deleted.
+func (j *journal) checkDeleted(t *testing.T, task string, want int64) {
+	t.Helper()
+	if got := j.deleted[task]; got != want {
+		t.Errorf("task %s deleted %d rows and relations, want %d", task, got, want)
+	}
+}
+
+// checkUpdated checks how many rows a task updated.
+func (j *journal) checkUpdated(t *testing.T, task string, want int64) {
+	t.Helper()
+	if got := j.updated[task]; got != want {
+		t.Errorf("task %s updated %d rows, want %d", task, got, want)
+	}
+}
+
+// checkLog checks that a log line contains all parts.
+func (j *journal) checkLog(t *testing.T, parts ...string) {
+	t.Helper()
+	if !j.said(parts...) {
+		t.Errorf("no log line contains %q; the log is %q", parts, j.logs)
+	}
+}
+
+// checkNoLog checks that no log line contains all parts.
+func (j *journal) checkNoLog(t *testing.T, parts ...string) {
+	t.Helper()
+	if j.said(parts...) {
+		t.Errorf("a log line contains %q; the log is %q", parts, j.logs)
+	}
+}
+
+// checkRows checks the rows of a query that returns texts.
+func checkRows(t *testing.T, db *pgtest.DB, query string, want ...string) {
+	t.Helper()
+	if got := db.Strings(query); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q from %s", got, want, query)
+	}
+}
+
+// checkCount checks the result of a query that returns a number.
+func checkCount(t *testing.T, db *pgtest.DB, want int64, query string, args ...any) {
+	t.Helper()
+	if got := db.Int(query, args...); got != want {
+		t.Errorf("got %d, want %d from %s", got, want, query)
+	}
+}
+
+// checkRemote checks the recorded remote deliveries.
+func checkRemote(t *testing.T, db *pgtest.DB, want ...string) {
+	t.Helper()
+	if got := leftovers(db); !slices.Equal(got, want) {
+		t.Errorf("the recorded remote deliveries are %q, want %q", got, want)
+	}
+}
+
 // parts returns the journal as the interfaces that a run reports to.
 func (j *journal) parts() pipeline.Journal {
 	return pipeline.Journal{

@@ -52,42 +52,30 @@ func TestMidSourcing(t *testing.T) {
 	configured := func(c *pipeline.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
 	}
-	if j, err := run(
-		t,
-		here,
-		func(c *pipeline.Config) { configured(c); c.DryRun = true },
-		"deliveries",
-	); err == nil || here.Int("SELECT count(*) FROM NmsDelivery") != 6 ||
-		there.Int("SELECT count(*) FROM NmsDelivery WHERE iState = 75") != 1 {
-		t.Errorf("a dry run: %v, %q", err, j.logs)
+	j, err := run(t, here, func(c *pipeline.Config) { configured(c); c.DryRun = true }, "deliveries")
+	checkCount(t, here, 6, "SELECT count(*) FROM NmsDelivery")
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
+	if err == nil {
+		t.Error("the run succeeded")
 	}
-	j, err := run(t, here, configured, "deliveries", "sessions")
-	if err == nil || j.states["deliveries"] != pipeline.Failed ||
-		!strings.Contains(j.problems["deliveries"], `"lost"`) ||
-		errors.Is(err, pipeline.ErrLost) {
+	j, err = run(t, here, configured, "deliveries", "sessions")
+	j.checkState(t, "deliveries", pipeline.Failed)
+	j.checkProblem(t, "deliveries", `"lost"`)
+	if err == nil || errors.Is(err, pipeline.ErrLost) {
 		t.Errorf("the task is %s: %s (%v)", j.states["deliveries"], j.problems["deliveries"], err)
 	}
-	if got := here.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"2", "4"}) ||
-		!slices.Equal(here.Strings(logsLeft), got) {
-		t.Errorf("left here: %v", got)
-	}
-	if got := there.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{
+	checkRows(t, here, deliveriesLeft, "2", "4")
+	checkRows(t, here, logsLeft, "2", "4")
+	checkRows(t, there, deliveriesLeft,
 		"0",
 		"1",
 		"102",
 		"103",
-		"104",
-	}) || there.Int("SELECT count(*) FROM NmsDeliveryPart") != 1 ||
-		there.Int("SELECT count(*) FROM NmsBroadLogMid") != 5 {
-		t.Errorf("left there: %v", got)
-	}
-	if j.deleted["deliveries"] != 8 || !j.said("INFO", `"far"`, "2 deliveries", "3 rows deleted") {
-		t.Errorf("%d rows accounted for; %q", j.deleted["deliveries"], j.logs)
-	}
+		"104")
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDeliveryPart")
+	checkCount(t, there, 5, "SELECT count(*) FROM NmsBroadLogMid")
+	j.checkDeleted(t, "deliveries", 8)
+	j.checkLog(t, "INFO", `"far"`, "2 deliveries", "3 rows deleted")
 }
 
 // A run that is stopped while it waits for a mid-sourcing server has not failed.
@@ -108,8 +96,9 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 			RowsPerSecond: 1,
 		}
 	}, "deliveries")
-	if !errors.Is(err, pipeline.ErrStopped) || j.states["deliveries"] != "" ||
-		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+	j.checkState(t, "deliveries", "")
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+	if !errors.Is(err, pipeline.ErrStopped) {
 		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
 	}
 }
@@ -123,16 +112,13 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
-	if got := here.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"4"}) ||
-		!j.said("WARNING", `"lost"`, "here alone") {
-		t.Errorf("left here: %v; %q", got, j.logs)
-	}
+	checkRows(t, here, deliveriesLeft, "4")
+	j.checkLog(t, "WARNING", `"lost"`, "here alone")
+	checkRemote(t, here, "lost 102 2 ")
+	j.checkDeleted(t, "deliveries", 10)
 	if got := leftovers(
 		here,
-	); !slices.Equal(got, []string{"lost 102 2 "}) || j.left != 1 ||
-		j.deleted["deliveries"] != 10 {
+	); j.left != 1 {
 		t.Errorf("left there: %q, %d of %d rows by the account", got, j.left, j.deleted["deliveries"])
 	}
 }
@@ -148,11 +134,10 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 				Keep:      []string{"lost", "other"},
 			}, dryRun
 		}, "deliveries")
-		if j.states["deliveries"] != pipeline.Succeeded || j.deleted["deliveries"] != 8 ||
-			!j.said("INFO", "1 deliveries", `"lost"`, "kept") ||
-			j.said("WARNING") {
-			t.Errorf("%s, %d rows: %q", j.states["deliveries"], j.deleted["deliveries"], j.logs)
-		}
+		j.checkState(t, "deliveries", pipeline.Succeeded)
+		j.checkDeleted(t, "deliveries", 8)
+		j.checkLog(t, "INFO", "1 deliveries", `"lost"`, "kept")
+		j.checkNoLog(t, "WARNING")
 		if got := here.Strings(
 			deliveriesLeft,
 		); !dryRun &&
@@ -189,12 +174,8 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
-	if got := here.Strings(
-		deliveriesLeft,
-	); !slices.Equal(got, []string{"1", "4"}) ||
-		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
-		t.Errorf("left here: %v", got)
-	}
+	checkRows(t, here, deliveriesLeft, "1", "4")
+	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
 
 func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
@@ -206,13 +187,14 @@ func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	if err := midsourcing.Check(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
-	if j, err := run(
+	_, err := run(
 		t,
 		here,
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} },
 		"deliveries",
-	); err == nil ||
-		here.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)") != 2 {
-		t.Errorf("the main database was purged as another: %q", j.logs)
+	)
+	checkCount(t, here, 2, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)")
+	if err == nil {
+		t.Error("the run succeeded")
 	}
 }

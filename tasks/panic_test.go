@@ -60,8 +60,8 @@ func TestTaskThatPanics(t *testing.T) {
 					config.ContinueOnError, config.Log = goesOn, slog.New(slog.NewTextHandler(&out, nil))
 				}, "sessions")
 				problem := j.problems[rejects.Name]
-				if err == nil || j.states[rejects.Name] != pipeline.Failed ||
-					!strings.Contains(problem, "cleanupd itself") ||
+				j.checkState(t, rejects.Name, pipeline.Failed)
+				if err == nil || !strings.Contains(problem, "cleanupd itself") ||
 					strings.Contains(problem+err.Error(), "PLANTED") {
 					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)
 				}

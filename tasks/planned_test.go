@@ -2,7 +2,6 @@ package tasks_test
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 
@@ -66,25 +65,16 @@ CREATE TABLE wkDlv_8 (i int)`)
 		t.Fatal(denied, j.logs)
 	}
 	// The table of list 3 is not in the plan.
-	if lists := db.Strings("SELECT iGroupId::text FROM NmsGroup ORDER BY 1"); !slices.Equal(lists, []string{"2", "3"}) {
-		t.Errorf("lists: %v", lists)
-	}
-	if deliveries := db.Strings(
-		"SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1",
-	); !slices.Equal(
-		deliveries,
-		[]string{"2"},
-	) {
-		t.Errorf("deliveries: %v", deliveries)
-	}
-	if tables := db.Strings(
+	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup ORDER BY 1", "2", "3")
+	checkRows(t, db, "SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1", "2")
+	checkRows(
+		t,
+		db,
 		"SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1",
-	); !slices.Equal(
-		tables,
-		[]string{"grp3", "grp99", "wkdlv_8"},
-	) {
-		t.Errorf("tables: %v", tables)
-	}
+		"grp3",
+		"grp99",
+		"wkdlv_8",
+	)
 }
 
 // If options, mappings or flags have changed, a saved plan is refused before anything is deleted. The error names the
@@ -112,8 +102,8 @@ func TestStalePlan(t *testing.T) {
 				db.Do(c.sql)
 			}
 			j, denied := refusal(t, db, planned, c.change, "sessions")
-			if denied == nil || denied.Reason != refused.PlanStale || denied.Metadata["changed"] == "" ||
-				j.states["sessions"] != pipeline.Failed {
+			j.checkState(t, "sessions", pipeline.Failed)
+			if denied == nil || denied.Reason != refused.PlanStale || denied.Metadata["changed"] == "" {
 				t.Errorf("refused: %v", denied)
 			}
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
@@ -143,8 +133,9 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	planned := planOf(t, db, "visitors", "sessions")
 	err := runWith(t, j, func(c *pipeline.Config) { c.SavedPlan = planned }, "visitors", "sessions")
 	var denied *refused.Error
-	if !errors.As(err, &denied) || denied.Reason != refused.PlanStale || j.states["visitors"] != pipeline.Succeeded ||
-		db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
+	j.checkState(t, "visitors", pipeline.Succeeded)
+	checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
+	if !errors.As(err, &denied) || denied.Reason != refused.PlanStale {
 		t.Errorf("%v %v", err, j.states)
 	}
 }
@@ -206,14 +197,9 @@ func TestExceededPlan(t *testing.T) {
 		"INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, " +
 			"1001) i",
 	)
-	if _, denied := refusal(
-		t,
-		db,
-		planned,
-		nil,
-		"expired-deliveries",
-	); denied == nil ||
-		db.Int("SELECT count(*) FROM NmsDeliveryPart") != 1001 {
+	_, denied = refusal(t, db, planned, nil, "expired-deliveries")
+	checkCount(t, db, 1001, "SELECT count(*) FROM NmsDeliveryPart")
+	if denied == nil {
 		t.Errorf("a table of which the plan has nothing: %v", denied)
 	}
 }

@@ -187,11 +187,14 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
 	}
 	p := j.previews["tracking-logs"][i]
 	slices.Sort(p.Sample)
+	checkCount(
+		t,
+		db,
+		purge.SampleSize,
+		"SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)",
+		p.Sample,
+	)
 	if p.Rows != 8 || len(slices.Compact(p.Sample)) != purge.SampleSize ||
-		db.Int(
-			"SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)",
-			p.Sample,
-		) != purge.SampleSize ||
 		!strings.Contains(p.Rule, "tsLog older than 365 days (") {
 		t.Errorf("%+v", p)
 	}

@@ -1,7 +1,6 @@
 package tasks_test
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -24,14 +23,13 @@ func TestPropositionsOfDeliveriesByMessage(t *testing.T) {
 	)
 	expected := mustRun(t, db, dry, "deliveries").deleted["deliveries"]
 	j := mustRun(t, db, nil, "deliveries")
+	checkRows(t, db, "SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1", "0", "2", "3", "4", "6")
+	j.checkDeleted(t, "deliveries", 5)
 	if left := db.Strings(
 		"SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1",
-	); !slices.Equal(left, []string{"0", "2", "3", "4", "6"}) || j.deleted["deliveries"] != 5 ||
-		expected != 5 {
+	); expected != 5 {
 		t.Errorf("left %v; %d rows were deleted, a dry run expected %d", left, j.deleted["deliveries"], expected)
 	}
-	if db.Int("SELECT count(*) FROM NmsPropositionVisitor") != 1 ||
-		!j.said("nmspropositionvisitor has no column iDeliveryId") {
-		t.Errorf("said %q", j.logs)
-	}
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsPropositionVisitor")
+	j.checkLog(t, "nmspropositionvisitor has no column iDeliveryId")
 }

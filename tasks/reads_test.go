@@ -37,7 +37,7 @@ func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	if times := float64(read()-before) / float64(blocks); times > 3 {
 		t.Errorf("NmsDelivery was read %.1f times", times)
 	}
-	if j.deleted["deliveries"] != 40 || j.updated["expired-deliveries"] != 40 || j.updated["mirror-pages"] != 40 {
-		t.Errorf("deleted %v, updated %v", j.deleted, j.updated)
-	}
+	j.checkDeleted(t, "deliveries", 40)
+	j.checkUpdated(t, "expired-deliveries", 40)
+	j.checkUpdated(t, "mirror-pages", 40)
 }

@@ -35,18 +35,10 @@ func TestRowSecurityOfLogs(t *testing.T) {
 			}
 			j := mustRun(t, db, nil, "deliveries", "delivery-logs")
 			left := map[bool]int64{false: 3, true: 1}[bypass]
-			if n := super.Int(
-				"SELECT count(*) FROM NmsDelivery",
-			); n != left ||
-				super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3") != (left-1) {
-				t.Errorf(
-					"%d deliveries and %q are left",
-					n,
-					super.Strings("SELECT row_to_json(l)::text FROM NmsBroadLogRcp l"),
-				)
-			}
-			if super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3") != 0 ||
-				(super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
+			checkCount(t, super, left, "SELECT count(*) FROM NmsDelivery")
+			checkCount(t, super, (left - 1), "SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3")
+			checkCount(t, super, 0, "SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3")
+			if (super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
 				t.Errorf("of the old rows are left: %q", super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"))
 			}
 			for _, task := range []string{"deliveries", "delivery-logs"} {

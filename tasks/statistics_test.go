@@ -246,14 +246,12 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)",
 			)
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
-			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["statistics"] != pipeline.Succeeded ||
-				j.states["app-subscriptions"] == "" {
+			j.checkState(t, "statistics", pipeline.Succeeded)
+			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["app-subscriptions"] == "" {
 				t.Errorf("statistics is %s: %q", j.states["statistics"], j.vacuumed())
 			}
-			if !j.said("WARNING", `"public"."a_table"`, "failed") ||
-				!j.said("WARNING", `"public"."c_table"`, "failed") {
-				t.Errorf("%q", j.logs)
-			}
+			j.checkLog(t, "WARNING", `"public"."a_table"`, "failed")
+			j.checkLog(t, "WARNING", `"public"."c_table"`, "failed")
 			if j.stays["statistics"].Tables != 2 || j.details["statistics"] != "VACUUM or ANALYZE failed on 2 tables" {
 				t.Errorf("%+v: %q", j.stays["statistics"], j.details["statistics"])
 			}

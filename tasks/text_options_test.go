@@ -33,10 +33,10 @@ func TestDelayInAText(t *testing.T) {
 			)
 			j := mustRun(t, db, nil, "visitors")
 			used := text == "'172800'" || text == "' 172800 '" || text == "'17280000'"
+			checkCount(t, db, left, "SELECT count(*) FROM NmsVisitor")
 			if n := db.Int(
 				"SELECT count(*) FROM NmsVisitor",
-			); n != left ||
-				j.said("WARNING", "NmsCleanup_VisitorPurgeDelay", "not used") == used {
+			); j.said("WARNING", "NmsCleanup_VisitorPurgeDelay", "not used") == used {
 				t.Errorf("%d rows are left; %q", n, j.logs)
 			}
 		})
@@ -56,13 +56,11 @@ func TestMomentInAText(t *testing.T) {
 	)
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	for _, task := range []string{"npai", "email-error-stats"} {
-		if j.states[task] != pipeline.Skipped || j.deleted[task] != 0 {
-			t.Errorf("%s is %s", task, j.states[task])
-		}
+		j.checkState(t, task, pipeline.Skipped)
+		j.checkDeleted(t, task, 0)
 	}
-	if !j.said("WARNING", "NmsCleanup_LastCleanup", "text") || !j.said("WARNING", "NmsLastErrorStatCoalesce", "text") {
-		t.Errorf("said %q", j.logs)
-	}
+	j.checkLog(t, "WARNING", "NmsCleanup_LastCleanup", "text")
+	j.checkLog(t, "WARNING", "NmsLastErrorStatCoalesce", "text")
 }
 
 // Without the column of texts, an option of the type text has no value.

@@ -1,8 +1,6 @@
 package tasks_test
 
 import (
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -38,19 +36,11 @@ func TestErrorsInsideTriggers(t *testing.T) {
 					EXECUTE FUNCTION audit()`,
 			)
 			j := mustRun(t, db, nil, "deliveries")
-			if got := db.Strings(
-				deliveriesLeft,
-			); !slices.Equal(got, []string{"5"}) ||
-				db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 1 {
-				t.Errorf(
-					"deliveries %v are left, with %d logs: %q",
-					got,
-					db.Int("SELECT count(*) FROM NmsBroadLogRcp"),
-					j.logs,
-				)
-			}
-			if j.stays["deliveries"].Failed != 1 || j.deleted["deliveries"] != 59+19 ||
-				!j.said("WARNING", "row 4 refuses") {
+			checkRows(t, db, deliveriesLeft, "5")
+			checkCount(t, db, 1, "SELECT count(*) FROM NmsBroadLogRcp")
+			j.checkDeleted(t, "deliveries", 59+19)
+			j.checkLog(t, "WARNING", "row 4 refuses")
+			if j.stays["deliveries"].Failed != 1 {
 				t.Errorf("%+v, %d rows deleted: %q", j.stays["deliveries"], j.deleted["deliveries"], j.logs)
 			}
 		})
@@ -87,13 +77,13 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 			)
 			before := db.Int("SELECT count(*) FROM " + c.table)
 			j, err := run(t, db, nil, c.task)
-			if err == nil || j.states[c.task] != pipeline.Failed ||
-				!strings.Contains(j.problems[c.task], `relation "nowhere" does not exist`) {
-				t.Errorf("%v: the task is %s: %q", err, j.states[c.task], j.problems[c.task])
+			j.checkState(t, c.task, pipeline.Failed)
+			j.checkProblem(t, c.task, `relation "nowhere" does not exist`)
+			if err == nil {
+				t.Error("the run succeeded")
 			}
-			if after := db.Int("SELECT count(*) FROM " + c.table); after != before || j.said("dropped meanwhile") {
-				t.Errorf("%d of %d rows are left: %q", after, before, j.logs)
-			}
+			checkCount(t, db, before, "SELECT count(*) FROM "+c.table)
+			j.checkNoLog(t, "dropped meanwhile")
 		})
 	}
 }
@@ -108,10 +98,8 @@ func TestDropThatAnEventTriggerRefuses(t *testing.T) {
 				INSERT INTO nowhere VALUES (1); END IF; END $$;
 		CREATE EVENT TRIGGER audit ON sql_drop EXECUTE FUNCTION audit()`)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('wkf12_3', 'wkf12_4')") != 1 ||
-		!j.said("WARNING", "wkf12_3 could not be dropped", "nowhere") {
-		t.Errorf("%q", j.logs)
-	}
+	checkCount(t, db, 1, "SELECT count(*) FROM pg_class WHERE relname IN ('wkf12_3', 'wkf12_4')")
+	j.checkLog(t, "WARNING", "wkf12_3 could not be dropped", "nowhere")
 	if j.stays["workflow-instances"] != (purge.Retained{Tables: 1}) || j.details["workflow-instances"] == "" {
 		t.Errorf("%+v stay: %q", j.stays["workflow-instances"], j.details["workflow-instances"])
 	}
@@ -127,14 +115,11 @@ func TestPolicyThatFails(t *testing.T) {
 		ALTER TABLE XtkAudit ENABLE ROW LEVEL SECURITY; ALTER TABLE XtkAudit FORCE ROW LEVEL SECURITY;
 			CREATE POLICY seen ON XtkAudit USING (seen(iAuditId))`)
 	for _, change := range []func(*pipeline.Config){nil, dry} {
-		if j, err := run(
-			t,
-			db,
-			change,
-			"audit-trail",
-		); err == nil || j.states["audit-trail"] != pipeline.Failed ||
-			!strings.Contains(j.problems["audit-trail"], "nowhere") {
-			t.Errorf("%v: the task is %s: %q", err, j.states["audit-trail"], j.problems["audit-trail"])
+		j, err := run(t, db, change, "audit-trail")
+		j.checkState(t, "audit-trail", pipeline.Failed)
+		j.checkProblem(t, "audit-trail", "nowhere")
+		if err == nil {
+			t.Error("the run succeeded")
 		}
 	}
 }

@@ -33,12 +33,8 @@ func TestWorkTablesOfListsInPlainSight(t *testing.T) {
 			CREATE POLICY visible ON NmsGroup USING (iGroupId = 1)`,
 	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(
-		relationsLeft,
-	); !slices.Equal(left, []string{"wkf2_grp22", "wkf2_grp23"}) ||
-		!j.said("WARNING", "row security", "nmsgroup") {
-		t.Errorf("left: %v; %q", left, j.logs)
-	}
+	checkRows(t, db, relationsLeft, "wkf2_grp22", "wkf2_grp23")
+	j.checkLog(t, "WARNING", "row security", "nmsgroup")
 }
 
 // If no list is known, work tables that may have the data of a list are not dropped. The run reports that.
@@ -55,12 +51,8 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 		)
 		db.Do(change)
 		j := mustRun(t, db, nil, "workflow-instances")
-		if left := db.Strings(
-			relationsLeft,
-		); !slices.Equal(left, []string{"wkf2_grp22"}) ||
-			!j.said("INFO", said, "_grp") {
-			t.Errorf("%s: left %v; %q", change, left, j.logs)
-		}
+		checkRows(t, db, relationsLeft, "wkf2_grp22")
+		j.checkLog(t, "INFO", said, "_grp")
 	}
 }
 
@@ -75,12 +67,8 @@ func TestViewsOfOtherKinds(t *testing.T) {
 			CREATE VIEW wkfhisto8_v AS SELECT * FROM wkf8_1; CREATE TABLE wkf1_1 (i int)`,
 	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(
-		relationsLeft,
-	); !slices.Equal(left, []string{"wkf1_1"}) ||
-		j.deleted["workflow-instances"] != 4 {
-		t.Errorf("left %v, dropped %d; %q", left, j.deleted["workflow-instances"], j.logs)
-	}
+	checkRows(t, db, relationsLeft, "wkf1_1")
+	j.checkDeleted(t, "workflow-instances", 4)
 }
 
 // Tables that depend on each other are dropped in one run. A table that another object depends on is not
@@ -97,12 +85,8 @@ func TestWorkTablesOfEachOther(t *testing.T) {
 			CREATE VIEW kept AS SELECT * FROM wkf7_a`,
 	)
 	j := mustRun(t, db, nil, "workflow-instances")
-	if left := db.Strings(
-		relationsLeft,
-	); !slices.Equal(left, []string{"wkf7_a"}) ||
-		j.deleted["workflow-instances"] != 5 {
-		t.Errorf("left %v, dropped %d; %q", left, j.deleted["workflow-instances"], j.logs)
-	}
+	checkRows(t, db, relationsLeft, "wkf7_a")
+	j.checkDeleted(t, "workflow-instances", 5)
 	if told := slices.DeleteFunc(
 		slices.Clone(j.logs),
 		func(l string) bool { return !strings.Contains(l, "could not be dropped") },
@@ -170,16 +154,10 @@ func TestDropWithoutRoomForItsLocks(t *testing.T) {
 		END IF; END $$;
 		CREATE EVENT TRIGGER refuse ON sql_drop EXECUTE FUNCTION refuse()`)
 	j := mustRun(t, db, nil, "lists-to-delete", "orphan-work-tables")
-	if left := db.Strings(
-		relationsLeft,
-	); !slices.Equal(left, []string{"grp5", "grp7"}) ||
-		db.Int("SELECT count(*) FROM NmsGroup WHERE iGroupId = 5") != 1 {
-		t.Errorf("left: %v", left)
-	}
-	if !j.said("WARNING", "list 5 stays", "out of shared memory") ||
-		!j.said("WARNING", "grp7", "out of shared memory") {
-		t.Errorf("the run says %q", j.logs)
-	}
+	checkRows(t, db, relationsLeft, "grp5", "grp7")
+	checkCount(t, db, 1, "SELECT count(*) FROM NmsGroup WHERE iGroupId = 5")
+	j.checkLog(t, "WARNING", "list 5 stays", "out of shared memory")
+	j.checkLog(t, "WARNING", "grp7", "out of shared memory")
 }
 
 // A list that a trigger retains is not counted, and keeps its table. A list is also retained by a materialized view
@@ -194,16 +172,11 @@ func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 		CREATE TRIGGER keep BEFORE DELETE ON NmsGroup FOR EACH ROW WHEN (OLD.iGroupId = 5) EXECUTE FUNCTION keep()`,
 	)
 	j := mustRun(t, db, nil, "lists-to-delete")
-	if left := db.Strings(
-		"SELECT iGroupId::text FROM NmsGroup ORDER BY 1",
-	); !slices.Equal(left, []string{"5", "7"}) ||
-		!slices.Equal(db.Strings(relationsLeft), []string{"grp5"}) {
-		t.Errorf("left: lists %v, tables %v", left, db.Strings(relationsLeft))
-	}
-	if j.deleted["lists-to-delete"] != 1 || !j.said("WARNING", "list 5 stays", "trigger") ||
-		!j.said("WARNING", "list 7 stays", "grp7") {
-		t.Errorf("%d are accounted for; %q", j.deleted["lists-to-delete"], j.logs)
-	}
+	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup ORDER BY 1", "5", "7")
+	checkRows(t, db, relationsLeft, "grp5")
+	j.checkDeleted(t, "lists-to-delete", 1)
+	j.checkLog(t, "WARNING", "list 5 stays", "trigger")
+	j.checkLog(t, "WARNING", "list 7 stays", "grp7")
 }
 
 // Work tables that are not dropped because of their owner, kind or schema are counted and logged, with a remedy.
