@@ -36,9 +36,9 @@ func TestEstimates(t *testing.T) {
 			t.Fatal(err)
 		}
 		db.Do("ANALYZE")
-		expected, took := j.expected[task.Name], j.deleted[task.Name]+j.updated[task.Name]
-		if took > 20 && (expected < took*8/10 || expected > took*12/10) {
-			t.Errorf("%s: %d rows were expected, %d taken", task.Name, expected, took)
+		expected, actual := j.expected[task.Name], j.deleted[task.Name]+j.updated[task.Name]
+		if actual > 20 && (expected < actual*8/10 || expected > actual*12/10) {
+			t.Errorf("%s: expected %d rows, got %d", task.Name, expected, actual)
 		}
 	}
 }

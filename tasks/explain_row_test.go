@@ -127,17 +127,16 @@ func TestExplainEveryRow(t *testing.T) {
 					went++
 				}
 			}
-			if stats := m.db.Table(
-				"NmsEmailErrorStat",
-			); stats != nil && len(stats.Rows) > 0 &&
-				!slices.ContainsFunc(
-					slices.Collect(maps.Keys(said)),
-					func(r row) bool { return r.table == "nmsemailerrorstat" },
-				) {
+			explained := slices.Collect(maps.Keys(said))
+			ofStats := slices.ContainsFunc(explained, func(r row) bool { return r.table == "nmsemailerrorstat" })
+			if stats := m.db.Table("NmsEmailErrorStat"); stats != nil && len(stats.Rows) > 0 && !ofStats {
 				t.Error("no row of NmsEmailErrorStat was explained")
 			}
-			if len(said) < 50 || (went == 0 && holds.Names == nil) {
-				t.Errorf("%d rows were explained, %d of them went", len(said), went)
+			if len(said) < 50 {
+				t.Errorf("%d rows were explained, want at least 50", len(said))
+			}
+			if went == 0 && holds.Names == nil {
+				t.Error("no explained row was deleted")
 			}
 		})
 	}

@@ -347,23 +347,16 @@ func (s *scene) underFaults(
 	for _, e := range events {
 		places = append(places, fmt.Sprint(e.GetSequence(), " ", e.GetLogGeneration()))
 	}
-	if stored := s.db.Strings(
-		"SELECT concat_ws(' ', sequence, generation) FROM cleanupd.event ORDER BY sequence",
-	); !slices.Equal(
-		stored,
-		places,
-	) {
-		t.Errorf("%d events are stored, %d or others were seen", len(stored), len(places))
+	stored := s.db.Strings("SELECT concat_ws(' ', sequence, generation) FROM cleanupd.event ORDER BY sequence")
+	if !slices.Equal(stored, places) {
+		t.Errorf("%d events are stored, watchers got %d: not the same ones", len(stored), len(places))
 	}
 	if len(events) == 0 {
 		return met
 	}
 	run := events[len(events)-1].GetRunFinished().GetRun()
-	if refused := strings.Contains(
-		run.GetError(),
-		"rows refuse",
-	); run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED &&
-		(m.poison == nil || !refused) {
+	failedRows := m.poison != nil && strings.Contains(run.GetError(), "rows refuse")
+	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED && !failedRows {
 		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
 	}
 	m.now = run.GetReferenceTime().AsTime()

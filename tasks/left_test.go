@@ -45,25 +45,25 @@ func TestFewRowsThatRefuse(t *testing.T) {
 			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
 			j.checkState(t, "audit-trail", c.state)
-			if (err == nil) != (c.state == pipeline.Succeeded) || j.stays["audit-trail"].Failed != int64(c.refuse) {
-				t.Errorf(
-					"the task is %s, the run ended with %v, %+v stay",
-					j.states["audit-trail"],
-					err,
-					j.stays["audit-trail"],
-				)
+			if (err == nil) != (c.state == pipeline.Succeeded) {
+				t.Errorf("the run ended with %v, want the task %s", err, c.state)
+			}
+			if got := j.stays["audit-trail"].Failed; got != int64(c.refuse) {
+				t.Errorf("%d rows failed, want %d", got, c.refuse)
 			}
 			left := db.Int("SELECT count(*) FROM XtkAudit")
-			if c.refuse <= purge.MaxFailedRows &&
-				(left != int64(c.refuse) || j.deleted["audit-trail"] != int64(c.rows-c.refuse)) {
-				t.Errorf("%d rows are left, %d were deleted", left, j.deleted["audit-trail"])
+			if c.refuse <= purge.MaxFailedRows {
+				if left != int64(c.refuse) {
+					t.Errorf("%d rows remain, want %d", left, c.refuse)
+				}
+				j.checkDeleted(t, "audit-trail", int64(c.rows-c.refuse))
 			}
-			if c.state == pipeline.Failed &&
-				!strings.Contains(
-					j.problems["audit-trail"],
+			if c.state == pipeline.Failed {
+				j.checkProblem(
+					t,
+					"audit-trail",
 					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses",
-				) {
-				t.Errorf("the problem is %q", j.problems["audit-trail"])
+				)
 			}
 			if !strings.Contains(j.details["audit-trail"], "with an error") {
 				t.Errorf("the detail is %q", j.details["audit-trail"])
@@ -91,9 +91,14 @@ func TestHostileRefusal(t *testing.T) {
 	i := slices.IndexFunc(j.logs, func(line string) bool {
 		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ")
 	})
-	if i < 0 || len(j.logs[i]) > 1_000 ||
-		strings.ContainsFunc(j.logs[i], func(r rune) bool { return !unicode.IsPrint(r) }) {
-		t.Errorf("%.2000q", j.logs)
+	if i < 0 {
+		t.Fatalf("the message is not in the log %.2000q", j.logs)
+	}
+	if n := len(j.logs[i]); n > 1_000 {
+		t.Errorf("the line has %d bytes: %.2000q", n, j.logs[i])
+	}
+	if strings.ContainsFunc(j.logs[i], func(r rune) bool { return !unicode.IsPrint(r) }) {
+		t.Errorf("the line has control characters: %.2000q", j.logs[i])
 	}
 }
 
@@ -122,13 +127,9 @@ func TestWhatStaysLocked(t *testing.T) {
 			db.Hold(c.lock)
 			j := mustRun(t, db, nil, "audit-trail")
 			j.checkState(t, "audit-trail", pipeline.Succeeded)
-			if j.stays["audit-trail"] != c.left || j.details["audit-trail"] != c.detail {
-				t.Errorf(
-					"the task is %s, %+v stay, %q",
-					j.states["audit-trail"],
-					j.stays["audit-trail"],
-					j.details["audit-trail"],
-				)
+			j.checkRetained(t, "audit-trail", c.left)
+			if got := j.details["audit-trail"]; got != c.detail {
+				t.Errorf("the detail is %q, want %q", got, c.detail)
 			}
 		})
 	}

@@ -257,6 +257,14 @@ func (j *journal) checkUpdated(t *testing.T, task string, want int64) {
 	}
 }
 
+// checkRetained checks the counts of rows and tables that a task retained.
+func (j *journal) checkRetained(t *testing.T, task string, want purge.Retained) {
+	t.Helper()
+	if got := j.stays[task]; got != want {
+		t.Errorf("task %s retained %+v, want %+v", task, got, want)
+	}
+}
+
 // checkLog checks that a log line contains all parts.
 func (j *journal) checkLog(t *testing.T, parts ...string) {
 	t.Helper()
@@ -294,6 +302,20 @@ func checkRemote(t *testing.T, db *pgtest.DB, want ...string) {
 	t.Helper()
 	if got := leftovers(db); !slices.Equal(got, want) {
 		t.Errorf("the recorded remote deliveries are %q, want %q", got, want)
+	}
+}
+
+// checkError checks that there is an error, and that it contains all parts.
+func checkError(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Error("there is no error")
+		return
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error is %q, want %q in it", err, part)
+		}
 	}
 }
 

@@ -24,10 +24,8 @@ func TestTenThousandWorkTables(t *testing.T) {
 		}
 	}
 	checkRows(t, db, "SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%'", "wkf77_1")
-	if left := db.Strings(
-		"SELECT relname::text FROM pg_class WHERE relname LIKE 'wkf%'",
-	); dropped != 9_999 || len(left) != 1 {
-		t.Errorf("dropped %d, left %.300q", dropped, left)
+	if dropped != 9_999 {
+		t.Errorf("%d tables were dropped, want 9999", dropped)
 	}
 	if groups > 1_000 {
 		t.Errorf("they went in %d groups", groups)

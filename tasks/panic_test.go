@@ -61,17 +61,22 @@ func TestTaskThatPanics(t *testing.T) {
 				}, "sessions")
 				problem := j.problems[rejects.Name]
 				j.checkState(t, rejects.Name, pipeline.Failed)
-				if err == nil || !strings.Contains(problem, "cleanupd itself") ||
-					strings.Contains(problem+err.Error(), "PLANTED") {
-					t.Errorf("%v; %s: %s", err, j.states[rejects.Name], problem)
+				checkError(t, err)
+				j.checkProblem(t, rejects.Name, "cleanupd itself")
+				if err != nil && strings.Contains(problem+err.Error(), "PLANTED") {
+					t.Errorf("the value of the panic is shown: %s, %v", problem, err)
 				}
 				if _, ran := j.states["sessions"]; ran != goesOn {
 					t.Errorf("the next task ran: %t", ran)
 				}
-				if log := out.String(); !strings.Contains(log, "task import-rejects") ||
-					!strings.Contains(log, "panic_test.go") ||
-					strings.Count(log, "\n") != 1 {
-					t.Errorf("logged: %s", log)
+				log := out.String()
+				for _, part := range []string{"task import-rejects", "panic_test.go"} {
+					if !strings.Contains(log, part) {
+						t.Errorf("the log is %q, want %q in it", log, part)
+					}
+				}
+				if n := strings.Count(log, "\n"); n != 1 {
+					t.Errorf("the log has %d lines, want 1: %q", n, log)
 				}
 				if acquired := db.Stat().AcquiredConns(); acquired != 0 {
 					t.Errorf("%d connections were not released", acquired)

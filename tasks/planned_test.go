@@ -43,6 +43,16 @@ func refusal(
 	return j, denied
 }
 
+// checkRefused checks that a run was refused for a reason.
+func checkRefused(t *testing.T, denied *refused.Error, reason string) {
+	t.Helper()
+	if denied == nil {
+		t.Errorf("the run was not refused, want the reason %s", reason)
+	} else if denied.Reason != reason {
+		t.Errorf("the run was refused with %v, want the reason %s", denied, reason)
+	}
+}
+
 // The run of a saved plan deletes no list, delivery or table that is missing in the plan, although it is obsolete by
 // now.
 func TestPlanNamesWhatGoes(t *testing.T) {
@@ -103,8 +113,9 @@ func TestStalePlan(t *testing.T) {
 			}
 			j, denied := refusal(t, db, planned, c.change, "sessions")
 			j.checkState(t, "sessions", pipeline.Failed)
-			if denied == nil || denied.Reason != refused.PlanStale || denied.Metadata["changed"] == "" {
-				t.Errorf("refused: %v", denied)
+			checkRefused(t, denied, refused.PlanStale)
+			if denied != nil && denied.Metadata["changed"] == "" {
+				t.Errorf("the error does not name the change: %v", denied)
 			}
 			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
 				t.Error("something was deleted")
@@ -135,9 +146,10 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 	var denied *refused.Error
 	j.checkState(t, "visitors", pipeline.Succeeded)
 	checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
-	if !errors.As(err, &denied) || denied.Reason != refused.PlanStale {
-		t.Errorf("%v %v", err, j.states)
+	if !errors.As(err, &denied) {
+		t.Errorf("the run ended with %v, want a refusal", err)
 	}
+	checkRefused(t, denied, refused.PlanStale)
 }
 
 // A saved plan is refused if the URL of a mid-sourcing server now names another database.
@@ -148,15 +160,10 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 		return func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 	}
 	planned := mustRun(t, db, func(c *pipeline.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
-	if _, denied := refusal(
-		t,
-		db,
-		planned,
-		leadsTo(other),
-		"sessions",
-	); denied == nil || denied.Reason != refused.PlanStale ||
-		!strings.Contains(denied.Metadata["changed"], other.Name) {
-		t.Errorf("another database: %v", denied)
+	_, denied := refusal(t, db, planned, leadsTo(other), "sessions")
+	checkRefused(t, denied, refused.PlanStale)
+	if denied != nil && !strings.Contains(denied.Metadata["changed"], other.Name) {
+		t.Errorf("the change is %q, want %q in it", denied.Metadata["changed"], other.Name)
 	}
 	if _, denied := refusal(t, db, planned, leadsTo(far), "sessions"); denied != nil {
 		t.Errorf("the same one: %v", denied)
@@ -172,25 +179,21 @@ func TestExceededPlan(t *testing.T) {
 	db.Do(insert, 1, 10_000)
 	planned := planOf(t, db, "sessions")
 	db.Do(insert, 10_001, 11_100)
-	if _, denied := refusal(
-		t,
-		db,
-		planned,
-		func(c *pipeline.Config) { c.Settings.MaxRows = 700 },
-		"sessions",
-	); denied != nil {
-		t.Errorf("as many more as may be: %v", denied)
+	few := func(c *pipeline.Config) { c.Settings.MaxRows = 700 }
+	if _, denied := refusal(t, db, planned, few, "sessions"); denied != nil {
+		t.Errorf("refused with 1100 more rows than planned: %v", denied)
 	}
 	db.Do(insert, 1, 10_000)
 	planned = planOf(t, db, "sessions")
 	db.Do(insert, 10_001, 11_101)
 	_, denied := refusal(t, db, planned, func(c *pipeline.Config) { c.Settings.MaxRows = 700 }, "sessions")
-	if denied == nil || denied.Reason != refused.PlanExceeded || denied.Metadata["planned"] != "10000" {
-		t.Errorf("refused: %v", denied)
+	checkRefused(t, denied, refused.PlanExceeded)
+	if denied != nil && denied.Metadata["planned"] != "10000" {
+		t.Errorf("the planned rows are %q, want 10000", denied.Metadata["planned"])
 	}
 	// A batch may have 8 statements of 700 rows.
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 {
-		t.Errorf("%d rows are left", left)
+		t.Errorf("%d rows remain, want 101 to %d", left, 101+8*700)
 	}
 	planned = planOf(t, db, "expired-deliveries")
 	db.Do(

@@ -116,9 +116,11 @@ func TestPoison(t *testing.T) {
 			for task, state := range j.states {
 				refused += j.stays[task].Failed
 				skipped := state == pipeline.NotRun && m.uncoalesced
-				if state != pipeline.Succeeded && state != pipeline.Skipped && !skipped &&
-					(state != pipeline.Failed || !strings.Contains(j.problems[task], "rows refuse")) {
-					t.Errorf("task %s is %s: %s; the run ended with %v", task, state, j.problems[task], err)
+				if state == pipeline.Failed && !strings.Contains(j.problems[task], "rows refuse") {
+					t.Errorf("task %s failed with %q; the run ended with %v", task, j.problems[task], err)
+				}
+				if state != pipeline.Succeeded && state != pipeline.Skipped && state != pipeline.Failed && !skipped {
+					t.Errorf("task %s is %s; the run ended with %v", task, state, err)
 				}
 			}
 			compare(t, "poisoned", contents(t, db, m, original), m.contents(original))

@@ -18,6 +18,31 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
+// checkPreview checks the number of rows of a preview, a part of its rule, and its sample.
+func checkPreview(t *testing.T, p preview.Table, rows int64, rule string, sample ...int64) {
+	t.Helper()
+	if p.Rows != rows {
+		t.Errorf("the preview of %s has %d rows, want %d", p.Table, p.Rows, rows)
+	}
+	if !strings.Contains(p.Rule, rule) {
+		t.Errorf("the rule for %s is %q, want %q in it", p.Table, p.Rule, rule)
+	}
+	if !slices.Equal(p.Sample, sample) {
+		t.Errorf("the sample of %s is %d, want %d", p.Table, p.Sample, sample)
+	}
+}
+
+// checkDates checks the oldest and the newest date of a preview.
+func checkDates(t *testing.T, p preview.Table, oldest, newest time.Time) {
+	t.Helper()
+	if p.Oldest == nil || !p.Oldest.Equal(oldest) {
+		t.Errorf("the oldest date of %s is %v, want %s", p.Table, p.Oldest, oldest)
+	}
+	if p.Newest == nil || !p.Newest.Equal(newest) {
+		t.Errorf("the newest date of %s is %v, want %s", p.Table, p.Newest, newest)
+	}
+}
+
 // A dry run shows the rows of each table that the run will delete, and accounts for the earlier tasks.
 func TestPreview(t *testing.T) {
 	t.Parallel()
@@ -53,38 +78,35 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 	}
 	of := find("deliveries", `"nmsbroadlogrcp"`, preview.Delete)
 	slices.Sort(of.Sample)
-	if of.Rows != 2 || of.Oldest != nil || !slices.Equal(of.Sample, []int64{11, 12}) ||
-		!strings.Contains(
-			of.Rule,
-			"of a row of nmsdelivery: iDeleteStatus is not 0 and tsDelete (or tsLastModified) older than 7 days "+
-				"(2026-02-22 12:00 UTC)",
-		) {
-		t.Errorf("logs of the delivery: %+v", of)
+	checkPreview(
+		t,
+		of,
+		2,
+		"of a row of nmsdelivery: iDeleteStatus is not 0 and tsDelete (or tsLastModified) older than 7 "+
+			"days (2026-02-22 12:00 UTC)",
+		11,
+		12,
+	)
+	if of.Oldest != nil {
+		t.Errorf("the logs of the delivery have the oldest date %s, want none", of.Oldest)
 	}
-	if cancelled := find(
-		"expired-deliveries",
-		`"nmsbroadlogrcp"`,
-		preview.Update,
-	); cancelled.Rows != 1 ||
-		!slices.Equal(cancelled.Sample, []int64{21}) {
-		t.Errorf("logs that are cancelled: %+v", cancelled)
-	}
+	checkPreview(t, find("expired-deliveries", `"nmsbroadlogrcp"`, preview.Update), 1, "", 21)
 	old := find("delivery-logs", `"nmsbroadlogrcp"`, preview.Delete)
 	slices.Sort(old.Sample)
 	day := func(month time.Month) time.Time { return time.Date(2024, month, 1, 0, 0, 0, 0, time.UTC) }
-	if old.Rows != 2 || !slices.Equal(old.Sample, []int64{22, 23}) || old.Oldest == nil ||
-		!old.Oldest.Equal(day(time.March)) ||
-		!old.Newest.Equal(day(time.May)) ||
-		old.RowsTotal < old.Rows ||
-		old.Bytes == 0 ||
-		!strings.Contains(old.Rule, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)") {
-		t.Errorf("old logs: %+v", old)
+	checkPreview(t, old, 2, "tsLastModified older than 180 days (2025-09-02 12:00 UTC)", 22, 23)
+	checkDates(t, old, day(time.March), day(time.May))
+	if old.RowsTotal < old.Rows {
+		t.Errorf("the table has %d rows, and %d are obsolete", old.RowsTotal, old.Rows)
+	}
+	if old.Bytes == 0 {
+		t.Error("the size of the obsolete rows is missing")
 	}
 	tables := find("work-tables", `wkdlv\_%`, preview.Drop)
 	slices.Sort(tables.Names)
 	// The table of an ended delivery is kept.
-	if tables.Tables != 2 || !slices.Equal(tables.Names, []string{"wkdlv_1", "wkdlv_1_v"}) {
-		t.Errorf("work tables: %+v", tables)
+	if want := []string{"wkdlv_1", "wkdlv_1_v"}; tables.Tables != 2 || !slices.Equal(tables.Names, want) {
+		t.Errorf("%d work tables are obsolete: %q, want %q", tables.Tables, tables.Names, want)
 	}
 	done := mustRun(t, db, nil)
 	compareForeseen(t, j, done)
@@ -112,8 +134,14 @@ INSERT INTO NmsVisitor (iVisitorId, tsLastModified, sExternalId) SELECT i, CASE
 				"FROM pg_partition_tree($1::text::regclass)",
 			p.Table,
 		)
-		if p.Rows != 10 || p.RowsTotal < about/2 || p.RowsTotal > about*2 || p.Bytes == 0 || p.Bytes > size/20 {
-			t.Errorf("%s: of about %d rows, %d bytes: %+v", task, about, size, p)
+		if p.Rows != 10 {
+			t.Errorf("%s: %d rows are obsolete, want 10", task, p.Rows)
+		}
+		if p.RowsTotal < about/2 || p.RowsTotal > about*2 {
+			t.Errorf("%s: the table has %d rows, want about %d", task, p.RowsTotal, about)
+		}
+		if p.Bytes == 0 || p.Bytes > size/20 {
+			t.Errorf("%s: the obsolete rows have %d bytes, want 1 to %d", task, p.Bytes, size/20)
 		}
 	}
 }
@@ -130,11 +158,11 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors)
 	j := mustRun(t, db, dry, "lists-to-delete", "email-error-stats")
 	first := func(month time.Month) time.Time { return time.Date(2026, month, 1, 0, 0, 0, 0, time.UTC) }
 	for task, rows := range map[string]int64{"lists-to-delete": 4, "email-error-stats": 2} {
-		if p := j.previews[task][0]; p.Rows != rows || p.Oldest == nil || !p.Oldest.Equal(first(time.January)) ||
-			p.Newest == nil ||
-			!p.Newest.Equal(first(time.February)) {
-			t.Errorf("%s: %+v", task, p)
+		p := j.previews[task][0]
+		if p.Rows != rows {
+			t.Errorf("%s: %d rows, want %d", task, p.Rows, rows)
 		}
+		checkDates(t, p, first(time.January), first(time.February))
 	}
 }
 
@@ -154,14 +182,10 @@ func TestDryRunGoesOn(t *testing.T) {
 				}
 			})
 			for _, what := range tasks.Pipeline[at:] {
-				if got, want := [2]int64{
-					j.deleted[what.Name],
-					j.updated[what.Name],
-				}, [2]int64{
-					alone.deleted[what.Name],
-					alone.updated[what.Name],
-				}; got != want {
-					t.Errorf("seed %d, from %s on, %s: %d, not %d", seed+1, first.Name, what.Name, got, want)
+				got := [2]int64{j.deleted[what.Name], j.updated[what.Name]}
+				if want := [2]int64{alone.deleted[what.Name], alone.updated[what.Name]}; got != want {
+					t.Errorf("seed %d, continued at %s: %s deletes and updates %d rows, want %d",
+						seed+1, first.Name, what.Name, got, want)
 				}
 			}
 		}
@@ -194,9 +218,14 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
 		"SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)",
 		p.Sample,
 	)
-	if p.Rows != 8 || len(slices.Compact(p.Sample)) != purge.SampleSize ||
-		!strings.Contains(p.Rule, "tsLog older than 365 days (") {
-		t.Errorf("%+v", p)
+	if p.Rows != 8 {
+		t.Errorf("%d rows, want 8", p.Rows)
+	}
+	if n := len(slices.Compact(p.Sample)); n != purge.SampleSize {
+		t.Errorf("the sample has %d keys, want %d", n, purge.SampleSize)
+	}
+	if want := "tsLog older than 365 days ("; !strings.Contains(p.Rule, want) {
+		t.Errorf("the rule is %q, want %q in it", p.Rule, want)
 	}
 }
 
@@ -225,7 +254,7 @@ CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothin
 	} {
 		p := j.previews[task]
 		if len(p) != 1 || len(p[0].Remarks) != 1 || !strings.Contains(p[0].Remarks[0], remark) {
-			t.Errorf("%s: %+v", task, p)
+			t.Errorf("%s: the preview is %+v, want the remark %q", task, p, remark)
 		}
 	}
 }
@@ -269,7 +298,7 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 			j := mustRun(t, db, dry, "import-rejects")
 			p := j.previews["import-rejects"]
 			if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
-				t.Errorf("%+v", p)
+				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
 			}
 			if err := runWith(t, newJournal(db), nil, "import-rejects"); (err != nil) != c.remarked {
 				t.Errorf("the run ended with %v", err)
@@ -346,7 +375,7 @@ func BenchmarkPreview(b *testing.B) {
 			}, "deliveries", "expired-deliveries", "delivery-logs")
 		})
 		if got := j.deleted["delivery-logs"]; err != nil || got != want {
-			b.Fatalf("%d old logs were foreseen, not %d: %v", got, want, err)
+			b.Fatalf("%d old logs were dryRun, not %d: %v", got, want, err)
 		}
 	}
 	for name := range counts {
@@ -365,17 +394,17 @@ INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, iDeliveryMode, iState, tsDe
 INSERT INTO NmsMirrorPageSearch (iMessageId, iDeliveryId) VALUES (5, 1);
 INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1), (2, 2);
 DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
-	foreseen, done := newJournal(db), newJournal(db)
-	for _, j := range []*journal{foreseen, done} {
+	dryRun, done := newJournal(db), newJournal(db)
+	for _, j := range []*journal{dryRun, done} {
 		j.holds = func() plan.Holds {
 			return plan.Holds{Names: []string{"a hold"}, Tables: []string{"nmsmirrorpagesearch"}}
 		}
-		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun = j == foreseen }); err != nil {
+		if err := runWith(t, j, func(c *pipeline.Config) { c.DryRun = j == dryRun }); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, task := range []string{"deliveries", "expired-deliveries"} {
-		if got := [2]int64{foreseen.deleted[task], done.deleted[task]}; got != [2]int64{1, 1} {
+		if got := [2]int64{dryRun.deleted[task], done.deleted[task]}; got != [2]int64{1, 1} {
 			t.Errorf("%s: a dry run foresaw %d rows deleted, the run did %d, want 1", task, got[0], got[1])
 		}
 	}

@@ -25,10 +25,8 @@ func TestPropositionsOfDeliveriesByMessage(t *testing.T) {
 	j := mustRun(t, db, nil, "deliveries")
 	checkRows(t, db, "SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1", "0", "2", "3", "4", "6")
 	j.checkDeleted(t, "deliveries", 5)
-	if left := db.Strings(
-		"SELECT iPropositionId::text FROM NmsPropositionRcp ORDER BY 1",
-	); expected != 5 {
-		t.Errorf("left %v; %d rows were deleted, a dry run expected %d", left, j.deleted["deliveries"], expected)
+	if expected != 5 {
+		t.Errorf("a dry run counted %d rows, want 5", expected)
 	}
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsPropositionVisitor")
 	j.checkLog(t, "nmspropositionvisitor has no column iDeliveryId")

@@ -59,10 +59,10 @@ func TestRandomDatabases(t *testing.T) {
 			if seed%3 == 0 {
 				compareSupposed(t, db, m.include)
 			}
-			foreseen := newJournal(db)
+			dryRun := newJournal(db)
 			if err := runWith(
 				t,
-				foreseen,
+				dryRun,
 				func(c *pipeline.Config) { c.DryRun, c.Include = true, m.include },
 			); err != nil {
 				t.Fatal(err)
@@ -74,7 +74,7 @@ func TestRandomDatabases(t *testing.T) {
 				}
 				var planned map[string]preview.Task
 				if which == "first" && seed%2 == 0 {
-					planned = foreseen.planned
+					planned = dryRun.planned
 				}
 				err := runWith(
 					t,
@@ -104,7 +104,7 @@ func TestRandomDatabases(t *testing.T) {
 					}
 				}
 				if which == "first" {
-					compareForeseen(t, foreseen, j)
+					compareForeseen(t, dryRun, j)
 				}
 				compare(t, which, contents(t, db, m, original), want)
 				compare(t, which, leftovers(db), m.left)
@@ -127,7 +127,7 @@ func TestRandomDatabases(t *testing.T) {
 }
 
 // compareForeseen compares the counts of a dry run with the counts of a run, by task and by table.
-func compareForeseen(t *testing.T, foreseen, done *journal) {
+func compareForeseen(t *testing.T, dryRun, done *journal) {
 	t.Helper()
 	for _, what := range tasks.Pipeline {
 		name := what.Name
@@ -135,34 +135,18 @@ func compareForeseen(t *testing.T, foreseen, done *journal) {
 			slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
 			continue // a foreign key retained a list, which a dry run cannot know
 		}
-		if got, want := [2]int64{
-			foreseen.deleted[name],
-			foreseen.updated[name],
-		}, [2]int64{
-			done.deleted[name],
-			done.updated[name],
-		}; got != want {
-			t.Errorf(
-				"%s: a dry run foresaw %d rows and relations deleted, and rows updated; the run did %d",
-				name,
-				got,
-				want,
-			)
+		got := [2]int64{dryRun.deleted[name], dryRun.updated[name]}
+		if want := [2]int64{done.deleted[name], done.updated[name]}; got != want {
+			t.Errorf("%s: the dry run counted %d deleted and updated, the run %d", name, got, want)
 		}
 		var sums [3]int64
-		for _, p := range foreseen.previews[name] {
+		for _, p := range dryRun.previews[name] {
 			sums[0] += p.Tables
 			sums[1] += map[preview.Action]int64{preview.Delete: p.Rows}[p.Action]
 			sums[2] += map[preview.Action]int64{preview.Update: p.Rows}[p.Action]
 		}
-		if want := [2]int64{
-			foreseen.deleted[name],
-			foreseen.updated[name],
-		}; [2]int64{
-			sums[0] + sums[1],
-			sums[2],
-		} != want {
-			t.Errorf("%s: the tables of its preview add up to %d, not %d", name, sums, want)
+		if [2]int64{sums[0] + sums[1], sums[2]} != got {
+			t.Errorf("%s: the preview has %d tables, deleted and updated rows; the dry run counted %d", name, sums, got)
 		}
 	}
 }
@@ -209,22 +193,19 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 		stored := dryRun(nil)
 		for _, what := range tasks.Pipeline {
 			name := what.Name
-			if got, want := [2]int64{
-				supposed.deleted[name],
-				supposed.updated[name],
-			}, [2]int64{
-				stored.deleted[name],
-				stored.updated[name],
-			}; got != want {
-				t.Errorf("%s: with supposed options %d rows and relations, once they are stored %d", name, got, want)
+			got := [2]int64{supposed.deleted[name], supposed.updated[name]}
+			if want := [2]int64{stored.deleted[name], stored.updated[name]}; got != want {
+				t.Errorf("%s: %d deleted and updated with assumed options, %d with stored ones", name, got, want)
 			}
 			before := map[string]int64{}
 			for _, p := range now.previews[name] {
 				before[p.Table+string(p.Action)] = p.Rows + p.Tables
 			}
 			for _, p := range supposed.previews[name] {
-				if p.BaselineRows == nil || *p.BaselineRows != before[p.Table+string(p.Action)] {
-					t.Errorf("%s: %s: now %v, not %d", name, p.Table, p.BaselineRows, before[p.Table+string(p.Action)])
+				if want := before[p.Table+string(p.Action)]; p.BaselineRows == nil {
+					t.Errorf("%s: the preview of %s has no baseline, want %d", name, p.Table, want)
+				} else if *p.BaselineRows != want {
+					t.Errorf("%s: the baseline of %s is %d, want %d", name, p.Table, *p.BaselineRows, want)
 				}
 				delete(before, p.Table+string(p.Action))
 			}

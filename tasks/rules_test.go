@@ -329,10 +329,7 @@ func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 	}
 	dropped := slices.DeleteFunc(slices.Clone(before), func(name string) bool { return slices.Contains(after, name) })
 	for _, name := range dropped {
-		if !slices.ContainsFunc(
-			r.relations,
-			func(relation relationTest) bool { return relation.goes && relation.name == name },
-		) {
+		if !slices.ContainsFunc(r.relations, func(x relationTest) bool { return x.goes && x.name == name }) {
 			t.Errorf("%s was dropped, without a verdict", name)
 		}
 	}
@@ -401,7 +398,7 @@ func TestEveryTaskHasRules(t *testing.T) {
 			tests,
 			func(r ruleTest) bool { return r.task == task.Name },
 		); has == task.Vacuums {
-			t.Errorf("testdata/rules has %s: %t", task.Name, has)
+			t.Errorf("testdata/rules has %s: %t, want %t", task.Name, has, !task.Vacuums)
 		}
 	}
 	if len(tests) != len(tasks.Pipeline)-1 {

@@ -166,16 +166,11 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 			)
 			j := mustRun(t, db, c.change, behind...)
 			if j.deleted["sessions"] != 1 || j.deleted["expired-events"] != 1 {
-				t.Fatalf("%v", j.deleted)
+				t.Fatalf("deleted %v, want 1 session and 1 event", j.deleted)
 			}
 			// Before version 18, ANALYZE of a parent analyzes all its partitions again.
-			if got := slices.DeleteFunc(
-				j.vacuumed(),
-				func(line string) bool { return line == "analyzing rtevent_new" },
-			); !slices.Equal(
-				got,
-				c.want,
-			) {
+			got := slices.DeleteFunc(j.vacuumed(), func(line string) bool { return line == "analyzing rtevent_new" })
+			if !slices.Equal(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -206,11 +201,12 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 				"vacuuming nmsbatchevent",
 				"vacuuming nmsrtevent",
 			}
-			if got := slices.Sorted(
-				slices.Values(j.vacuumed()),
-			); err != nil || j.deleted["expired-events"] != 2 ||
-				!slices.Equal(got, want) {
-				t.Errorf("batch %d: %v, %d deleted, %q", at, err, j.deleted["expired-events"], got)
+			if err != nil {
+				t.Errorf("batch %d: the run ended with %v", at, err)
+			}
+			j.checkDeleted(t, "expired-events", 2)
+			if got := slices.Sorted(slices.Values(j.vacuumed())); !slices.Equal(got, want) {
+				t.Errorf("batch %d: got %q, want %q", at, got, want)
 			}
 			if at > 20 {
 				t.Fatal("it never comes to its end")
@@ -247,13 +243,19 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 			)
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
 			j.checkState(t, "statistics", pipeline.Succeeded)
-			if !slices.Contains(j.vacuumed(), "analyzing z_table") || j.states["app-subscriptions"] == "" {
-				t.Errorf("statistics is %s: %q", j.states["statistics"], j.vacuumed())
+			if got := j.vacuumed(); !slices.Contains(got, "analyzing z_table") {
+				t.Errorf("z_table was not analyzed: %q", got)
+			}
+			if j.states["app-subscriptions"] == "" {
+				t.Error("the next task was not run")
 			}
 			j.checkLog(t, "WARNING", `"public"."a_table"`, "failed")
 			j.checkLog(t, "WARNING", `"public"."c_table"`, "failed")
-			if j.stays["statistics"].Tables != 2 || j.details["statistics"] != "VACUUM or ANALYZE failed on 2 tables" {
-				t.Errorf("%+v: %q", j.stays["statistics"], j.details["statistics"])
+			if got := j.stays["statistics"].Tables; got != 2 {
+				t.Errorf("%d tables failed, want 2", got)
+			}
+			if got, want := j.details["statistics"], "VACUUM or ANALYZE failed on 2 tables"; got != want {
+				t.Errorf("the detail is %q, want %q", got, want)
 			}
 		})
 	}

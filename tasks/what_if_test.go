@@ -50,8 +50,14 @@ func TestWhatIfReads(t *testing.T) {
 		if i < 0 {
 			t.Fatalf("%s: %+v", c.task, j.previews[c.task])
 		}
-		if p := j.previews[c.task][i]; p.Rows != c.rows || p.BaselineRows == nil || *p.BaselineRows != c.now {
-			t.Errorf("%s: %d rows, now %d; not %d, %d", c.task, p.Rows, *p.BaselineRows, c.rows, c.now)
+		p := j.previews[c.task][i]
+		if p.Rows != c.rows {
+			t.Errorf("%s: %d rows with the assumed options, want %d", c.task, p.Rows, c.rows)
+		}
+		if p.BaselineRows == nil {
+			t.Errorf("%s: the preview has no baseline, want %d", c.task, c.now)
+		} else if *p.BaselineRows != c.now {
+			t.Errorf("%s: the baseline is %d, want %d", c.task, *p.BaselineRows, c.now)
 		}
 	}
 }
