@@ -188,11 +188,11 @@ func (a *application) adjust(t *testing.T) {
 		}
 		switch {
 		case f == fresh && there == 0:
-			t.Errorf("%v is gone, though the application made it fresh", r)
+			t.Errorf("%v is missing, although the application made it fresh", r)
 		case f != fresh && there != 0:
-			t.Errorf("%v is there again", r)
+			t.Errorf("%v exists again", r)
 		case f == missing && !obsolete:
-			t.Errorf("%v was gone before the application came, and is not obsolete", r)
+			t.Errorf("%v was deleted before the application wrote it, and is not obsolete", r)
 		}
 		if obsolete && f != missing {
 			a.m.deleted--

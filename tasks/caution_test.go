@@ -51,13 +51,9 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 			db.Do(c.rows)
 			for _, state := range []string{"is empty", "is missing"} {
 				j := mustRun(t, db, nil, c.task)
-				if left := db.Int("SELECT count(*) FROM " + c.child); left != 1 {
-					t.Errorf("the parent %s: %d rows are left", state, left)
-				}
+				checkCount(t, db, 1, "SELECT count(*) FROM "+c.child)
 				for parent := range strings.SplitSeq(c.parent, ", ") {
-					if !j.said("WARNING", parent, state) {
-						t.Errorf("the run does not say that %s %s: %q", parent, state, j.logs)
-					}
+					j.checkLog(t, "WARNING", parent, state)
 				}
 				db.Do("DROP TABLE IF EXISTS " + c.parent)
 			}
@@ -133,12 +129,10 @@ func TestHostileMappings(t *testing.T) {
 		db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES ($1, $2)", i+1, name)
 	}
 	j := mustRun(t, db, nil, "delivery-logs")
-	if j.deleted["delivery-logs"] != 1 {
-		t.Errorf("%d rows went, want the one log", j.deleted["delivery-logs"])
-	}
+	j.checkDeleted(t, "delivery-logs", 1)
 	for _, table := range []string{"NmsDelivery", "cusnokey", `"CusQuoted"`, "elsewhere.cuselsewhere"} {
 		if db.Int("SELECT count(*) FROM "+table) != 1 {
-			t.Errorf("a row of %s went", table)
+			t.Errorf("a row of %s was deleted", table)
 		}
 	}
 	for _, name := range []string{
@@ -150,9 +144,7 @@ func TestHostileMappings(t *testing.T) {
 		"DROP TABLE",
 		"a:b:c",
 	} {
-		if !j.said("WARNING", name) {
-			t.Errorf("the run does not say that it passed over %q", name)
-		}
+		j.checkLog(t, "WARNING", name)
 	}
 }
 
@@ -184,9 +176,7 @@ func TestPartitionedLog(t *testing.T) {
 	j := mustRun(t, db, nil, "delivery-logs")
 	checkRows(t, db, "SELECT iBroadLogId::text FROM CusBroadLogBig ORDER BY 1", "0", "3")
 	j.checkDeleted(t, "delivery-logs", 2)
-	if j.said("INFO", "dropped") {
-		t.Error("a partition is said to be dropped of which a row stays")
-	}
+	j.checkNoLog(t, "INFO", "dropped")
 	db.Do("DELETE FROM CusBroadLogBig; INSERT INTO CusBroadLogBig VALUES (1, 1, 1, '2000-01-01')")
 	j = mustRun(t, db, nil, "delivery-logs")
 	j.checkLog(t, "INFO", "big1: all of the partition was to go: dropped")
@@ -205,7 +195,7 @@ func TestInheritedTableOfTheFamily(t *testing.T) {
 			INSERT INTO NmsPropositionRcp (iPropositionId, tsLastModified) VALUES (3, '2000-01-01')`)
 		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun = isDry }, "propositions")
 		if j.deleted["propositions"] != 3 {
-			t.Errorf("dry run: %t: %d rows", isDry, j.deleted["propositions"])
+			t.Errorf("dry run: %t: %d rows, want 3", isDry, j.deleted["propositions"])
 		}
 		if !isDry {
 			checkRows(t, db, "SELECT iPropositionId::text FROM NmsPropositionRcp", "0")
@@ -224,9 +214,7 @@ func TestListsLinkedFromAQuotedTable(t *testing.T) {
 			VALUES (1), (2); INSERT INTO cusmember VALUES (7, 1)`,
 	)
 	j := mustRun(t, db, func(c *pipeline.Config) { c.RelatedListTables = []string{"NoSuchTable"} }, "lists-to-delete")
-	if !j.said("WARNING", "NoSuchTable") {
-		t.Errorf("a table that was named and is missing is not told of: %q", j.logs)
-	}
+	j.checkLog(t, "WARNING", "NoSuchTable")
 	checkRows(
 		t,
 		db,
@@ -248,7 +236,7 @@ func TestDeliveryWithoutTheDateOfItsEnd(t *testing.T) {
 	)
 	mustRun(t, db, nil, "expired-deliveries")
 	if db.Int("SELECT iState FROM NmsDelivery WHERE iDeliveryId = 1") != 95 {
-		t.Error("the delivery has not ended")
+		t.Error("the delivery has not got the state 95")
 	}
 }
 
@@ -344,7 +332,7 @@ func TestNpaiMovesItsLowerBound(t *testing.T) {
 				"no XtkNewId": "-8 7 true",
 			}[name]
 			if !slices.Equal(got, []string{want}) {
-				t.Errorf("stored %v, want %s", got, want)
+				t.Errorf("the stored option is %q, want %s", got, want)
 			}
 		})
 	}
@@ -495,7 +483,7 @@ func TestNoCampaignDatabase(t *testing.T) {
 	db := pgtest.Empty(t)
 	db.Do("CREATE TABLE something (id integer)")
 	if _, err := run(t, db, nil); !errors.Is(err, campaign.ErrNotCampaign) {
-		t.Errorf("got %v", err)
+		t.Errorf("the run ended with %v, want %v", err, campaign.ErrNotCampaign)
 	}
 }
 
@@ -518,7 +506,7 @@ func TestOtherSchemasAreNamed(t *testing.T) {
 	}
 	checkCount(t, db, 1, "SELECT count(*) FROM archive.XtkAudit")
 	if said != 1 {
-		t.Errorf("said %d times: %q", said, j.logs)
+		t.Errorf("%d warnings, want 1: %q", said, j.logs)
 	}
 }
 
@@ -541,7 +529,7 @@ func TestOtherSchemas(t *testing.T) {
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = other")
 	db.Reset()
 	if j := mustRun(t, db, nil, "sessions"); j.states["sessions"] != pipeline.Skipped {
-		t.Errorf("the search path does not decide: %s", j.states["sessions"])
+		t.Errorf("task sessions is %s with another schema in the search path, want skipped", j.states["sessions"])
 	}
 }
 
@@ -557,9 +545,7 @@ func TestMissingRights(t *testing.T) {
 	_, err := run(t, db, nil)
 	checkError(t, err, `GRANT DELETE ON "public"."xtkaudit" TO "neolane"`, `GRANT SELECT ON "public"."xtkjob"`,
 		`GRANT SELECT ON "public"."nmsdeliverymapping"`)
-	if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
-		t.Error("a row went all the same")
-	}
+	checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
 	j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true })
 	j.checkState(t, "audit-trail", pipeline.Failed)
 	j.checkState(t, "sessions", pipeline.Succeeded)
@@ -617,8 +603,8 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			right, table, _ := strings.Cut(c.right, " ON ")
 			j.checkProblem(t, c.task, "GRANT "+right+` ON "public"."`+strings.ToLower(table))
 			checkCount(t, db, 1, "SELECT count(*) FROM "+c.stays)
-			if left := db.Int("SELECT count(*) FROM " + c.stays); before != 1 {
-				t.Errorf("%d of %d rows are left", left, before)
+			if before != 1 {
+				t.Errorf("%d rows before the run, want 1", before)
 			}
 		})
 	}
@@ -707,7 +693,7 @@ func TestOtherCleaner(t *testing.T) {
 			db.Do(c.sql)
 			for _, change := range []func(*pipeline.Config){dry, nil} {
 				if j := mustRun(t, db, change, "sessions"); j.said("WARNING", "own workflow cleanup") != c.warns {
-					t.Errorf("the log: %q", j.logs)
+					t.Errorf("want a warning: %t; the log is %q", c.warns, j.logs)
 				}
 			}
 		})

@@ -449,13 +449,13 @@ func (c *chaos) finish() {
 		}
 		run := last.GetEvent().GetRunFinished().GetRun()
 		if !errors.Is(err, io.EOF) || run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
-			c.t.Errorf("the last run: %v, %v", run, err)
+			c.t.Errorf("the last run ended with %v: %v", err, run)
 		}
 	}
 	n := c.forms.Int(`SELECT count(*) FROM tb_process_instance WHERE ended IS NOT NULL AND status IN (2, 4)
 		AND id IN (SELECT process_instance_id FROM tb_101 UNION SELECT process_instance_id FROM tb_102)`)
 	if n != 0 {
-		c.t.Errorf("%d process instances are left that a purge deletes", n)
+		c.t.Errorf("%d obsolete process instances remain", n)
 	}
 }
 
@@ -497,16 +497,16 @@ func (c *chaos) checkCounts() {
 	}
 	counted := c.campaign.Int("SELECT sum(rows_deleted) FROM cleanupd.task WHERE NOT " + purges)
 	if byTable := c.campaign.Int("SELECT sum(rows_deleted) FROM cleanupd.space"); counted != byTable {
-		c.t.Errorf("%d rows are deleted by the tasks, %d by their tables", counted, byTable)
+		c.t.Errorf("the tasks count %d deleted rows, their tables %d", counted, byTable)
 	}
 	receipts := "SELECT COALESCE(sum(rows), 0) FROM cleanupd.erasure_rows JOIN cleanupd.erasure ON id = erasure_id"
 	logged := c.forms.Int("SELECT count(*) FROM deletion")
 	if counted := c.campaign.Int(receipts); counted != logged {
-		c.t.Errorf("%d rows of AEM Forms are deleted by the receipts, %d by the log", counted, logged)
+		c.t.Errorf("the receipts count %d deleted rows of AEM Forms, the log has %d", counted, logged)
 	}
 	purged := c.campaign.Int("SELECT sum(rows_deleted) FROM cleanupd.task WHERE " + purges)
 	if counted := c.campaign.Int(receipts + " WHERE purge IS NOT NULL"); counted != purged {
-		c.t.Errorf("%d rows are purged by the receipts, %d by the runs", counted, purged)
+		c.t.Errorf("the receipts count %d purged rows, the runs %d", counted, purged)
 	}
 	c.t.Logf("%d holds; %d rows of Campaign and %d of AEM Forms were deleted", len(c.holds), counted, logged)
 }

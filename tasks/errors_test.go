@@ -24,7 +24,7 @@ func TestLost(t *testing.T) {
 		"25006": true, "25P03": true, "57014": false, "42501": false, "25001": false, "P0001": false,
 	} {
 		if got := sqlstate.Lost(fmt.Errorf("wrapped: %w", &pgconn.PgError{Code: state})); got != want {
-			t.Errorf("%s: %t", state, got)
+			t.Errorf("%s: got %t, want %t", state, got, want)
 		}
 	}
 }

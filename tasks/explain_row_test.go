@@ -114,7 +114,7 @@ func TestExplainEveryRow(t *testing.T) {
 					// A failing trigger or a foreign key retained the row, which an explanation cannot know.
 				case goes == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
 					t.Errorf(
-						"%s %s: %s by %s %v (it left %+v): %+v",
+						"%s %s: %s by %s at %v (the task retained %+v): %+v",
 						r.table,
 						r.key,
 						x.Verdict,

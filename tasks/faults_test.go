@@ -111,7 +111,7 @@ func (s *scene) end(i int, signal syscall.Signal) bool {
 		return false
 	}
 	if signal == syscall.SIGTERM && err != nil {
-		s.t.Errorf("a replica that was told to stop ended with %v", err)
+		s.t.Errorf("a replica ended with %v after SIGTERM", err)
 	}
 	s.revivals.Go(func() {
 		for s.replicas[i].start() != nil && s.t.Context().Err() == nil {
@@ -240,7 +240,7 @@ func TestFaults(t *testing.T) {
 					case s.server != nil:
 						var err error
 						if s.disk, err = pgtest.OnDisk(t, s.db, s.server); err != nil {
-							t.Logf("the disk does not fill up: %v", err)
+							t.Logf("the disk cannot be filled: %v", err)
 						}
 					}
 					for name, n := range s.underFaults(program, seed, setting.prepare) {
@@ -337,7 +337,7 @@ func (s *scene) underFaults(
 	events := seen[0]
 	for _, other := range seen[1:] {
 		if !slices.EqualFunc(events, other, func(a, b *cleanupv1.RunEvent) bool { return proto.Equal(a, b) }) {
-			t.Errorf("one watcher saw %d events, another %d, or others", len(events), len(other))
+			t.Errorf("one watcher got %d events, another %d: not the same ones", len(events), len(other))
 		}
 	}
 	if s.server == nil { // transactions that ended sessions had prepared
@@ -369,22 +369,22 @@ func (s *scene) underFaults(
 		s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"),
 		m.left,
 	)
-	var account, want [4]int64
+	var counted, want [4]int64
 	left := int64(0)
 	for _, r := range run.GetResults() {
 		left += r.GetRemoteDeliveriesLeft()
-		account[0] += r.GetRowsDeleted()
-		account[1] += r.GetRowsUpdated()
-		account[2] += r.GetTablesDropped()
+		counted[0] += r.GetRowsDeleted()
+		counted[1] += r.GetRowsUpdated()
+		counted[2] += r.GetTablesDropped()
 		for _, s := range r.GetSpace() {
-			account[3] += s.GetRowsDeleted()
+			counted[3] += s.GetRowsDeleted()
 		}
 	}
-	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; account != want {
-		t.Errorf("deleted, updated, dropped, and deleted table by table %v by the account, %v in truth", account, want)
+	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; counted != want {
+		t.Errorf("deleted, updated, dropped, and deleted by table: %v, want %v", counted, want)
 	}
 	if left != int64(len(m.left)) {
-		t.Errorf("%d deliveries are counted as left on mid-sourcing servers, want %d", left, len(m.left))
+		t.Errorf("%d remote deliveries were counted as recorded, want %d", left, len(m.left))
 	}
 	if t.Failed() {
 		for _, e := range events {

@@ -210,7 +210,7 @@ func TestHoldsThatKeysReachByOthers(t *testing.T) {
 				FROM orders), 'NULL'), ', stats ', (SELECT count(*)
 				FROM NmsEmailErrorStat), ', notes ', (SELECT count(*) FROM note))`)[0]
 		if left != c.left {
-			t.Errorf("%+v: left are %s, want %s", c.holds, left, c.left)
+			t.Errorf("%+v: the remaining rows are %s, want %s", c.holds, left, c.left)
 		}
 	}
 }

@@ -93,7 +93,7 @@ func TestStatementsWithHolds(t *testing.T) {
 	}
 	without := statementsWith(t, plan.Holds{})
 	if len(without) < 20 {
-		t.Fatalf("a run has %d statements", len(without))
+		t.Fatalf("a run has %d statements, want at least 20", len(without))
 	}
 	nobody := []int64{1 << 40}
 	for sql := range statementsWith(t, plan.Holds{
@@ -104,7 +104,7 @@ func TestStatementsWithHolds(t *testing.T) {
 		Recipients: nobody,
 	}) {
 		if _, ok := without[sql]; !ok {
-			t.Errorf("with a hold that concerns no row: %s", sql)
+			t.Errorf("a hold without rows changes the statement %s", sql)
 		}
 	}
 	held := 0
@@ -119,11 +119,11 @@ func TestStatementsWithHolds(t *testing.T) {
 			held++
 		}
 		if more > 0 {
-			t.Errorf("holds add %d subplans for each row: %s", more, sql)
+			t.Errorf("holds add %d subplans per row: %s", more, sql)
 		}
 	}
 	if held == 0 {
-		t.Error("no statement has what is on hold")
+		t.Error("no statement has a condition on rows on hold")
 	}
 }
 
@@ -153,13 +153,13 @@ func TestExplainRowWithHolds(t *testing.T) {
 		for id, verdict := range map[int]explain.Verdict{1: explain.Kept, 2: explain.Deleted} {
 			x, err := e.Row(t.Context(), fmt.Sprint(id), anyKey)
 			if err != nil || x.Verdict != verdict {
-				t.Errorf("%s %d: %s, %s: %v", table, id, x.Verdict, x.Why, err)
+				t.Errorf("%s %d: got %s (%s), want %s; the error is %v", table, id, x.Verdict, x.Why, verdict, err)
 			}
 		}
 	}
 	for sql := range sent.args {
 		if strings.HasPrefix(sql, "SELECT DISTINCT ") && strings.Contains(sql, "LIMIT") {
-			t.Errorf("it sends %s", sql)
+			t.Errorf("an explanation searches a whole table: %s", sql)
 		}
 	}
 }

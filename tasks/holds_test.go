@@ -63,7 +63,7 @@ func TestRandomHolds(t *testing.T) {
 			compare(t, fmt.Sprintf("held (%+v)", h), contents(t, db, m, original), m.contents(original))
 			for task, left := range j.stays {
 				if left.OnHold != dryRun.stays[task].OnHold {
-					t.Errorf("%s: %d rows are held, %d in the dry run", task, left.OnHold, dryRun.stays[task].OnHold)
+					t.Errorf("%s: %d rows are on hold, %d in the dry run", task, left.OnHold, dryRun.stays[task].OnHold)
 				}
 			}
 		})
@@ -149,7 +149,7 @@ func TestHoldsInMidRun(t *testing.T) {
 			after := heldRows(t, db, m, h, original)
 			for _, line := range stay {
 				if !slices.Contains(after, line) {
-					t.Errorf("%+v: it is gone: %s", h, line)
+					t.Errorf("%+v: a row on hold is missing: %s", h, line)
 				}
 			}
 		})
@@ -253,7 +253,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 					held[i] += left.OnHold
 					done[i] += j.deleted[task] + j.updated[task]
 					if left.Rows() > 0 {
-						t.Errorf("%s has left %+v", task, left)
+						t.Errorf("%s retained %+v, want only rows on hold", task, left)
 					}
 				}
 			}
@@ -270,7 +270,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 				stay,
 				db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
 			if !slices.Equal(stay, c.stay) {
-				t.Errorf("%q stay, want %q", stay, c.stay)
+				t.Errorf("the retained rows and tables are %q, want %q", stay, c.stay)
 			}
 			if held[0] != held[1] {
 				t.Errorf("the dry run counted %d rows on hold, the run %d", held[0], held[1])
@@ -279,7 +279,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 				t.Errorf("%d rows are on hold, want %d", held[1], c.held)
 			}
 			if done[0] != done[1] {
-				t.Errorf("%d rows and tables in the dry run and the run", done)
+				t.Errorf("the dry run counted %d rows and tables, the run %d", done[0], done[1])
 			}
 			after := newJournal(db)
 			if err := runWith(t, after, nil); err != nil {
@@ -468,7 +468,7 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		}
 		slices.Sort(stay)
 		if left := db.Strings(relationsLeft); !slices.Equal(left, stay) {
-			t.Errorf("%+v: left %q, want %q", c.holds, left, stay)
+			t.Errorf("%+v: the remaining tables are %q, want %q", c.holds, left, stay)
 		}
 		lists := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1")
 		if !slices.Equal(lists, c.stay) {

@@ -175,14 +175,14 @@ func TestInjectedErrors(t *testing.T) {
 		defer i.mu.Unlock()
 		again := newJournal(db)
 		if err := runWith(t, again, nil); err != nil {
-			t.Fatalf("the run after %v: %v", err, err)
+			t.Fatalf("the run after a failed one ended with %v", err)
 		}
 		var left int64
 		for _, l := range j.stays {
 			left += l.Rows() + l.Tables
 		}
 		if rest := total(again); rest > 0 && err == nil && left == 0 {
-			t.Errorf("a run without an error, that left nothing, left %d rows: %q", rest, j.logs)
+			t.Errorf("a run without an error that retained nothing left %d rows: %q", rest, j.logs)
 		}
 		return db, m, i.executed, total(j) + total(again)
 	}
@@ -199,7 +199,7 @@ func TestInjectedErrors(t *testing.T) {
 			db, m, executed, got := injectedRun(t, at, state)
 			if executed < at { // this run executed fewer statements
 				if db, m, executed, got = injectedRun(t, executed/2, state); executed < at/4 {
-					t.Fatalf("%d statements were executed only", executed)
+					t.Fatalf("%d statements were executed, want at least %d", executed, at/4)
 				}
 			}
 			original := m.keys()

@@ -64,9 +64,7 @@ func TestEntryOfTheJobLogThatCanNotBeWritten(t *testing.T) {
 			checkCount(t, db, 1, "SELECT iWebResPurged FROM NmsDelivery WHERE iDeliveryId = 5")
 			checkCount(t, db, 0, "SELECT count(*) FROM XtkJobLog WHERE iJobId = 5")
 			j.checkState(t, "mirror-pages", pipeline.Succeeded)
-			if !j.said("WARNING", "job log", test.says) {
-				t.Errorf("said %q", j.logs)
-			}
+			j.checkLog(t, "WARNING", "job log", test.says)
 		})
 	}
 }

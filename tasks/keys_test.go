@@ -143,8 +143,9 @@ func TestLogsThatArePassedOver(t *testing.T) {
 					t.Errorf("delivery-logs retained %d tables, want 1", got)
 				}
 				j.checkLog(t, "WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp")
-				if !strings.Contains(j.details["deliveries"], "1 table could not be done to its end") {
-					t.Errorf("%q: %q", j.details["deliveries"], j.logs)
+				want := "1 table could not be done to its end"
+				if got := j.details["deliveries"]; !strings.Contains(got, want) {
+					t.Errorf("the detail is %q, want %q in it", got, want)
 				}
 			}
 			checkRows(t, db, deliveriesLeft, "1", "2")

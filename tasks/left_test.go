@@ -65,8 +65,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses",
 				)
 			}
-			if !strings.Contains(j.details["audit-trail"], "with an error") {
-				t.Errorf("the detail is %q", j.details["audit-trail"])
+			if got, want := j.details["audit-trail"], "with an error"; !strings.Contains(got, want) {
+				t.Errorf("the detail is %q, want %q in it", got, want)
 			}
 			named := 0
 			for _, line := range j.logs {
@@ -75,8 +75,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 				}
 			}
 			j.checkLog(t, "WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse))
-			if named != min(c.refuse, purge.FailedRowsLogged) {
-				t.Errorf("%d rows are named; %q", named, j.logs)
+			if want := min(c.refuse, purge.FailedRowsLogged); named != want {
+				t.Errorf("%d failed rows are logged, want %d: %q", named, want, j.logs)
 			}
 		})
 	}
@@ -157,8 +157,6 @@ func TestParentsStayWithRowsThatRefuse(t *testing.T) {
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsTrackingUrl")
 	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup", "5")
 	for _, task := range []string{"lists-to-delete", "deliveries"} {
-		if want := (purge.Retained{Failed: 1, Dependent: 1}); j.stays[task] != want {
-			t.Errorf("%s left %+v, want %+v", task, j.stays[task], want)
-		}
+		j.checkRetained(t, task, purge.Retained{Failed: 1, Dependent: 1})
 	}
 }

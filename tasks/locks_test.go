@@ -45,16 +45,14 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 	j := mustRun(t, db, nil, "orphan-work-tables")
 	close(done)
 	if err := <-others; err != nil {
-		t.Errorf("another session of the application: %v", err)
+		t.Errorf("another session of the application failed: %v", err)
 	}
 	j.checkLog(t, "WARNING", "grp7")
 	checkCount(t, db, 1, "SELECT count(*) FROM pg_class WHERE relname IN ('grp7', 'grp8')")
 	if err := reader.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if again := mustRun(t, db, nil, "orphan-work-tables"); again.deleted["orphan-work-tables"] != 1 {
-		t.Error("the next run does not drop it")
-	}
+	mustRun(t, db, nil, "orphan-work-tables").checkDeleted(t, "orphan-work-tables", 1)
 }
 
 // A locked log retains its delivery until the next run, and no other delivery.
@@ -77,7 +75,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	}
 	mustRun(t, db, nil, "deliveries")
 	if n := db.Int("SELECT (SELECT count(*) FROM NmsDelivery) + (SELECT count(*) FROM NmsBroadLogRcp)"); n != 0 {
-		t.Errorf("the next run left %d rows", n)
+		t.Errorf("%d rows remain after the next run", n)
 	}
 }
 
@@ -169,14 +167,14 @@ func TestDeliveriesGoInSets(t *testing.T) {
 		defer pool.Close()
 		j := mustRun(t, db, func(c *pipeline.Config) { c.Pool, c.Settings.Target = pool, time.Minute }, "deliveries")
 		if want := int64(200_000 + deliveries); j.deleted["deliveries"] != want {
-			t.Errorf("%d rows went, want %d", j.deleted["deliveries"], want)
+			t.Errorf("%d rows were deleted, want %d", j.deleted["deliveries"], want)
 		}
 		return count.n.Load()
 	}
 	few, many := statements(10), statements(1_000)
 	t.Logf("%d statements for 10 deliveries, %d for 1000, with 200000 logs each time", few, many)
 	if many > few+10 {
-		t.Errorf("%d statements for 10 deliveries, %d for 1000", few, many)
+		t.Errorf("%d statements for 1000 deliveries, want at most 10 more than the %d for 10", many, few)
 	}
 }
 
@@ -240,7 +238,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 	db.Hold("SELECT FROM grp500")
 	// The view prevents one drop. The lock might have been released by the time of a run.
 	if counted := mustRun(t, db, dry, "orphan-work-tables").deleted["orphan-work-tables"]; counted != n-2 {
-		t.Errorf("a dry run counts %d tables", counted)
+		t.Errorf("a dry run counted %d tables, want %d", counted, n-2)
 	}
 	j := mustRun(t, db, nil, "orphan-work-tables")
 	left := db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^grp' ORDER BY 1")
@@ -251,7 +249,7 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 		t.Errorf("got %q, want %q", left, want)
 	}
 	if len(j.batches) > n/4 {
-		t.Errorf("%d transactions for %d tables", len(j.batches), n)
+		t.Errorf("%d transactions for %d tables, want at most %d", len(j.batches), n, n/4)
 	}
 	t.Logf("%d transactions for %d tables", len(j.batches), n)
 }

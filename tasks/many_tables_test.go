@@ -28,6 +28,6 @@ func TestTenThousandWorkTables(t *testing.T) {
 		t.Errorf("%d tables were dropped, want 9999", dropped)
 	}
 	if groups > 1_000 {
-		t.Errorf("they went in %d groups", groups)
+		t.Errorf("the tables were dropped in %d groups, want at most 1000", groups)
 	}
 }

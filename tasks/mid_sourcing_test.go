@@ -98,7 +98,7 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 	j.checkState(t, "deliveries", "")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 	if !errors.Is(err, pipeline.ErrStopped) {
-		t.Errorf("the task is %s: %v", j.states["deliveries"], err)
+		t.Errorf("the run ended with %v, want %v", err, pipeline.ErrStopped)
 	}
 }
 
@@ -153,9 +153,7 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	)
-	if !j.said(`"far"`, "NmsDeliveryMapping is missing") {
-		t.Errorf("the run says %q", j.logs)
-	}
+	j.checkLog(t, `"far"`, "NmsDeliveryMapping is missing")
 }
 
 // A delivery with a locked row on its mid-sourcing server is retained on both servers.
@@ -177,7 +175,7 @@ func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	if err := midsourcing.Check(t.Context(), here.Pool, here.Pool); !errors.Is(err, midsourcing.ErrSameDatabase) {
-		t.Errorf("got %v", err)
+		t.Errorf("got %v, want %v", err, midsourcing.ErrSameDatabase)
 	}
 	if err := midsourcing.Check(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)

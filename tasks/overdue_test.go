@@ -68,7 +68,7 @@ func TestOverdue(t *testing.T) {
 		}
 	}
 	if len(got) != len(want) {
-		t.Errorf("got %v", got)
+		t.Errorf("got %v, want %v", got, want)
 	}
 	db.Hold("LOCK TABLE NmsBroadLogRcp")
 	locked := ask()

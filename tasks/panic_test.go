@@ -67,7 +67,7 @@ func TestTaskThatPanics(t *testing.T) {
 					t.Errorf("the value of the panic is shown: %s, %v", problem, err)
 				}
 				if _, ran := j.states["sessions"]; ran != goesOn {
-					t.Errorf("the next task ran: %t", ran)
+					t.Errorf("the next task ran: %t, want %t", ran, goesOn)
 				}
 				log := out.String()
 				for _, part := range []string{"task import-rejects", "panic_test.go"} {

@@ -117,9 +117,7 @@ func TestStalePlan(t *testing.T) {
 			if denied != nil && denied.Metadata["changed"] == "" {
 				t.Errorf("the error does not name the change: %v", denied)
 			}
-			if db.Int("SELECT count(*) FROM XtkSessionInfo") != 1 {
-				t.Error("something was deleted")
-			}
+			checkCount(t, db, 1, "SELECT count(*) FROM XtkSessionInfo")
 		})
 	}
 }
@@ -166,7 +164,7 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 		t.Errorf("the change is %q, want %q in it", denied.Metadata["changed"], other.Name)
 	}
 	if _, denied := refusal(t, db, planned, leadsTo(far), "sessions"); denied != nil {
-		t.Errorf("the same one: %v", denied)
+		t.Errorf("the plan was refused with the same database: %v", denied)
 	}
 }
 
@@ -203,6 +201,6 @@ func TestExceededPlan(t *testing.T) {
 	_, denied = refusal(t, db, planned, nil, "expired-deliveries")
 	checkCount(t, db, 1001, "SELECT count(*) FROM NmsDeliveryPart")
 	if denied == nil {
-		t.Errorf("a table of which the plan has nothing: %v", denied)
+		t.Error("a task with no planned rows was not refused")
 	}
 }

@@ -98,7 +98,7 @@ func TestPoison(t *testing.T) {
 			original := m.keys()
 			m.run()
 			if m.refused < 100 {
-				t.Logf("only %d rows refuse", m.refused)
+				t.Logf("only %d rows fail", m.refused)
 			}
 			j := newJournal(db)
 			change := func(c *pipeline.Config) {
@@ -130,7 +130,7 @@ func TestPoison(t *testing.T) {
 				got[0], got[1] = got[0]+d.Deleted, got[1]+d.Updated
 			}
 			if want := [3]int64{m.deleted, m.updated, m.refused}; got != want {
-				t.Errorf("deleted, updated and refused: %d, want %d", got, want)
+				t.Errorf("deleted, updated and failed: %d, want %d", got, want)
 			}
 			if t.Failed() {
 				t.Log(
@@ -140,7 +140,7 @@ func TestPoison(t *testing.T) {
 					),
 				)
 			}
-			t.Logf("%d rows deleted, %d updated, %d refused", m.deleted, m.updated, m.refused)
+			t.Logf("%d rows deleted, %d updated, %d failed", m.deleted, m.updated, m.refused)
 		})
 	}
 }

@@ -207,7 +207,7 @@ INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(
 		func(p preview.Table) bool { return strings.Contains(p.Table, "web") },
 	)
 	if i < 0 {
-		t.Fatalf("%+v", j.previews)
+		t.Fatalf("the preview lacks the paired table: %+v", j.previews)
 	}
 	p := j.previews["tracking-logs"][i]
 	slices.Sort(p.Sample)
@@ -301,7 +301,7 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
 			}
 			if err := runWith(t, newJournal(db), nil, "import-rejects"); (err != nil) != c.remarked {
-				t.Errorf("the run ended with %v", err)
+				t.Errorf("the run ended with %v, want an error: %t", err, c.remarked)
 			}
 		})
 	}
@@ -375,7 +375,7 @@ func BenchmarkPreview(b *testing.B) {
 			}, "deliveries", "expired-deliveries", "delivery-logs")
 		})
 		if got := j.deleted["delivery-logs"]; err != nil || got != want {
-			b.Fatalf("%d old logs were dryRun, not %d: %v", got, want, err)
+			b.Fatalf("the preview has %d old logs, want %d: %v", got, want, err)
 		}
 	}
 	for name := range counts {
@@ -405,7 +405,7 @@ DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 	}
 	for _, task := range []string{"deliveries", "expired-deliveries"} {
 		if got := [2]int64{dryRun.deleted[task], done.deleted[task]}; got != [2]int64{1, 1} {
-			t.Errorf("%s: a dry run foresaw %d rows deleted, the run did %d, want 1", task, got[0], got[1])
+			t.Errorf("%s: the dry run counted %d rows, the run %d, want 1", task, got[0], got[1])
 		}
 	}
 }

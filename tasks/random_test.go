@@ -115,11 +115,11 @@ func TestRandomDatabases(t *testing.T) {
 						sum[3] += s.Rows
 					}
 				}
-				if account := [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; which == "first" && sum != account {
-					t.Errorf("deleted, updated, dropped, and deleted table by table: %d, want %d", sum, account)
+				if want := [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; which == "first" && sum != want {
+					t.Errorf("deleted, updated, dropped, and deleted by table: %d, want %d", sum, want)
 				}
 				if which == "first" && j.left != int64(len(m.left)) {
-					t.Errorf("%d deliveries are counted as left on mid-sourcing servers, want %d", j.left, len(m.left))
+					t.Errorf("%d remote deliveries were counted as recorded, want %d", j.left, len(m.left))
 				}
 			}
 		})
@@ -210,7 +210,7 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 				delete(before, p.Table+string(p.Action))
 			}
 			if len(before) > 0 {
-				t.Errorf("%s: nothing is told of %v", name, before)
+				t.Errorf("%s: the preview with assumed options lacks %v", name, before)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func TestHowOftenDeliveriesAreRead(t *testing.T) {
 	j := mustRun(t, db, nil)
 	blocks := db.Int("SELECT pg_relation_size('nmsdelivery') / current_setting('block_size')::int")
 	if times := float64(read()-before) / float64(blocks); times > 3 {
-		t.Errorf("NmsDelivery was read %.1f times", times)
+		t.Errorf("NmsDelivery was read %.1f times, want at most 3", times)
 	}
 	j.checkDeleted(t, "deliveries", 40)
 	j.checkUpdated(t, "expired-deliveries", 40)

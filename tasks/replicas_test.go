@@ -160,7 +160,7 @@ func follow(
 				status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"],
 			)
 			if err != nil || n >= len(events) {
-				t.Errorf("after %d events: the first %d hold, %v", len(events), n, err)
+				t.Errorf("after %d events: the first %d were not lost, %v", len(events), n, err)
 				return events
 			}
 			events = events[:n]
@@ -169,7 +169,7 @@ func follow(
 			io.EOF,
 		) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
 			if last.GetRunFinished() == nil {
-				t.Errorf("after %d events: %v", len(events), err)
+				t.Errorf("the events ended after %d: %v", len(events), err)
 			}
 			return events
 		default:

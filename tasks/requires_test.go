@@ -59,7 +59,7 @@ func TestWhatTasksNeedComesBefore(t *testing.T) {
 	for _, task := range tasks.Pipeline {
 		for _, name := range task.Requires {
 			if !slices.Contains(earlier, name) {
-				t.Errorf("%s needs %s, which does not come before it", task.Name, name)
+				t.Errorf("%s requires %s, which is not an earlier task", task.Name, name)
 			}
 		}
 		earlier = append(earlier, task.Name)

@@ -31,7 +31,7 @@ func TestRowSecurityOfLogs(t *testing.T) {
 			}
 			super := db.For("postgres")
 			if counted := mustRun(t, db, dry, "deliveries").deleted["deliveries"]; (counted > 0) != bypass {
-				t.Errorf("a dry run counts %d", counted)
+				t.Errorf("a dry run counts %d rows; BYPASSRLS: %t", counted, bypass)
 			}
 			j := mustRun(t, db, nil, "deliveries", "delivery-logs")
 			left := map[bool]int64{false: 3, true: 1}[bypass]
@@ -39,7 +39,11 @@ func TestRowSecurityOfLogs(t *testing.T) {
 			checkCount(t, super, (left - 1), "SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3")
 			checkCount(t, super, 0, "SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3")
 			if (super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
-				t.Errorf("of the old rows are left: %q", super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"))
+				t.Errorf(
+					"the remaining logs are %q; BYPASSRLS: %t",
+					super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"),
+					bypass,
+				)
 			}
 			for _, task := range []string{"deliveries", "delivery-logs"} {
 				if said := j.said(
@@ -54,7 +58,7 @@ func TestRowSecurityOfLogs(t *testing.T) {
 				}
 			}
 			if (j.stays["deliveries"].Dependent == 2) == bypass {
-				t.Errorf("%+v", j.stays["deliveries"])
+				t.Errorf("deliveries retained %+v; BYPASSRLS: %t", j.stays["deliveries"], bypass)
 			}
 		})
 	}

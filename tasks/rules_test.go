@@ -142,7 +142,7 @@ func (r ruleTest) readTable(t *testing.T, name string, lines []string) tableTest
 		}
 		n := len(table.columns)
 		if len(fields) <= n || strings.TrimSpace(text) != "" {
-			t.Fatalf("%s: %q has not %d values and a verdict", name, line, n)
+			t.Fatalf("%s: %q must have %d values and a verdict", name, line, n)
 		}
 		row := rowTest{verdict: fields[n], line: line}
 		for _, value := range fields[:n] {
@@ -309,17 +309,17 @@ func (r ruleTest) compare(t *testing.T, db *pgtest.DB, before []string) {
 		stays := "(SELECT * FROM expected." + table.name + " WHERE NOT goes) AS stays"
 		for _, row := range db.Strings(fmt.Sprintf(differ, columns, table.name, stays, table.name)) {
 			line, row, _ := strings.Cut(row, " ")
-			t.Errorf("%s has %s: %s", table.name, row, table.line(line))
+			t.Errorf("%s has the unexpected row %s: %s", table.name, row, table.line(line))
 		}
 		for _, row := range db.Strings(fmt.Sprintf(differ, columns, stays, table.name, table.name)) {
 			line, row, _ := strings.Cut(row, " ")
-			t.Errorf("%s has not %s: %s", table.name, row, table.line(line))
+			t.Errorf("%s lacks the row %s: %s", table.name, row, table.line(line))
 		}
 	}
 	after := db.Strings(allRelations)
 	for _, relation := range r.relations {
 		if there := db.Int("SELECT (to_regclass($1) IS NOT NULL)::int", relation.name) == 1; there == relation.goes {
-			t.Errorf("it is there: %t; %s", there, relation.line)
+			t.Errorf("the relation exists: %t; %s", there, relation.line)
 		}
 	}
 	for _, name := range after {
@@ -361,7 +361,7 @@ func TestRules(t *testing.T) {
 					counts = r.dryRun
 				}
 				if counted := mustRun(t, db, dry, r.task).deleted[r.task]; counted != counts {
-					t.Errorf("a dry run counted %d rows and relations, not %d", counted, counts)
+					t.Errorf("a dry run counted %d rows and relations, want %d", counted, counts)
 				}
 				checkRows(t, db, allRelations, before...)
 				if !slices.Equal(snapshot(), was) {
@@ -369,19 +369,15 @@ func TestRules(t *testing.T) {
 				}
 				j := mustRun(t, db, func(c *pipeline.Config) { c.Settings.MaxRows = maxRows }, r.task)
 				r.compare(t, db, before)
-				if j.deleted[r.task] != want {
-					t.Errorf("%d rows and relations were accounted for, %d went", j.deleted[r.task], want)
-				}
-				if j.states[r.task] != pipeline.Succeeded {
-					t.Errorf("the task is %s: %s", j.states[r.task], j.problems[r.task])
-				}
+				j.checkDeleted(t, r.task, want)
+				j.checkState(t, r.task, pipeline.Succeeded)
 				for _, b := range j.batches {
 					if maxRows > 0 && b.Deleted > 2 && r.task != "email-error-stats" { // a row and its paired row
-						t.Errorf("a batch of %d rows", b.Deleted)
+						t.Errorf("a batch of %d rows, want at most 2", b.Deleted)
 					}
 				}
 				if again := mustRun(t, db, nil, r.task); again.deleted[r.task] != 0 {
-					t.Errorf("a second run deleted %d rows", again.deleted[r.task])
+					t.Errorf("a second run deleted %d rows, want none", again.deleted[r.task])
 				}
 				r.compare(t, db, before)
 			})
@@ -402,7 +398,7 @@ func TestEveryTaskHasRules(t *testing.T) {
 		}
 	}
 	if len(tests) != len(tasks.Pipeline)-1 {
-		t.Errorf("there are %d tests", len(tests))
+		t.Errorf("%d tasks have tests, want %d", len(tests), len(tasks.Pipeline)-1)
 	}
 }
 
@@ -463,7 +459,7 @@ func TestMissingTables(t *testing.T) {
 				db.Do("DROP TABLE IF EXISTS " + table.name + " CASCADE")
 				j := mustRun(t, db, nil, r.task)
 				if state := j.states[r.task]; state != pipeline.Succeeded && state != pipeline.Skipped {
-					t.Errorf("without %s the task is %s", table.name, state)
+					t.Errorf("without %s the task is %s, want succeeded or skipped", table.name, state)
 				}
 			}
 		})

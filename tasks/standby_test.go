@@ -93,9 +93,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	if !j.said("waits for the standby", "bytes of WAL behind") {
-		t.Errorf("it did not wait: %q", j.logs)
-	}
+	j.checkLog(t, "waits for the standby", "bytes of WAL behind")
 	if len(*asks) == 0 {
 		t.Error("the primary executed no statement")
 	}
@@ -105,7 +103,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	compareForeseen(t, j, mustRun(t, db, nil))
 	for task, tables := range here.previews {
 		if len(tables) != len(j.previews[task]) {
-			t.Errorf("%s: %+v here, and %+v there", task, tables, j.previews[task])
+			t.Errorf("%s: the preview is %+v on the primary, %+v on the standby", task, tables, j.previews[task])
 		}
 	}
 }
@@ -123,11 +121,7 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 		if err == nil || errors.Is(err, pipeline.ErrLost) {
 			t.Fatalf("the run ended with %v, want another error", err)
 		}
-		for _, part := range parts {
-			if !strings.Contains(err.Error(), part) {
-				t.Errorf("%q does not say %q", err, part)
-			}
-		}
+		checkError(t, err, parts...)
 	}
 	fails(open(t, db.URL()), "not in recovery")
 	fails(open(t, standby.URL(campaigndb.Role, "postgres")), "its database is postgres")
@@ -206,7 +200,7 @@ func TestConflictsWithRecovery(t *testing.T) {
 		}
 		j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there }, "sessions")
 		if j.deleted["sessions"] != 100_000 {
-			t.Errorf("%d rows were counted: %q", j.deleted["sessions"], j.logs)
+			t.Errorf("%d rows were counted, want 100000: %q", j.deleted["sessions"], j.logs)
 		}
 	}
 }
@@ -243,7 +237,7 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
 		j.checkLog(t, "WARNING", table+" is unlogged", "not counted")
 		if j.stays[task].Tables != 1 {
-			t.Errorf("%s: %+v: %q", task, j.stays[task], j.logs)
+			t.Errorf("%s retained %+v, want 1 table", task, j.stays[task])
 		}
 	}
 	j.checkDeleted(t, "audit-trail", 0)

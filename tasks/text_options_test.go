@@ -73,7 +73,7 @@ func TestDelayInATextThatIsMissing(t *testing.T) {
 		)
 		j := mustRun(t, db, nil, "visitors")
 		if n := db.Int("SELECT count(*) FROM NmsVisitor"); n != left {
-			t.Errorf("without %s %d rows are left; %q", column, n, j.logs)
+			t.Errorf("without %s %d rows remain, want %d: %q", column, n, left, j.logs)
 		}
 	}
 }

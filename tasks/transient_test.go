@@ -48,10 +48,6 @@ func TestTransientErrorBeforeTheFirstTask(t *testing.T) {
 	}
 	t.Cleanup(pool.Close)
 	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "import-rejects")
-	if j.deleted["import-rejects"] != 1 {
-		t.Errorf("%d rows deleted, want 1", j.deleted["import-rejects"])
-	}
-	if !j.said("WARNING", "the catalog") {
-		t.Errorf("no warning: %q", j.logs)
-	}
+	j.checkDeleted(t, "import-rejects", 1)
+	j.checkLog(t, "WARNING", "the catalog")
 }

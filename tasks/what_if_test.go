@@ -37,7 +37,7 @@ func TestWhatIfReads(t *testing.T) {
 			!strings.Contains(sql, `FROM ONLY "public"."nmsbroadlogrcp"`)
 	})
 	if len(reads) != 2 {
-		t.Errorf("it was read %d times: %q", len(reads), reads)
+		t.Errorf("the table was read %d times, want 2: %q", len(reads), reads)
 	}
 	for _, c := range []struct {
 		task      string
@@ -48,7 +48,7 @@ func TestWhatIfReads(t *testing.T) {
 			func(p preview.Table) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") },
 		)
 		if i < 0 {
-			t.Fatalf("%s: %+v", c.task, j.previews[c.task])
+			t.Fatalf("%s: the preview lacks the logs: %+v", c.task, j.previews[c.task])
 		}
 		p := j.previews[c.task][i]
 		if p.Rows != c.rows {

@@ -117,12 +117,12 @@ func TestZoneOption(t *testing.T) {
 				if strings.Contains(line, "without a time zone") {
 					zones++
 					if !strings.Contains(line, c.says) {
-						t.Errorf("the log says %q", line)
+						t.Errorf("the log line is %q, want %q in it", line, c.says)
 					}
 				}
 			}
 			if zones != 1 {
-				t.Errorf("the log has %d lines about zones: %q", zones, j.logs)
+				t.Errorf("the log has %d lines about zones, want 1: %q", zones, j.logs)
 			}
 		})
 	}
@@ -137,7 +137,7 @@ func TestZoneOptionHidden(t *testing.T) {
 			"'Nowhere/City')",
 	)
 	if j := mustRun(t, db, nil, "audit-trail"); strings.Contains(strings.Join(j.logs, "\n"), "zone") {
-		t.Errorf("all dates have a zone: %q", j.logs)
+		t.Errorf("the log mentions a zone, although all dates have one: %q", j.logs)
 	}
 	localAudits(db)
 	db.Do("ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
@@ -166,12 +166,12 @@ func TestZoneOfExplanations(t *testing.T) {
 			t.Fatal(err)
 		}
 		if (x.Verdict == explain.Deleted) != goes {
-			t.Errorf("hour %d: %s: %s", hour, x.Verdict, x.Why)
+			t.Errorf("hour %d: the verdict is %s (%s), want deleted: %t", hour, x.Verdict, x.Why, goes)
 		}
 	}
 	var zone string
 	if err := db.Pool.QueryRow(t.Context(), "SHOW TimeZone").Scan(&zone); err != nil || zone != "UTC" {
-		t.Errorf("other statements are in %s: %v", zone, err)
+		t.Errorf("other statements use the zone %s, want UTC: %v", zone, err)
 	}
 
 	db.Do("DELETE FROM XtkAudit WHERE iAuditId <> 0")
