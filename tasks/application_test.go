@@ -60,7 +60,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		for name := range freshened {
 			if a.m.db.Table(name) == table {
 				for _, r := range table.Rows {
-					if a.m.poison[&r[0]] { // the application cannot write it
+					if a.m.failing[&r[0]] { // the application cannot write it
 						continue
 					}
 					rows = append(rows, row{name, rec{table, r}.int(table.Key)})
@@ -90,7 +90,7 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		case 1:
 			err = a.write(ctx, r, deleted, fmt.Sprintf("DELETE FROM %s WHERE %s = %d", r.table, key, r.key))
 		case 2: // a change that is rolled back, or a short lock: no effect
-			err = a.hold(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
+			err = a.lock(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		default:
 			err = a.write(
 				ctx,
@@ -108,8 +108,8 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 	}
 }
 
-// hold changes a row, keeps it locked for a while, and rolls the change back.
-func (a *application) hold(ctx context.Context, sql string) error {
+// lock changes a row, keeps it locked for a while, and rolls the change back.
+func (a *application) lock(ctx context.Context, sql string) error {
 	tx, err := a.db.Begin(ctx)
 	if err != nil {
 		return a.outlive(ctx)

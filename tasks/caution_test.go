@@ -271,16 +271,19 @@ func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 	t.Parallel()
 	for _, seconds := range []int{86_399, 30, 0, -1} {
-		db := pgtest.Campaign(t)
-		db.Do(
-			"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)",
-			seconds,
-		)
-		db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
-		j := mustRun(t, db, nil, "visitors")
-		checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
-		j.checkState(t, "visitors", pipeline.Skipped)
-		j.checkLog(t, "WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay")
+		t.Run(fmt.Sprintf("%d seconds", seconds), func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(
+				"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)",
+				seconds,
+			)
+			db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
+			j := mustRun(t, db, nil, "visitors")
+			checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
+			j.checkState(t, "visitors", pipeline.Skipped)
+			j.checkLog(t, "WARNING", fmt.Sprint(seconds), "NmsCleanup_VisitorPurgeDelay")
+		})
 	}
 }
 
@@ -558,7 +561,7 @@ func TestMissingRights(t *testing.T) {
 // A task reports the rights that it lacks for more than its steps before it deletes anything.
 func TestMissingRightsBeyondTheSteps(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ task, rows, right, stays string }{
+	for _, c := range []struct{ task, rows, right, retained string }{
 		{
 			"lists-to-delete",
 			"INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1); INSERT INTO NmsRcpGrpRel " +
@@ -595,14 +598,14 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(c.rows + "; REVOKE " + c.right + " FROM CURRENT_USER")
-			before := db.Int("SELECT count(*) FROM " + c.stays)
+			before := db.Int("SELECT count(*) FROM " + c.retained)
 			j, err := run(t, db, func(c *pipeline.Config) { c.ContinueOnError = true }, c.task)
 			if err == nil {
 				t.Error("the run succeeded")
 			}
 			right, table, _ := strings.Cut(c.right, " ON ")
 			j.checkProblem(t, c.task, "GRANT "+right+` ON "public"."`+strings.ToLower(table))
-			checkCount(t, db, 1, "SELECT count(*) FROM "+c.stays)
+			checkCount(t, db, 1, "SELECT count(*) FROM "+c.retained)
 			if before != 1 {
 				t.Errorf("%d rows before the run, want 1", before)
 			}

@@ -39,7 +39,7 @@ func TestHoldsUnderChaos(t *testing.T) {
 	suite.Only(t, suite.Faults)
 	t.Parallel()
 	pgtest.Empty(t) // skips the test without PostgreSQL
-	program := built(t)
+	program := buildProgram(t)
 	t.Run("seeds", func(t *testing.T) {
 		for i := range *chaosSeeds {
 			seed := *firstSeed + uint64(i)
@@ -465,9 +465,9 @@ func (c *chaos) checkHolds() {
 		meanwhile := fmt.Sprintf("at * 1000000 BETWEEN %d AND %d", h.from.UnixMicro(), h.to.UnixMicro())
 		named := fmt.Sprintf("SELECT concat_ws(' ', relation, at, content) FROM elsewhere.deletion WHERE %s AND (%s)",
 			meanwhile, namedBy(h.Hold))
-		gone := c.campaign.Strings(named)
-		if len(gone) > 0 {
-			c.t.Errorf("%v: %d rows on hold were deleted, such as %s", h, len(gone), gone[0])
+		deleted := c.campaign.Strings(named)
+		if len(deleted) > 0 {
+			c.t.Errorf("%v: %d rows on hold were deleted, such as %s", h, len(deleted), deleted[0])
 		}
 		if h.GetEverything() != nil {
 			if n := c.forms.Int("SELECT count(*) FROM deletion WHERE " + meanwhile); n > 0 {

@@ -115,31 +115,34 @@ func oldLogs(t *testing.T, n int) (here, far *pgtest.DB) {
 	return here, far
 }
 
-const left = "SELECT string_agg(iTrackingLogId::text, ' ' ORDER BY iTrackingLogId) FROM NmsTrackingLogRcp"
+const remainingLogs = "SELECT string_agg(iTrackingLogId::text, ' ' ORDER BY iTrackingLogId) FROM NmsTrackingLogRcp"
 
 // A dry run counts the rows of a foreign table that a run deletes. The zero record is kept.
 func TestForeignTable(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{0, 2, 1} {
-		here, far := oldLogs(t, 40)
-		for _, isDry := range []bool{true, false} {
-			j := mustRun(
-				t,
-				here,
-				func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
-				"tracking-logs",
-			)
-			if j.deleted["tracking-logs"] != 60 {
-				t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
-			}
-			for _, d := range j.batches {
-				if limit > 0 && d.Deleted > int64(max(limit, 2)) {
-					t.Errorf("a batch of %d rows, want at most %d", d.Deleted, limit)
+		t.Run(fmt.Sprintf("limit %d", limit), func(t *testing.T) {
+			t.Parallel()
+			here, far := oldLogs(t, 40)
+			for _, isDry := range []bool{true, false} {
+				j := mustRun(
+					t,
+					here,
+					func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
+					"tracking-logs",
+				)
+				if j.deleted["tracking-logs"] != 60 {
+					t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
+				}
+				for _, d := range j.batches {
+					if limit > 0 && d.Deleted > int64(max(limit, 2)) {
+						t.Errorf("a batch of %d rows, want at most %d", d.Deleted, limit)
+					}
 				}
 			}
-		}
-		checkRows(t, far, left, "0 41")
-		checkCount(t, here, 1, "SELECT count(*) FROM NmsWebTrackingLog")
+			checkRows(t, far, remainingLogs, "0 41")
+			checkCount(t, here, 1, "SELECT count(*) FROM NmsWebTrackingLog")
+		})
 	}
 }
 
@@ -147,7 +150,7 @@ func TestForeignTable(t *testing.T) {
 func TestPlanOfAForeignTable(t *testing.T) {
 	t.Parallel()
 	here, _ := oldLogs(t, 4_000)
-	planned := planOf(t, here, "tracking-logs")
+	planned := makePlan(t, here, "tracking-logs")
 	rows := map[string]int64{}
 	for _, p := range planned["tracking-logs"].Tables {
 		rows[p.Table] = p.Rows
@@ -158,7 +161,7 @@ func TestPlanOfAForeignTable(t *testing.T) {
 			t.Errorf("the plan has %d rows of %s, want %d", rows[table], table, n)
 		}
 	}
-	j, refused := refusal(t, here, planned, nil, "tracking-logs")
+	j, refused := runPlan(t, here, planned, nil, "tracking-logs")
 	j.checkDeleted(t, "tracking-logs", 6_000)
 	if refused != nil {
 		t.Errorf("the run was refused: %v", refused)
@@ -210,7 +213,7 @@ func TestCommittedElsewhereAlone(t *testing.T) {
 					t.Fatal(err)
 				}
 				j.checkDeleted(t, "tracking-logs", 60)
-				checkRows(t, far, left, "0 41")
+				checkRows(t, far, remainingLogs, "0 41")
 			}
 		})
 	}
@@ -223,7 +226,7 @@ func TestLockedInForeignTable(t *testing.T) {
 	here.Superuser("ALTER SERVER far OPTIONS (options '-c lock_timeout=50')")
 	far.Hold("SELECT FROM NmsTrackingLogRcp WHERE iTrackingLogId IN (3, 4) FOR UPDATE")
 	j := mustRun(t, here, nil, "tracking-logs")
-	checkRows(t, far, left, "0 3 4 21")
+	checkRows(t, far, remainingLogs, "0 3 4 21")
 	j.checkLog(t, "WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked")
 }
 

@@ -60,7 +60,7 @@ func TestExplainEveryRow(t *testing.T) {
 				holds = m.randomHolds(rng)
 			}
 			type row struct{ table, key string }
-			said := map[row]explain.Row{}
+			explanations := map[row]explain.Row{}
 			tables := db.Strings(
 				"SELECT oid::regclass::text FROM pg_class WHERE relkind IN ('r', 'p') AND NOT relispartition AND " +
 					"relnamespace = 'public'::regnamespace",
@@ -90,7 +90,7 @@ func TestExplainEveryRow(t *testing.T) {
 					if err != nil {
 						t.Fatalf("%s %s: %v", table, key, err)
 					}
-					said[row{table, key}] = x
+					explanations[row{table, key}] = x
 				}
 			}
 			j := newJournal(db)
@@ -107,12 +107,12 @@ func TestExplainEveryRow(t *testing.T) {
 					left[row{table, key}] = true
 				}
 			}
-			went := 0
-			for r, x := range said {
-				switch goes := x.Verdict == explain.Deleted; {
-				case goes && left[r] && j.stays[x.Task].Rows() > 0:
+			deleted := 0
+			for r, x := range explanations {
+				switch obsolete := x.Verdict == explain.Deleted; {
+				case obsolete && left[r] && j.retained[x.Task].Rows() > 0:
 					// A failing trigger or a foreign key retained the row, which an explanation cannot know.
-				case goes == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
+				case obsolete == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
 					t.Errorf(
 						"%s %s: %s by %s at %v (the task retained %+v): %+v",
 						r.table,
@@ -120,22 +120,22 @@ func TestExplainEveryRow(t *testing.T) {
 						x.Verdict,
 						x.Task,
 						x.Since,
-						j.stays[x.Task],
+						j.retained[x.Task],
 						x.Steps,
 					)
-				case goes:
-					went++
+				case obsolete:
+					deleted++
 				}
 			}
-			explained := slices.Collect(maps.Keys(said))
+			explained := slices.Collect(maps.Keys(explanations))
 			ofStats := slices.ContainsFunc(explained, func(r row) bool { return r.table == "nmsemailerrorstat" })
 			if stats := m.db.Table("NmsEmailErrorStat"); stats != nil && len(stats.Rows) > 0 && !ofStats {
 				t.Error("no row of NmsEmailErrorStat was explained")
 			}
-			if len(said) < 50 {
-				t.Errorf("%d rows were explained, want at least 50", len(said))
+			if len(explanations) < 50 {
+				t.Errorf("%d rows were explained, want at least 50", len(explanations))
 			}
-			if went == 0 && holds.Names == nil {
+			if deleted == 0 && holds.Names == nil {
 				t.Error("no explained row was deleted")
 			}
 		})

@@ -9,9 +9,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// lookAlikes has tables that resemble the tables of the four tasks with families, and the tasks. Each table has an old
-// row.
-var lookAlikes = map[string]string{
+// similarTables has tables that resemble the tables of the four tasks with families, and the tasks. Each table has an
+// old row.
+var similarTables = map[string]string{
 	"nmsbroadlogeventhisto":    "delivery-logs",
 	"nmstrackinglogeventhisto": "tracking-logs",
 	"nmspropositionrcp_2024":   "propositions",
@@ -19,7 +19,7 @@ var lookAlikes = map[string]string{
 	"cusappsubscriptionstore":  "app-subscriptions",
 }
 
-const makeLookAlikes = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified)
+const createSimilarTables = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastModified)
 	VALUES (0, '2000-01-01'), (1, '2000-01-01');
 	INSERT INTO NmsTrackingLogEventHisto (iTrackingLogId, tsLog) VALUES (0, '2000-01-01'), (1, '2000-01-01');
 		INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) VALUES (1);
@@ -31,7 +31,7 @@ const makeLookAlikes = `INSERT INTO NmsBroadLogEventHisto (iBroadLogId, tsLastMo
 	CREATE TABLE wkf1_5 AS SELECT * FROM CusPropositionStore; CREATE TABLE CusLogWithoutKey (LIKE NmsBroadLogRcp);
 		CREATE TABLE CusOther (iPropositionId integer)`
 
-// rowsLeft returns the tables of lookAlikes that still have rows other than zero records.
+// rowsLeft returns the tables of similarTables that still have rows other than zero records.
 const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBroadLogEventHisto WHERE iBroadLogId <> 0
 	UNION ALL SELECT 'nmstrackinglogeventhisto' FROM NmsTrackingLogEventHisto WHERE iTrackingLogId <> 0
 	UNION ALL SELECT 'nmspropositionrcp_2024' FROM nmspropositionrcp_2024 UNION ALL SELECT 'cuspropositionstore'
@@ -41,12 +41,12 @@ const rowsLeft = `SELECT x FROM (SELECT 'nmsbroadlogeventhisto' AS x FROM NmsBro
 func TestLookAlikesAreTold(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(mappings + makeLookAlikes)
+	db.Do(mappings + createSimilarTables)
 	j := mustRun(t, db, nil, "deliveries", "tracking-logs", "delivery-logs", "propositions", "app-subscriptions")
-	if left := db.Strings(rowsLeft); len(left) != len(lookAlikes) {
-		t.Errorf("the tables with rows are %q, want %d", left, len(lookAlikes))
+	if left := db.Strings(rowsLeft); len(left) != len(similarTables) {
+		t.Errorf("the tables with rows are %q, want %d", left, len(similarTables))
 	}
-	for table, task := range lookAlikes {
+	for table, task := range similarTables {
 		hints := 0
 		for _, line := range j.logs {
 			if strings.HasPrefix(line, "INFO table "+table+" ") && strings.Contains(line, "--include "+task+"="+table) {
@@ -79,7 +79,7 @@ func TestIncludedTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do(
-		mappings + makeLookAlikes + `; INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
+		mappings + createSimilarTables + `; INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete)
 			VALUES (5, 1, '2000-01-01');
 		INSERT INTO NmsBroadLogEventHisto (iBroadLogId, iDeliveryId, tsLastModified) VALUES (2, 5, '2026-03-01')`,
 	)
@@ -87,7 +87,7 @@ func TestIncludedTables(t *testing.T) {
 		"delivery-logs": {"nmsbroadlogeventhisto", "nmsbroadlogrcp"},
 		"propositions":  {"cusgone"},
 	}
-	for table, task := range lookAlikes {
+	for table, task := range similarTables {
 		include[task] = append(include[task], table)
 	}
 	with := func(c *pipeline.Config) { c.Include = include }

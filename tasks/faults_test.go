@@ -48,7 +48,11 @@ var settings = map[string]struct {
 	"here":              {private, nil, false},
 	"with a standby":    {private, nil, true},
 	"in foreign tables": {private, toForeignTables, false},
-	"with poison rows":  {private, func(db *pgtest.DB, m *model, rng *rand.Rand) { plant(db, m, rng, 200) }, false},
+	"with poison rows": {
+		private,
+		func(db *pgtest.DB, m *model, rng *rand.Rand) { addFailingRows(db, m, rng, 200) },
+		false,
+	},
 	"on Citus": {
 		func(t *testing.T) (*pgtest.DB, *localpg.Server) { return pgtest.Citus(t), nil },
 		toShards,
@@ -216,7 +220,7 @@ func TestFaults(t *testing.T) {
 	suite.Only(t, suite.Faults)
 	t.Parallel()
 	pgtest.Empty(t) // skips the test without PostgreSQL
-	program := built(t)
+	program := buildProgram(t)
 	var mu sync.Mutex
 	met := map[string]int{}
 	t.Run("logs", func(t *testing.T) {
@@ -293,13 +297,13 @@ func (s *scene) underFaults(
 		if s.standby != nil {
 			reserve := badnet.New(t, s.standby.URL("", ""), time.Millisecond)
 			s.reserves = append(s.reserves, reserve)
-			address = bothHosts(address, reserve.URL(address))
+			address = withBothHosts(address, reserve.URL(address))
 		}
 		s.replicas = append(s.replicas, newReplica(t, program, address))
 	}
 	stream, err := s.replicas[0].client.RunCleanup(
 		t.Context(),
-		&cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.poison != nil},
+		&cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.failing != nil},
 	)
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +359,7 @@ func (s *scene) underFaults(
 		return met
 	}
 	run := events[len(events)-1].GetRunFinished().GetRun()
-	failedRows := m.poison != nil && strings.Contains(run.GetError(), "rows refuse")
+	failedRows := m.failing != nil && strings.Contains(run.GetError(), "rows refuse")
 	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED && !failedRows {
 		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
 	}
@@ -367,7 +371,7 @@ func (s *scene) underFaults(
 		t,
 		"attacked",
 		s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"),
-		m.left,
+		m.recorded,
 	)
 	var counted, want [4]int64
 	left := int64(0)
@@ -383,8 +387,8 @@ func (s *scene) underFaults(
 	if want = [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; counted != want {
 		t.Errorf("deleted, updated, dropped, and deleted by table: %v, want %v", counted, want)
 	}
-	if left != int64(len(m.left)) {
-		t.Errorf("%d remote deliveries were counted as recorded, want %d", left, len(m.left))
+	if left != int64(len(m.recorded)) {
+		t.Errorf("%d remote deliveries were counted as recorded, want %d", left, len(m.recorded))
 	}
 	if t.Failed() {
 		for _, e := range events {
@@ -407,8 +411,8 @@ func (s *scene) underFaults(
 	return met
 }
 
-// bothHosts returns the URL of a database with the hosts of two URLs.
-func bothHosts(first, second string) string {
+// withBothHosts returns the URL of a database with the hosts of two URLs.
+func withBothHosts(first, second string) string {
 	u, err := url.Parse(first)
 	if err != nil {
 		panic(err)

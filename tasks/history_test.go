@@ -25,9 +25,9 @@ var history = []struct {
 }
 
 // addHistory applies changes of history to a random database, except for the named ones.
-func addHistory(rng *rand.Rand, db *pgtest.DB, m *model, but ...string) {
+func addHistory(rng *rand.Rand, db *pgtest.DB, m *model, except ...string) {
 	for _, h := range history {
-		if rng.IntN(h.oneIn) == 0 && !slices.Contains(but, h.name) {
+		if rng.IntN(h.oneIn) == 0 && !slices.Contains(except, h.name) {
 			h.change(rng, db, m)
 		}
 	}

@@ -31,10 +31,10 @@ func TestHoldsThatKeysReach(t *testing.T) {
 	const order = " (id int, visitor int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE, iRecipientId int); " +
 		"INSERT INTO %[1]s VALUES (1, 1, 6), (2, 2, 7), (3, NULL, 7)"
 	for name, c := range map[string]struct {
-		setup string
-		holds plan.Holds
-		stay  []int64 // the visitors from 1 to 3 that are retained
-		note  string  // part of a log line, empty if nothing is logged
+		setup    string
+		holds    plan.Holds
+		retained []int64 // the visitors from 1 to 3 that are retained
+		note     string  // part of a log line, empty if nothing is logged
 	}{
 		"five keys":         {chain(5), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
 		"nine keys":         {chain(9), plan.Holds{Recipients: []int64{7}}, []int64{2}, ""},
@@ -109,8 +109,8 @@ func TestHoldsThatKeysReach(t *testing.T) {
 					j.logs,
 					func(line string) bool { return strings.Contains(line, "are retained while there are holds") },
 				)
-				if got := j.stays["visitors"].OnHold; got != int64(len(c.stay)) {
-					t.Errorf("%d rows are on hold, want %d", got, len(c.stay))
+				if got := j.retained["visitors"].OnHold; got != int64(len(c.retained)) {
+					t.Errorf("%d rows are on hold, want %d", got, len(c.retained))
 				}
 				if want := c.note != ""; warned != want {
 					t.Errorf(
@@ -125,7 +125,7 @@ func TestHoldsThatKeysReach(t *testing.T) {
 				}
 			}
 			got := db.Strings("SELECT iVisitorId::text FROM NmsVisitor WHERE iVisitorId <> 0 ORDER BY 1")
-			if want := strings.Fields(strings.Trim(fmt.Sprint(c.stay), "[]")); !slices.Equal(got, want) {
+			if want := strings.Fields(strings.Trim(fmt.Sprint(c.retained), "[]")); !slices.Equal(got, want) {
 				t.Errorf("the retained visitors are %q, want %q", got, want)
 			}
 		})

@@ -9,16 +9,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// isHeld reports whether a row is on hold.
-func (m *model) isHeld(r rec) bool { return m.held[&r.row[0]] }
+// isOnHold reports whether a row is on hold.
+func (m *model) isOnHold(r rec) bool { return m.onHold[&r.row[0]] }
 
-// whole reports whether all rows of a table are on hold.
-func (m *model) whole(table string) bool {
+// tableOnHold reports whether all rows of a table are on hold.
+func (m *model) tableOnHold(table string) bool {
 	return m.holds.Everything || slices.Contains(m.holds.Tables, table)
 }
 
-// heldTable reports whether a work table is on hold: by its name, its owner, a list in its name, or a recipient in it.
-func (m *model) heldTable(name, owner string, id int64) bool {
+// workTableOnHold reports whether a work table is on hold: by its name, its owner, a list in its name, or a recipient
+// in it.
+func (m *model) workTableOnHold(name, owner string, id int64) bool {
 	h := m.holds
 	of := map[string][]int64{"NmsDelivery": h.Deliveries, "NmsGroup": h.Lists, "XtkWorkflow": h.Workflows}[owner]
 	if h.Everything || slices.Contains(h.Tables, name) ||
@@ -41,8 +42,9 @@ func (m *model) heldTable(name, owner string, id int64) bool {
 	return false
 }
 
-// itself reports whether a row is on hold by the values of its columns. messages has the deliveries of each message.
-func (m *model) itself(r rec, messages map[int64][]int64) bool {
+// onHoldItself reports whether a row is on hold by the values of its columns. messages has the deliveries of each
+// message.
+func (m *model) onHoldItself(r rec, messages map[int64][]int64) bool {
 	has := func(column string, ids []int64) bool {
 		return len(ids) > 0 && r.t.Column(column) >= 0 && slices.Contains(ids, r.int(column))
 	}
@@ -74,9 +76,9 @@ func (m *model) itself(r rec, messages map[int64][]int64) bool {
 	return has("iDeliveryId", h.Deliveries)
 }
 
-// hold stores the rows that are on hold.
-func (m *model) hold(h plan.Holds) {
-	m.holds, m.held = h, map[*any]bool{}
+// applyHolds stores the rows that are on hold.
+func (m *model) applyHolds(h plan.Holds) {
+	m.holds, m.onHold = h, map[*any]bool{}
 	messages := map[int64][]int64{}
 	for _, log := range m.allLogs() {
 		m.each(log, func(r rec) {
@@ -85,25 +87,25 @@ func (m *model) hold(h plan.Holds) {
 	}
 	for _, t := range m.db.Tables {
 		for _, row := range t.Rows {
-			m.held[&row[0]] = m.itself(rec{t, row}, messages)
+			m.onHold[&row[0]] = m.onHoldItself(rec{t, row}, messages)
 		}
 	}
-	twins, web := map[int64]bool{}, map[int64]bool{} // ids with a row on hold; ids of rows of NmsWebTrackingLog
+	paired, web := map[int64]bool{}, map[int64]bool{} // ids with a row on hold; ids of rows of NmsWebTrackingLog
 	m.each("NmsWebTrackingLog", func(r rec) {
 		id := r.int("iWebTrackingLogId")
-		web[id], twins[id] = true, twins[id] || m.isHeld(r)
+		web[id], paired[id] = true, paired[id] || m.isOnHold(r)
 	})
 	for _, log := range m.trackingLogs() {
 		m.each(log, func(r rec) {
 			id := r.int("iTrackingLogId")
-			twins[id] = twins[id] || m.isHeld(r)
+			paired[id] = paired[id] || m.isOnHold(r)
 		})
 	}
-	m.each("NmsWebTrackingLog", func(r rec) { m.held[&r.row[0]] = twins[r.int("iWebTrackingLogId")] })
+	m.each("NmsWebTrackingLog", func(r rec) { m.onHold[&r.row[0]] = paired[r.int("iWebTrackingLogId")] })
 	for _, log := range m.trackingLogs() {
 		m.each(log, func(r rec) {
-			if id := r.int("iTrackingLogId"); web[id] && twins[id] {
-				m.held[&r.row[0]] = true
+			if id := r.int("iTrackingLogId"); web[id] && paired[id] {
+				m.onHold[&r.row[0]] = true
 			}
 		})
 	}
@@ -111,22 +113,22 @@ func (m *model) hold(h plan.Holds) {
 		if !f.cascade {
 			continue
 		}
-		stays := map[int64]bool{}
-		m.each(f.table, func(r rec) { stays[r.int(f.column)] = stays[r.int(f.column)] || m.isHeld(r) })
+		retainedKeys := map[int64]bool{}
+		m.each(f.table, func(r rec) { retainedKeys[r.int(f.column)] = retainedKeys[r.int(f.column)] || m.isOnHold(r) })
 		m.each(f.parent, func(r rec) {
-			if stays[r.int(f.key)] {
-				m.held[&r.row[0]] = true
+			if retainedKeys[r.int(f.key)] {
+				m.onHold[&r.row[0]] = true
 			}
 		})
 	}
 }
 
-// holdBack returns the ids to which rows on hold are linked.
-func (m *model) holdBack(ids map[int64]bool, link string, tables ...string) map[int64]bool {
+// linkedOnHold returns the ids to which rows on hold are linked.
+func (m *model) linkedOnHold(ids map[int64]bool, link string, tables ...string) map[int64]bool {
 	own := map[int64]bool{}
 	for _, name := range tables {
 		m.each(name, func(r rec) {
-			if r.t.Column(link) >= 0 && ids[r.int(link)] && m.isHeld(r) {
+			if r.t.Column(link) >= 0 && ids[r.int(link)] && m.isOnHold(r) {
 				own[r.int(link)] = true
 			}
 		})
@@ -134,18 +136,18 @@ func (m *model) holdBack(ids map[int64]bool, link string, tables ...string) map[
 	return own
 }
 
-// spareByMessage removes the deliveries with messages to which rows of a table on hold are linked.
-func (m *model) spareByMessage(doomed map[int64]bool, link, table string) {
+// excludeByMessage removes the deliveries with messages to which rows of a table on hold are linked.
+func (m *model) excludeByMessage(obsolete map[int64]bool, link, table string) {
 	messages := map[int64]bool{}
 	m.each(table, func(r rec) {
-		if r.t.Column(link) >= 0 && r.int(link) != 0 && m.isHeld(r) {
+		if r.t.Column(link) >= 0 && r.int(link) != 0 && m.isOnHold(r) {
 			messages[r.int(link)] = true
 		}
 	})
 	for _, log := range m.allLogs() {
 		m.each(log, func(r rec) {
 			if messages[r.int("iBroadLogId")] {
-				delete(doomed, r.int("iDeliveryId"))
+				delete(obsolete, r.int("iDeliveryId"))
 			}
 		})
 	}

@@ -95,19 +95,19 @@ func TestStatementsWithHolds(t *testing.T) {
 	if len(without) < 20 {
 		t.Fatalf("a run has %d statements, want at least 20", len(without))
 	}
-	nobody := []int64{1 << 40}
+	missing := []int64{1 << 40}
 	for sql := range statementsWith(t, plan.Holds{
 		Names:      []string{"x"},
-		Deliveries: nobody,
-		Lists:      nobody,
-		Workflows:  nobody,
-		Recipients: nobody,
+		Deliveries: missing,
+		Lists:      missing,
+		Workflows:  missing,
+		Recipients: missing,
 	}) {
 		if _, ok := without[sql]; !ok {
 			t.Errorf("a hold without rows changes the statement %s", sql)
 		}
 	}
-	held := 0
+	conditions := 0
 	for sql, more := range statementsWith(t, plan.Holds{
 		Names:      []string{"x"},
 		Deliveries: all[1:4],
@@ -116,13 +116,13 @@ func TestStatementsWithHolds(t *testing.T) {
 		Recipients: all[:20],
 	}) {
 		if onHold.MatchString(sql) {
-			held++
+			conditions++
 		}
 		if more > 0 {
 			t.Errorf("holds add %d subplans per row: %s", more, sql)
 		}
 	}
-	if held == 0 {
+	if conditions == 0 {
 		t.Error("no statement has a condition on rows on hold")
 	}
 }

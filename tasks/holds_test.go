@@ -38,7 +38,7 @@ func TestRandomHolds(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 3))
 			h := m.randomHolds(rng)
 			original := m.keys()
-			m.hold(h)
+			m.applyHolds(h)
 			m.run()
 			holds := func() plan.Holds { return h }
 			dryRun := newJournal(db)
@@ -59,19 +59,24 @@ func TestRandomHolds(t *testing.T) {
 			); err != nil {
 				t.Fatal(err)
 			}
-			compareForeseen(t, dryRun, j)
-			compare(t, fmt.Sprintf("held (%+v)", h), contents(t, db, m, original), m.contents(original))
-			for task, left := range j.stays {
-				if left.OnHold != dryRun.stays[task].OnHold {
-					t.Errorf("%s: %d rows are on hold, %d in the dry run", task, left.OnHold, dryRun.stays[task].OnHold)
+			compareDryRun(t, dryRun, j)
+			compare(t, fmt.Sprintf("on hold (%+v)", h), contents(t, db, m, original), m.contents(original))
+			for task, left := range j.retained {
+				if left.OnHold != dryRun.retained[task].OnHold {
+					t.Errorf(
+						"%s: %d rows are on hold, %d in the dry run",
+						task,
+						left.OnHold,
+						dryRun.retained[task].OnHold,
+					)
 				}
 			}
 		})
 	}
 }
 
-// heldRows returns the rows of a database that are on hold by their own columns, as lines.
-func heldRows(
+// linesOnHold returns the rows of a database that are on hold by their own columns, as lines.
+func linesOnHold(
 	t *testing.T,
 	db *pgtest.DB,
 	m *model,
@@ -79,7 +84,7 @@ func heldRows(
 	original map[string]map[string]bool,
 ) (lines []string) {
 	t.Helper()
-	m.hold(h)
+	m.applyHolds(h)
 	for _, table := range m.db.Tables {
 		rows, err := db.Query(t.Context(), "SELECT * FROM "+table.Name)
 		if err != nil {
@@ -105,7 +110,7 @@ func heldRows(
 					row[i] = v
 				}
 			}
-			if m.itself(rec{table, row}, nil) {
+			if m.onHoldItself(rec{table, row}, nil) {
 				lines = append(lines, line(table, row, original[table.Name]))
 			}
 		}
@@ -135,19 +140,19 @@ func TestHoldsInMidRun(t *testing.T) {
 				}
 				return plan.Holds{}
 			}
-			var stay []string
+			var onHoldRows []string
 			at := rng.IntN(40)
 			j.beforeCommit = func(*pgx.Batch, purge.Delta) {
 				if j.creates == 0 && len(j.batches) >= at {
 					j.creates = 1
-					stay = heldRows(t, db, m, h, original)
+					onHoldRows = linesOnHold(t, db, m, h, original)
 				}
 			}
 			if err := runWith(t, j, func(c *pipeline.Config) { c.Settings.MaxRows = 20 }); err != nil {
 				t.Fatal(err)
 			}
-			after := heldRows(t, db, m, h, original)
-			for _, line := range stay {
+			after := linesOnHold(t, db, m, h, original)
+			for _, line := range onHoldRows {
 				if !slices.Contains(after, line) {
 					t.Errorf("%+v: a row on hold is missing: %s", h, line)
 				}
@@ -194,9 +199,9 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 		"wkf2_grp1",
 	}
 	for name, c := range map[string]struct {
-		holds plan.Holds
-		stay  []string
-		held  int64
+		holds    plan.Holds
+		retained []string
+		onHold   int64
 	}{
 		"none": {plan.Holds{}, nil, 0},
 		"deliveries": {
@@ -227,7 +232,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			12 + 9,
 		},
 		"a parent": {plan.Holds{Tables: []string{"nmsdelivery"}}, []string{"deliveries 3"}, 3},
-		"a table of twins": {
+		"a paired table": {
 			plan.Holds{Tables: []string{"nmswebtrackinglog"}},
 			[]string{"deliveries 3", "tracking 9", "web 9"},
 			21 + 18,
@@ -241,7 +246,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 			db := pgtest.Campaign(t)
 			db.Do(obsolete)
 			c.holds.Names = []string{"a hold"}
-			var held [2]int64
+			var onHold [2]int64
 			var done [2]int64
 			for i, change := range []func(*pipeline.Config){dry, nil} {
 				j := newJournal(db)
@@ -249,15 +254,15 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 				if err := runWith(t, j, change); err != nil {
 					t.Fatal(err)
 				}
-				for task, left := range j.stays {
-					held[i] += left.OnHold
+				for task, left := range j.retained {
+					onHold[i] += left.OnHold
 					done[i] += j.deleted[task] + j.updated[task]
 					if left.Rows() > 0 {
 						t.Errorf("%s retained %+v, want only rows on hold", task, left)
 					}
 				}
 			}
-			stay := db.Strings(
+			got := db.Strings(
 				`SELECT name || ' ' || n FROM (VALUES (1, 'deliveries', (SELECT count(*) FROM NmsDelivery
 					WHERE iDeliveryId < 9)), (2, 'logs', (SELECT count(*)
 					FROM NmsBroadLogRcp)), (3, 'coupons', (SELECT count(*) FROM NmsCouponValue)),
@@ -266,17 +271,17 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 					WHERE iGroupId < 9)), (7, 'members', (SELECT count(*) FROM NmsRcpGrpRel)),
 				(8, 'steps', (SELECT count(*) FROM XtkWorkflowLog))) AS v (i, name, n) WHERE n > 0 ORDER BY i`,
 			)
-			stay = append(
-				stay,
+			got = append(
+				got,
 				db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
-			if !slices.Equal(stay, c.stay) {
-				t.Errorf("the retained rows and tables are %q, want %q", stay, c.stay)
+			if !slices.Equal(got, c.retained) {
+				t.Errorf("the retained rows and tables are %q, want %q", got, c.retained)
 			}
-			if held[0] != held[1] {
-				t.Errorf("the dry run counted %d rows on hold, the run %d", held[0], held[1])
+			if onHold[0] != onHold[1] {
+				t.Errorf("the dry run counted %d rows on hold, the run %d", onHold[0], onHold[1])
 			}
-			if c.held >= 0 && held[1] != c.held {
-				t.Errorf("%d rows are on hold, want %d", held[1], c.held)
+			if c.onHold >= 0 && onHold[1] != c.onHold {
+				t.Errorf("%d rows are on hold, want %d", onHold[1], c.onHold)
 			}
 			if done[0] != done[1] {
 				t.Errorf("the dry run counted %d rows and tables, the run %d", done[0], done[1])
@@ -339,9 +344,9 @@ func TestHoldOfOptions(t *testing.T) {
 			VALUES (1, 'NmsCleanup_LastCleanup', '2000-01-01'), (2, 'NmsLastErrorStatCoalesce', '2000-01-01');
 		INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors) VALUES (1, '2001-01-01', 50), (1, '2001-01-02', 50)`,
 	)
-	for _, held := range []bool{true, false} {
+	for _, onHold := range []bool{true, false} {
 		j := newJournal(db)
-		if held {
+		if onHold {
 			j.holds = func() plan.Holds { return plan.Holds{Names: []string{"a"}, Tables: []string{"xtkoption"}} }
 		}
 		if err := runWith(t, j, nil, "npai", "email-error-stats"); err != nil {
@@ -349,15 +354,15 @@ func TestHoldOfOptions(t *testing.T) {
 		}
 		changed := db.Int("SELECT count(*) FROM XtkOption WHERE tsTimeStampValue > '2000-01-01'")
 		rows := db.Int("SELECT count(*) FROM NmsEmailErrorStat")
-		onHold := j.stays["email-error-stats"].OnHold
-		if held != (changed == 0) {
-			t.Errorf("on hold: %t: %d options were changed", held, changed)
+		counted := j.retained["email-error-stats"].OnHold
+		if onHold != (changed == 0) {
+			t.Errorf("on hold: %t: %d options were changed", onHold, changed)
 		}
-		if held != (rows == 2) {
-			t.Errorf("on hold: %t: %d rows of NmsEmailErrorStat remain of 2", held, rows)
+		if onHold != (rows == 2) {
+			t.Errorf("on hold: %t: %d rows of NmsEmailErrorStat remain of 2", onHold, rows)
 		}
-		if held != (onHold == 2) {
-			t.Errorf("on hold: %t: %d rows are counted as on hold", held, onHold)
+		if onHold != (counted == 2) {
+			t.Errorf("on hold: %t: %d rows are counted as on hold", onHold, counted)
 		}
 	}
 }
@@ -438,9 +443,9 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 			"varchar(9)); INSERT INTO wkf10_v VALUES ('7.0')",
 	)
 	for _, c := range []struct {
-		holds plan.Holds
-		stay  []string
-		held  int64
+		holds    plan.Holds
+		retained []string
+		onHold   int64
 	}{
 		{plan.Holds{Names: []string{"a"}, Recipients: []int64{7, 9}}, []string{"1", "4", "5"}, 2},
 		{plan.Holds{}, nil, 0},
@@ -454,31 +459,31 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		if !maps.Equal(dryRun.deleted, j.deleted) {
 			t.Errorf("%+v: the dry run counted %v, the run %v", c.holds, dryRun.deleted, j.deleted)
 		}
-		if !maps.Equal(dryRun.stays, j.stays) {
-			t.Errorf("%+v: the dry run retained %v, the run %v", c.holds, dryRun.stays, j.stays)
+		if !maps.Equal(dryRun.retained, j.retained) {
+			t.Errorf("%+v: the dry run retained %v, the run %v", c.holds, dryRun.retained, j.retained)
 		}
-		var stay []string
+		var want []string
 		for _, prefix := range prefixes {
-			for _, id := range c.stay {
-				stay = append(stay, prefix+id)
+			for _, id := range c.retained {
+				want = append(want, prefix+id)
 			}
 		}
-		if c.held > 0 {
-			stay = append(stay, texts...)
+		if c.onHold > 0 {
+			want = append(want, texts...)
 		}
-		slices.Sort(stay)
-		if left := db.Strings(relationsLeft); !slices.Equal(left, stay) {
-			t.Errorf("%+v: the remaining tables are %q, want %q", c.holds, left, stay)
+		slices.Sort(want)
+		if left := db.Strings(relationsLeft); !slices.Equal(left, want) {
+			t.Errorf("%+v: the remaining tables are %q, want %q", c.holds, left, want)
 		}
 		lists := db.Strings("SELECT iGroupId::text FROM NmsGroup WHERE iGroupId > 0 ORDER BY 1")
-		if !slices.Equal(lists, c.stay) {
-			t.Errorf("%+v: the retained lists are %q, want %q", c.holds, lists, c.stay)
+		if !slices.Equal(lists, c.retained) {
+			t.Errorf("%+v: the retained lists are %q, want %q", c.holds, lists, c.retained)
 		}
-		if got := j.stays["lists-to-delete"].OnHold; got != c.held {
-			t.Errorf("%+v: %d lists are on hold, want %d", c.holds, got, c.held)
+		if got := j.retained["lists-to-delete"].OnHold; got != c.onHold {
+			t.Errorf("%+v: %d lists are on hold, want %d", c.holds, got, c.onHold)
 		}
 		for _, of := range []*journal{dryRun, j} {
-			want := c.held > 0
+			want := c.onHold > 0
 			if got := of.said("INFO", "6 tables wkf", "are held"); got != want {
 				t.Errorf("%+v: the log has the tables on hold: %t, want %t; it is %q", c.holds, got, want, of.logs)
 			}
@@ -522,7 +527,7 @@ func TestPlanByOtherHolds(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
-	planned := planOf(t, db, "sessions")
+	planned := makePlan(t, db, "sessions")
 	j := newJournal(db)
 	j.holds = func() plan.Holds { return plan.Holds{Names: []string{"its id"}, Deliveries: []int64{1}} }
 	var denied *refused.Error

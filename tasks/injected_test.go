@@ -178,7 +178,7 @@ func TestInjectedErrors(t *testing.T) {
 			t.Fatalf("the run after a failed one ended with %v", err)
 		}
 		var left int64
-		for _, l := range j.stays {
+		for _, l := range j.retained {
 			left += l.Rows() + l.Tables
 		}
 		if rest := total(again); rest > 0 && err == nil && left == 0 {

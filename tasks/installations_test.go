@@ -72,8 +72,8 @@ type reference struct {
 	cascade                    bool
 }
 
-// references are foreign keys that installations may have: to lists by iGroupId, with rows that are deleted with their list;
-// to lists by another column, which retains the list; and to deliveries.
+// references are foreign keys that installations may have: to lists by iGroupId, with rows that are deleted with their
+// list; to lists by another column, which retains the list; and to deliveries.
 var references = []reference{
 	{"CusListNote", "iGroupId", "NmsGroup", "iGroupId", false},
 	{"CusListOwner", "iOwnedList", "NmsGroup", "iGroupId", false},

@@ -66,7 +66,7 @@ func TestZeroRecordOfLogs(t *testing.T) {
 
 // partitionedLog turns a log of the mappings into a partitioned table. Its partitions have unique indexes, except for
 // the named one.
-func partitionedLog(db *pgtest.DB, but string) {
+func partitionedLog(db *pgtest.DB, except string) {
 	db.Do(
 		mappings + `CREATE TABLE old AS SELECT * FROM NmsBroadLogRcp; DROP TABLE NmsBroadLogRcp;
 			CREATE TABLE NmsBroadLogRcp (LIKE old) PARTITION BY RANGE (tsLastModified);
@@ -75,7 +75,7 @@ func partitionedLog(db *pgtest.DB, but string) {
 			CREATE TABLE log_2 PARTITION OF NmsBroadLogRcp FOR VALUES FROM ('2020-01-01') TO (MAXVALUE)`,
 	)
 	for _, leaf := range []string{"log_1", "log_2"} {
-		if leaf != but {
+		if leaf != except {
 			db.Do("CREATE UNIQUE INDEX ON " + leaf + " (iBroadLogId)")
 		}
 	}
@@ -139,7 +139,7 @@ func TestLogsThatArePassedOver(t *testing.T) {
 				j.checkDeleted(t, "deliveries", 1)
 				j.checkDeleted(t, "delivery-logs", 0)
 				j.checkRetained(t, "deliveries", purge.Retained{Dependent: 2, Tables: 1})
-				if got := j.stays["delivery-logs"].Tables; got != 1 {
+				if got := j.retained["delivery-logs"].Tables; got != 1 {
 					t.Errorf("delivery-logs retained %d tables, want 1", got)
 				}
 				j.checkLog(t, "WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp")

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// refusing inserts audit entries, and a trigger that raises the message for entries that match the condition.
-func refusing(db *pgtest.DB, rows int, condition, message string) {
+// addFailingAudits inserts audit entries, and a trigger that raises the message for entries that match the condition.
+func addFailingAudits(db *pgtest.DB, rows int, condition, message string) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", rows)
 	db.Do("CREATE TABLE said AS SELECT $1::text AS what", message)
 	db.Do(
@@ -42,13 +42,13 @@ func TestFewRowsThatRefuse(t *testing.T) {
 		t.Run(fmt.Sprintf("%d of %d", c.refuse, c.rows), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			refusing(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
+			addFailingAudits(db, c.rows, fmt.Sprintf("OLD.iAuditId <= %d", c.refuse), "dear to me")
 			j, err := run(t, db, nil, "audit-trail")
 			j.checkState(t, "audit-trail", c.state)
 			if (err == nil) != (c.state == pipeline.Succeeded) {
 				t.Errorf("the run ended with %v, want the task %s", err, c.state)
 			}
-			if got := j.stays["audit-trail"].Failed; got != int64(c.refuse) {
+			if got := j.retained["audit-trail"].Failed; got != int64(c.refuse) {
 				t.Errorf("%d rows failed, want %d", got, c.refuse)
 			}
 			left := db.Int("SELECT count(*) FROM XtkAudit")
@@ -86,7 +86,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 func TestHostileRefusal(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	refusing(db, 20, "OLD.iAuditId = 7", "no\nWARNING forged \x1b[2J\u202e"+strings.Repeat("ä", 100_000))
+	addFailingAudits(db, 20, "OLD.iAuditId = 7", "no\nWARNING forged \x1b[2J\u202e"+strings.Repeat("ä", 100_000))
 	j := mustRun(t, db, nil, "audit-trail")
 	i := slices.IndexFunc(j.logs, func(line string) bool {
 		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ")

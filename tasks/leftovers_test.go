@@ -11,43 +11,43 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// leftThere returns the databases of midSourced after a run without configured servers. It recorded the remote
-// deliveries 101 and 199 of "far", and 102 of "lost".
-func leftThere(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Config)) {
+// recordRemotes deletes the deliveries of midSourced without configured servers. The run records the remote deliveries
+// 101 and 199 of "far", and 102 of "lost".
+func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline.Config)) {
 	t.Helper()
 	here, there = midSourced(t)
 	here.Do("UPDATE NmsDelivery SET sLabel = 'Sale ' || iDeliveryId WHERE iDeliveryId < 6")
 	mustRun(t, here, nil, "deliveries")
 	want := []string{"far 101 1 Sale 1", "far 199 6 ", "lost 102 2 Sale 2"}
-	if got := leftovers(here); !slices.Equal(got, want) {
+	if got := recordedRemotes(here); !slices.Equal(got, want) {
 		t.Fatalf("the recorded remote deliveries are %q, want %q", got, want)
 	}
 	return here, there, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 }
 
-const leftOfLost = "lost 102 2 Sale 2"
+const recordOfLost = "lost 102 2 Sale 2"
 
 // Recorded remote deliveries are purged once their server is configured, even if the main database has no obsolete
 // deliveries.
 func TestLeftoversArePurged(t *testing.T) {
 	t.Parallel()
-	here, there, knowing := leftThere(t)
-	before := leftovers(here)
+	here, there, knowing := recordRemotes(t)
+	before := recordedRemotes(here)
 	j := mustRun(t, here, func(c *pipeline.Config) { knowing(c); dry(c) }, "deliveries")
-	checkRemote(t, here, before...)
+	checkRecordedRemotes(t, here, before...)
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
 	j.checkLog(t, "INFO", `"far"`, "would purge 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated")
 	j.checkDeleted(t, "deliveries", 0)
-	if j.left != 0 {
-		t.Errorf("a dry run counted %d remote deliveries as recorded, want none", j.left)
+	if j.recorded != 0 {
+		t.Errorf("a dry run counted %d remote deliveries as recorded, want none", j.recorded)
 	}
 	j = mustRun(t, here, knowing, "deliveries")
-	checkRemote(t, here, leftOfLost)
+	checkRecordedRemotes(t, here, recordOfLost)
 	j.checkLog(t, "INFO", `"far"`, "purged 2 deliveries", "2 of them left there", "3 rows deleted, 1 updated")
 	j.checkDeleted(t, "deliveries", 0)
 	j.checkUpdated(t, "deliveries", 0)
-	if j.left != 0 {
-		t.Errorf("%d remote deliveries were recorded, want none", j.left)
+	if j.recorded != 0 {
+		t.Errorf("%d remote deliveries were recorded, want none", j.recorded)
 	}
 	checkRows(t, there, deliveriesLeft,
 		"0",
@@ -79,8 +79,8 @@ func TestLeftoversThatStay(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			here, there, knowing := leftThere(t)
-			before := leftovers(here)
+			here, there, knowing := recordRemotes(t)
+			before := recordedRemotes(here)
 			here.Do(
 				`INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
 					iDeliveryProviderId) VALUES (7, 1, '2000-01-01', 4, 104, 1), (8, 1, '2000-01-01', 1, 0, 0)`,
@@ -92,7 +92,7 @@ func TestLeftoversThatStay(t *testing.T) {
 				t.Error("the run succeeded")
 			}
 			checkRows(t, here, deliveriesLeft, "4", "7")
-			checkRemote(t, here, before...)
+			checkRecordedRemotes(t, here, before...)
 		})
 	}
 }
@@ -100,37 +100,37 @@ func TestLeftoversThatStay(t *testing.T) {
 // A remote delivery that is retained on its server remains recorded.
 func TestLeftoversThatAreHeldBack(t *testing.T) {
 	t.Parallel()
-	here, there, knowing := leftThere(t)
+	here, there, knowing := recordRemotes(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
 	mustRun(t, here, knowing, "deliveries")
-	checkRemote(t, here, "far 101 1 Sale 1", leftOfLost)
+	checkRecordedRemotes(t, here, "far 101 1 Sale 1", recordOfLost)
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
 
 // A recorded delivery that was restored in the main database is not purged on its server before it is deleted again.
 func TestLeftoversThatAreHereAgain(t *testing.T) {
 	t.Parallel()
-	here, there, knowing := leftThere(t)
-	before := leftovers(here)
+	here, there, knowing := recordRemotes(t)
+	before := recordedRemotes(here)
 	here.Do(
 		"INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) VALUES (1, 4, 101, " +
 			"1), (9, 4, 102, 1), (10, 1, 199, 1)",
 	)
 	j := mustRun(t, here, knowing, "deliveries")
-	checkRemote(t, here, before[0], leftOfLost)
+	checkRecordedRemotes(t, here, before[0], recordOfLost)
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE "+
 		"iDeliveryId = 101")
 	j.checkLog(t, "INFO", "1 deliveries", `"far"`, "here again")
 	here.Do("UPDATE NmsDelivery SET iDeleteStatus = 1, tsDelete = '2000-01-01' WHERE iDeliveryId = 1")
 	mustRun(t, here, knowing, "deliveries")
-	checkRemote(t, here, leftOfLost)
+	checkRecordedRemotes(t, here, recordOfLost)
 	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
 
 // If a run is interrupted after the purge on the server and before it deletes the records, the next run deletes them.
 func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	t.Parallel()
-	here, there, knowing := leftThere(t)
+	here, there, knowing := recordRemotes(t)
 	here.Do(
 		`CREATE FUNCTION fail() RETURNS trigger
 			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END';
@@ -141,12 +141,12 @@ func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 		t.Fatalf("the run ended with %v, want an error of the server", err)
 	}
 	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
-	if got := leftovers(here); len(got) != 3 {
+	if got := recordedRemotes(here); len(got) != 3 {
 		t.Fatalf("the recorded remote deliveries are %q, want 3", got)
 	}
 	here.Do("DROP TRIGGER fail ON kept.delivery")
 	mustRun(t, here, knowing, "deliveries")
-	checkRemote(t, here, leftOfLost)
+	checkRecordedRemotes(t, here, recordOfLost)
 }
 
 // Remote deliveries are recorded also without labels or accounts, but not without the columns that identify them.
@@ -159,8 +159,8 @@ func TestLeftoversWithLessColumns(t *testing.T) {
 	} {
 		here, _ := midSourced(t)
 		here.Do(without)
-		if mustRun(t, here, nil, "deliveries"); !slices.Equal(leftovers(here), want) {
-			t.Errorf("%s: the recorded remote deliveries are %q, want %q", without, leftovers(here), want)
+		if mustRun(t, here, nil, "deliveries"); !slices.Equal(recordedRemotes(here), want) {
+			t.Errorf("%s: the recorded remote deliveries are %q, want %q", without, recordedRemotes(here), want)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestLeftoversThatCanNotBeRecorded(t *testing.T) {
 		t.Error("the run succeeded")
 	}
 	checkCount(t, here, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2")
-	if slices.Contains(leftovers(here), "lost 102 2 ") {
-		t.Errorf("the delivery 102 was recorded: %q", leftovers(here))
+	if slices.Contains(recordedRemotes(here), "lost 102 2 ") {
+		t.Errorf("the delivery 102 was recorded: %q", recordedRemotes(here))
 	}
 }

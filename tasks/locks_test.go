@@ -196,8 +196,12 @@ func TestListsGoInGroups(t *testing.T) {
 	db.Hold("SELECT FROM NmsGroup WHERE iGroupId = 500 FOR UPDATE")
 	db.Hold("LOCK TABLE grp1501")
 	j := mustRun(t, db, nil, "lists-to-delete")
-	stays := []string{"500", "1003", "1501", "2001", "5000"}
-	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId", stays...)
+	retainedLists := []string{"500", "1003", "1501", "2001", "5000"}
+	checkRows(
+		t,
+		db,
+		"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId",
+		retainedLists...)
 	checkRows(
 		t,
 		db,

@@ -39,12 +39,12 @@ type journal struct {
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted rows, without dropped tables
 	updated  map[string]int64
-	stays    map[string]purge.Retained
+	retained map[string]purge.Retained
 	details  map[string]string
 	previews map[string][]preview.Table
 	planned  map[string]preview.Task
 	expected map[string]int64
-	left     int64
+	recorded int64
 	batches  []purge.Delta
 	logs     []string
 	emptied  map[string][]string
@@ -92,7 +92,7 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 				j.emptied[j.task] = append(j.emptied[j.task], s.Relation)
 			}
 		}
-		j.left += d.Recorded
+		j.recorded += d.Recorded
 		j.deleted[j.task] += d.Deleted + d.Dropped
 		j.rows[j.task] += d.Deleted
 		j.updated[j.task] += d.Updated
@@ -118,7 +118,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	}
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.updated[j.task] += d.Updated
-	j.left += d.Recorded
+	j.recorded += d.Recorded
 	return nil
 }
 
@@ -151,8 +151,8 @@ func (j *journal) Forget(ctx context.Context, account string, ids []int64) error
 	return err
 }
 
-// leftovers returns the recorded remote deliveries: account, remote id, id, label.
-func leftovers(db *pgtest.DB) []string {
+// recordedRemotes returns the recorded remote deliveries: account, remote id, id, label.
+func recordedRemotes(db *pgtest.DB) []string {
 	if db.Int("SELECT count(*) FROM pg_class WHERE oid = to_regclass('kept.delivery')") == 0 {
 		return nil
 	}
@@ -194,7 +194,7 @@ func (j *journal) Log(_ context.Context, level severity.Level, messages ...strin
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
 func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
-	j.states[j.task], j.problems[j.task], j.stays[j.task], j.details[j.task] = o.State, o.Problem, o.Retained, o.Detail
+	j.states[j.task], j.problems[j.task], j.retained[j.task], j.details[j.task] = o.State, o.Problem, o.Retained, o.Detail
 	if o.Preview != nil {
 		j.previews[j.task], j.planned[j.task] = o.Preview.Tables, *o.Preview
 	}
@@ -216,7 +216,7 @@ func newJournal(db *pgtest.DB) *journal {
 		deleted:  map[string]int64{},
 		rows:     map[string]int64{},
 		updated:  map[string]int64{},
-		stays:    map[string]purge.Retained{},
+		retained: map[string]purge.Retained{},
 		details:  map[string]string{},
 		previews: map[string][]preview.Table{},
 		planned:  map[string]preview.Task{},
@@ -260,7 +260,7 @@ func (j *journal) checkUpdated(t *testing.T, task string, want int64) {
 // checkRetained checks the counts of rows and tables that a task retained.
 func (j *journal) checkRetained(t *testing.T, task string, want purge.Retained) {
 	t.Helper()
-	if got := j.stays[task]; got != want {
+	if got := j.retained[task]; got != want {
 		t.Errorf("task %s retained %+v, want %+v", task, got, want)
 	}
 }
@@ -297,10 +297,10 @@ func checkCount(t *testing.T, db *pgtest.DB, want int64, query string, args ...a
 	}
 }
 
-// checkRemote checks the recorded remote deliveries.
-func checkRemote(t *testing.T, db *pgtest.DB, want ...string) {
+// checkRecordedRemotes checks the recorded remote deliveries.
+func checkRecordedRemotes(t *testing.T, db *pgtest.DB, want ...string) {
 	t.Helper()
-	if got := leftovers(db); !slices.Equal(got, want) {
+	if got := recordedRemotes(db); !slices.Equal(got, want) {
 		t.Errorf("the recorded remote deliveries are %q, want %q", got, want)
 	}
 }

@@ -19,7 +19,7 @@ type model struct {
 	db        *campaigndb.Database
 	now       time.Time
 	relations map[string]relation // work tables and views, by name
-	coalesced bool                // email-error-stats had something to do
+	rolledUp  bool                // email-error-stats had something to do
 	zone      string              // of dates without a zone; empty if it is the zone of the database
 	// references are the foreign keys.
 	references []reference
@@ -27,15 +27,15 @@ type model struct {
 	// The expected counts of the run.
 	deleted, updated, dropped int64
 	// The expected remote deliveries: account, remote id, id, label.
-	left []string
-	// poison has the rows that fail when deleted or updated, by their first values. refused counts their failures.
-	poison  map[*any]bool
-	refused int64
-	// held has the rows on hold, by their first values.
-	held  map[*any]bool
-	holds plan.Holds
-	// uncoalesced reports whether the task email-error-stats fails.
-	uncoalesced bool
+	recorded []string
+	// failing has the rows that fail when deleted or updated, by their first values. failures counts how often they failed.
+	failing  map[*any]bool
+	failures int64
+	// onHold has the rows on hold, by their first values.
+	onHold map[*any]bool
+	holds  plan.Holds
+	// rollUpFails reports whether the task email-error-stats fails.
+	rollUpFails bool
 }
 
 // relation is a work table or a view.
@@ -90,18 +90,18 @@ func (m *model) each(table string, fn func(r rec)) {
 	}
 }
 
-func (m *model) poisonous(r rec) bool { return m.poison[&r.row[0]] }
+func (m *model) isFailing(r rec) bool { return m.failing[&r.row[0]] }
 
-// refuses reports whether a row fails, and counts it if it does.
-func (m *model) refuses(r rec) bool {
-	if m.poisonous(r) {
-		m.refused++
+// fails reports whether a row fails, and counts it if it does.
+func (m *model) fails(r rec) bool {
+	if m.isFailing(r) {
+		m.failures++
 	}
-	return m.poisonous(r)
+	return m.isFailing(r)
 }
 
 // remove deletes the rows that match, and returns the failed rows.
-func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
+func (m *model) remove(table string, gone func(r rec) bool) (failedRows []rec) {
 	t := m.db.Table(table)
 	if t == nil {
 		return nil
@@ -109,11 +109,11 @@ func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 	before := len(t.Rows)
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		if (t.Key != "" && r.int(t.Key) == 0) || !gone(r) || m.isHeld(r) {
+		if (t.Key != "" && r.int(t.Key) == 0) || !gone(r) || m.isOnHold(r) {
 			return false
 		}
-		if m.refuses(r) {
-			stay = append(stay, r)
+		if m.fails(r) {
+			failedRows = append(failedRows, r)
 			return false
 		}
 		return true
@@ -124,28 +124,28 @@ func (m *model) remove(table string, gone func(r rec) bool) (stay []rec) {
 			f.satisfy(m)
 		}
 	}
-	return stay
+	return failedRows
 }
 
 // removeLinked deletes the rows that a column links to ids, and returns the failed rows. It does nothing if the table
 // lacks the column.
-func (m *model) removeLinked(table, link string, ids map[int64]bool) (stay []rec) {
+func (m *model) removeLinked(table, link string, ids map[int64]bool) (failedRows []rec) {
 	return m.remove(table, func(r rec) bool { return r.t.Column(link) >= 0 && ids[r.int(link)] })
 }
 
 // step deletes the rows of tables that a column links to ids, and removes the ids of failed rows.
 func (m *model) step(link string, ids map[int64]bool, tables ...string) {
-	var stay []rec
+	var failedRows []rec
 	for _, t := range tables {
-		stay = append(stay, m.removeLinked(t, link, ids)...)
+		failedRows = append(failedRows, m.removeLinked(t, link, ids)...)
 	}
-	for _, r := range stay {
+	for _, r := range failedRows {
 		delete(ids, r.int(link))
 	}
 }
 
-// kept reports whether a foreign key prevents the deletion of a row.
-func (m *model) kept(parent string, id int64) bool {
+// isReferenced reports whether a foreign key prevents the deletion of a row.
+func (m *model) isReferenced(parent string, id int64) bool {
 	return slices.ContainsFunc(m.references, func(f reference) bool {
 		return !f.cascade && f.parent == parent && m.ids(f.table, f.column)[id]
 	})
@@ -296,8 +296,8 @@ func (m *model) run() {
 		m.old(log, "tsLastModified", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
 	}
 	m.old("NmsProviderMsgId", "tsCreated", "NmsCleanup_BroadLogPurgeDelay", 180, 0, nil)
-	m.coalesce()
-	if unknown := m.orphan("NmsEmailErrorStat", "iMXIP", m.coalesced); !m.uncoalesced {
+	m.rollUp()
+	if unknown := m.orphan("NmsEmailErrorStat", "iMXIP", m.rolledUp); !m.rollUpFails {
 		m.remove("NmsEmailError", func(r rec) bool { return unknown(r.int("iMXIP")) })
 		m.remove("NmsMxDomain", func(r rec) bool { return unknown(r.int("iMXIP")) })
 	}
@@ -332,25 +332,25 @@ func (m *model) run() {
 }
 
 func (m *model) lists() {
-	doomed := map[int64]bool{}
+	obsolete := map[int64]bool{}
 	m.each("NmsGroup", func(r rec) {
 		if expires := r.date(
 			"tsExpirationDate",
 		); r.int("iDeleteStatus") != 0 ||
 			(expires != nil && !expires.After(m.now)) {
-			doomed[r.int("iGroupId")] = true
+			obsolete[r.int("iGroupId")] = true
 		}
 	})
-	own := m.holdBack(doomed, "iGroupId", "NmsGroup", "NmsRcpGrpRel", "CusListNote")
-	m.step("iGroupId", doomed, "NmsRcpGrpRel", "CusListNote")
+	own := m.linkedOnHold(obsolete, "iGroupId", "NmsGroup", "NmsRcpGrpRel", "CusListNote")
+	m.step("iGroupId", obsolete, "NmsRcpGrpRel", "CusListNote")
 	m.remove("NmsGroup", func(r rec) bool {
 		id := r.int("iGroupId")
-		if doomed[id] && m.poisonous(r) {
+		if obsolete[id] && m.isFailing(r) {
 			return true
 		}
 		name := "grp" + strconv.FormatInt(unsigned(id), 10)
-		if !doomed[id] || own[id] || m.kept("NmsGroup", id) ||
-			(m.heldTable(name, "NmsGroup", id) && r.int("iType") > 0) {
+		if !obsolete[id] || own[id] || m.isReferenced("NmsGroup", id) ||
+			(m.workTableOnHold(name, "NmsGroup", id) && r.int("iType") > 0) {
 			return false
 		}
 		if _, there := m.relations[name]; !there || r.int("iType") <= 0 {
@@ -382,9 +382,9 @@ func (m *model) dropOne(name string) bool {
 	return true
 }
 
-// dueDeliveries returns the obsolete deliveries.
-func (m *model) dueDeliveries() map[int64]bool {
-	due := map[int64]bool{}
+// obsoleteDeliveries returns the obsolete deliveries.
+func (m *model) obsoleteDeliveries() map[int64]bool {
+	obsoleteIDs := map[int64]bool{}
 	cutoff, ok := m.cutoff("NmsCleanup_RecycledDeliveryPurgeDelay", 7, 0)
 	m.each("NmsDelivery", func(r rec) {
 		deleted := r.date("tsDelete")
@@ -392,17 +392,17 @@ func (m *model) dueDeliveries() map[int64]bool {
 			deleted = r.date("tsLastModified")
 		}
 		if ok && r.int("iDeleteStatus") != 0 && deleted != nil && deleted.Before(cutoff) {
-			due[r.int("iDeliveryId")] = true
+			obsoleteIDs[r.int("iDeliveryId")] = true
 		}
 	})
-	return due
+	return obsoleteIDs
 }
 
 // neededLogs reports whether a log belongs to a retained delivery and has rows that only the log connects with the
 // delivery.
 func (m *model) neededLogs() func(r rec) bool {
-	due, messages := m.dueDeliveries(), map[int64]bool{}
-	delete(due, 0)
+	obsoleteIDs, messages := m.obsoleteDeliveries(), map[int64]bool{}
+	delete(obsoleteIDs, 0)
 	for _, t := range append(m.propositionTables(), "NmsCouponValue") {
 		m.each(t, func(r rec) {
 			for _, column := range []string{"iMessageId", "iBroadLogId"} {
@@ -412,22 +412,22 @@ func (m *model) neededLogs() func(r rec) bool {
 			}
 		})
 	}
-	return func(r rec) bool { return due[r.int("iDeliveryId")] && messages[r.int("iBroadLogId")] }
+	return func(r rec) bool { return obsoleteIDs[r.int("iDeliveryId")] && messages[r.int("iBroadLogId")] }
 }
 
 func (m *model) deliveries() {
 	accounts := map[int64]string{}
 	m.each("NmsExtAccount", func(r rec) { accounts[r.int("iExtAccountId")] = r.text("sName") })
 	delete(accounts, 0)
-	doomed := m.dueDeliveries()
-	m.spareByMessage(doomed, "iMessageId", "NmsCouponValue")
+	obsolete := m.obsoleteDeliveries()
+	m.excludeByMessage(obsolete, "iMessageId", "NmsCouponValue")
 	for _, t := range m.propositionTables() {
 		if m.db.Table(t).Column("iDeliveryId") < 0 {
-			m.spareByMessage(doomed, "iBroadLogId", t)
+			m.excludeByMessage(obsolete, "iBroadLogId", t)
 		}
 	}
-	own := m.holdBack(
-		doomed,
+	own := m.linkedOnHold(
+		obsolete,
 		"iDeliveryId",
 		slices.Concat(
 			[]string{
@@ -448,25 +448,25 @@ func (m *model) deliveries() {
 			m.trackingLogs(),
 			m.propositionTables(),
 		)...)
-	maps.Copy(own, m.holdBack(doomed, "iJobId", "XtkJobLog"))
+	maps.Copy(own, m.linkedOnHold(obsolete, "iJobId", "XtkJobLog"))
 	m.each("NmsDelivery", func(r rec) { // on hold on its mid-sourcing server with all its rows
 		if own[r.int("iDeliveryId")] && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
-			delete(doomed, r.int("iDeliveryId"))
+			delete(obsolete, r.int("iDeliveryId"))
 		}
 	})
 	m.each("NmsDelivery", func(r rec) {
 		// A delivery is stopped before it is deleted.
-		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] &&
+		if obsolete[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] &&
 			slices.Contains([]int64{51, 55, 61, 62, 71, 72, 75}, r.int("iState")) {
-			if m.refuses(r) {
-				delete(doomed, r.int("iDeliveryId"))
+			if m.fails(r) {
+				delete(obsolete, r.int("iDeliveryId"))
 				return
 			}
 			m.updated++
 			r.set("iState", int64(85))
 		}
 	})
-	m.byMessage(doomed, "iMessageId", "NmsCouponValue")
+	m.byMessage(obsolete, "iMessageId", "NmsCouponValue")
 	var knowMessage, knowDelivery []string
 	for _, t := range m.propositionTables() {
 		if m.db.Table(t).Column("iDeliveryId") < 0 {
@@ -475,7 +475,7 @@ func (m *model) deliveries() {
 			knowDelivery = append(knowDelivery, t)
 		}
 	}
-	m.byMessage(doomed, "iBroadLogId", knowMessage...)
+	m.byMessage(obsolete, "iBroadLogId", knowMessage...)
 	for _, tables := range [][]string{
 		{"NmsDlvExclusion"},
 		m.allLogs(),
@@ -485,12 +485,12 @@ func (m *model) deliveries() {
 		{"NmsDeliveryPart"},
 		{"NmsMirrorPageInfo", "NmsMirrorPageSearch"},
 	} {
-		m.step("iDeliveryId", doomed, tables...)
+		m.step("iDeliveryId", obsolete, tables...)
 	}
-	m.step("iJobId", doomed, "XtkJobLog")
+	m.step("iJobId", obsolete, "XtkJobLog")
 	m.step(
 		"iDeliveryId",
-		doomed,
+		obsolete,
 		"NmsAttachments",
 		"NmsProviderMsgId",
 		"NmsDeliveryStat",
@@ -498,10 +498,10 @@ func (m *model) deliveries() {
 		"NmsTrackingUrl",
 	)
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && !m.poisonous(r) && r.int("iDeliveryMode") == 4 &&
+		if obsolete[r.int("iDeliveryId")] && !m.isFailing(r) && r.int("iDeliveryMode") == 4 &&
 			r.int("iMidRemoteId") != 0 {
-			m.left = append(
-				m.left,
+			m.recorded = append(
+				m.recorded,
 				fmt.Sprint(
 					accounts[r.int("iDeliveryProviderId")],
 					" ",
@@ -514,29 +514,29 @@ func (m *model) deliveries() {
 			)
 		}
 	})
-	maps.DeleteFunc(doomed, func(id int64, _ bool) bool { return own[id] })
-	m.removeLinked("NmsDelivery", "iDeliveryId", doomed)
+	maps.DeleteFunc(obsolete, func(id int64, _ bool) bool { return own[id] })
+	m.removeLinked("NmsDelivery", "iDeliveryId", obsolete)
 }
 
-// byMessage deletes the rows of tables that belong to messages of doomed deliveries, and removes the deliveries of failed
-// rows.
-func (m *model) byMessage(doomed map[int64]bool, link string, tables ...string) {
+// byMessage deletes the rows of tables that belong to messages of doomed deliveries, and removes the deliveries of
+// failed rows.
+func (m *model) byMessage(obsolete map[int64]bool, link string, tables ...string) {
 	deliveries, messages := map[int64][]int64{}, map[int64]bool{}
 	for _, log := range m.allLogs() {
 		m.each(log, func(r rec) {
 			id := r.int("iBroadLogId")
 			deliveries[id] = append(deliveries[id], r.int("iDeliveryId"))
-			messages[id] = messages[id] || doomed[r.int("iDeliveryId")]
+			messages[id] = messages[id] || obsolete[r.int("iDeliveryId")]
 		})
 	}
 	delete(messages, 0)
-	var stay []rec
+	var failedRows []rec
 	for _, t := range tables {
-		stay = append(stay, m.removeLinked(t, link, messages)...)
+		failedRows = append(failedRows, m.removeLinked(t, link, messages)...)
 	}
-	for _, r := range stay {
+	for _, r := range failedRows {
 		for _, delivery := range deliveries[r.int(link)] {
-			delete(doomed, delivery)
+			delete(obsolete, delivery)
 		}
 	}
 }
@@ -553,19 +553,19 @@ func (m *model) expired() {
 		}
 	})
 	recent := func(r rec) bool { d := r.date("tsLastModified"); return d != nil && d.After(soon) }
-	doomed := map[int64]bool{}
+	obsolete := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
 		state := r.int("iState")
 		switch r.int("iDeliveryMode") {
 		case 1:
-			doomed[r.int("iDeliveryId")] = r.int("iDeleteStatus") == 0 && r.int("iIsModel") == 0 &&
+			obsolete[r.int("iDeliveryId")] = r.int("iDeleteStatus") == 0 && r.int("iIsModel") == 0 &&
 				((state >= 51 && state < 85 && r.before(
 					"tsValidity",
 					m.now,
 				)) || (state == 85 && recent(r) && r.int("iToDeliver")-r.int("iProcessed") >= 10_000))
 		case 4:
 			last, known := pulled[r.int("iDeliveryProviderId")]
-			doomed[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) &&
+			obsolete[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) &&
 				(r.before("tsValidity", soon) || (known && r.before("tsValidity", last)))
 		}
 	})
@@ -578,20 +578,20 @@ func (m *model) expired() {
 			cancelled = id
 		}
 	})
-	own := m.holdBack(doomed, "iDeliveryId", "NmsDelivery")
+	own := m.linkedOnHold(obsolete, "iDeliveryId", "NmsDelivery")
 	for _, log := range m.deliveryLogs() {
 		m.each(log, func(r rec) {
-			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 && m.isHeld(r) {
+			if obsolete[r.int("iDeliveryId")] && r.int("iStatus") == 6 && m.isOnHold(r) {
 				own[r.int("iDeliveryId")] = true
 			}
 		})
 	}
-	var spared []int64
+	var failedDeliveries []int64
 	for _, log := range m.deliveryLogs() {
 		m.each(log, func(r rec) {
-			if doomed[r.int("iDeliveryId")] && r.int("iStatus") == 6 && !m.isHeld(r) {
-				if m.refuses(r) {
-					spared = append(spared, r.int("iDeliveryId"))
+			if obsolete[r.int("iDeliveryId")] && r.int("iStatus") == 6 && !m.isOnHold(r) {
+				if m.fails(r) {
+					failedDeliveries = append(failedDeliveries, r.int("iDeliveryId"))
 					return
 				}
 				m.updated++
@@ -603,12 +603,12 @@ func (m *model) expired() {
 			}
 		})
 	}
-	for _, id := range spared {
-		delete(doomed, id)
+	for _, id := range failedDeliveries {
+		delete(obsolete, id)
 	}
 	ended := map[int64]bool{}
 	m.each("NmsDelivery", func(r rec) {
-		if doomed[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] && r.int("iState") != 95 && !m.refuses(r) {
+		if obsolete[r.int("iDeliveryId")] && !own[r.int("iDeliveryId")] && r.int("iState") != 95 && !m.fails(r) {
 			m.updated++
 			r.set("iState", int64(95))
 			r.set("tsLastModified", m.now)
@@ -633,13 +633,13 @@ func (m *model) mirrorPages() {
 		}
 	})
 	pages := maps.Clone(withPages)
-	own := m.holdBack(pages, "iDeliveryId", "NmsMirrorPageInfo", "NmsMirrorPageSearch")
-	maps.Copy(own, m.holdBack(over, "iDeliveryId", "NmsDelivery"))
+	own := m.linkedOnHold(pages, "iDeliveryId", "NmsMirrorPageInfo", "NmsMirrorPageSearch")
+	maps.Copy(own, m.linkedOnHold(over, "iDeliveryId", "NmsDelivery"))
 	m.step("iDeliveryId", pages, "NmsMirrorPageInfo", "NmsMirrorPageSearch")
 	log := m.db.Table("XtkJobLog")
 	m.each("NmsDelivery", func(r rec) {
 		id := r.int("iDeliveryId")
-		if !over[id] || own[id] || withPages[id] != pages[id] || m.refuses(r) {
+		if !over[id] || own[id] || withPages[id] != pages[id] || m.fails(r) {
 			return
 		}
 		m.updated++
@@ -716,7 +716,7 @@ func (m *model) drop(prefix, owner, key string, inUse func(r rec) bool) {
 				}
 				ofList = ofList || (err == nil && strings.HasPrefix(prefix, "wkf") && (lists[list] || len(lists) == 0))
 			}
-			if !ofList && !m.heldTable(name, owner, id) {
+			if !ofList && !m.workTableOnHold(name, owner, id) {
 				m.dropOne(name)
 			}
 		}
@@ -732,12 +732,12 @@ func (m *model) npai() {
 		last = *o.date("tsTimeStampValue")
 	}
 	held := false
-	stay := m.remove("NmsAddress", func(r rec) bool {
+	failedRows := m.remove("NmsAddress", func(r rec) bool {
 		bad := r.int("iStatus") == 2 && r.before("tsLastModified", m.now) && !r.before("tsLastModified", last)
-		held = held || (bad && m.isHeld(r))
+		held = held || (bad && m.isOnHold(r))
 		return bad
 	})
-	if m.db.Table("NmsAddress") != nil && stay == nil && !held && !m.whole("xtkoption") {
+	if m.db.Table("NmsAddress") != nil && failedRows == nil && !held && !m.tableOnHold("xtkoption") {
 		m.store("NmsCleanup_LastCleanup", m.now)
 	}
 }
@@ -761,15 +761,15 @@ func (m *model) store(name string, when time.Time) {
 func (m *model) tracking() {
 	if cutoff, ok := m.cutoff("NmsCleanup_TrackingLogPurgeDelay", 365, 0); ok {
 		gone, kept := map[int64]bool{}, map[int64]bool{}
-		m.each("NmsWebTrackingLog", func(r rec) { kept[r.int("iWebTrackingLogId")] = m.poisonous(r) })
+		m.each("NmsWebTrackingLog", func(r rec) { kept[r.int("iWebTrackingLogId")] = m.isFailing(r) })
 		for _, log := range m.trackingLogs() {
 			m.remove(log, func(r rec) bool {
 				id, old := r.int("iTrackingLogId"), r.before("tsLog", cutoff)
-				if old && kept[id] && !m.poisonous(r) && !m.isHeld(r) {
-					m.refused++
+				if old && kept[id] && !m.isFailing(r) && !m.isOnHold(r) {
+					m.failures++
 					return false
 				}
-				gone[id] = gone[id] || (old && !m.poisonous(r) && !m.isHeld(r))
+				gone[id] = gone[id] || (old && !m.isFailing(r) && !m.isOnHold(r))
 				return old
 			})
 		}
@@ -781,12 +781,12 @@ func (m *model) tracking() {
 	m.old("NmsTrackingStats", "tsStart", "NmsCleanup_TrackingStatPurgeDelay", 365, 0, nil)
 }
 
-func (m *model) coalesce() {
+func (m *model) rollUp() {
 	t := m.db.Table("NmsEmailErrorStat")
 	if t == nil || m.option("NmsLastErrorStatCoalesce").isText() {
 		return
 	}
-	m.coalesced = true
+	m.rolledUp = true
 	var start *time.Time
 	if o := m.option("NmsLastErrorStatCoalesce"); o != nil {
 		start = o.date("tsTimeStampValue")
@@ -798,11 +798,11 @@ func (m *model) coalesce() {
 			}
 		})
 	}
-	if start == nil || !start.Before(m.now) || m.whole(t.Name) || m.whole("xtkoption") {
+	if start == nil || !start.Before(m.now) || m.tableOnHold(t.Name) || m.tableOnHold("xtkoption") {
 		return
 	}
 	sums := map[[2]int64]map[string]int64{}
-	before, refused := len(t.Rows), m.refused
+	before, refused := len(t.Rows), m.failures
 	columns := []string{
 		"iTotalConnections",
 		"iTotalErrors",
@@ -814,7 +814,7 @@ func (m *model) coalesce() {
 	}
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}
-		if r.before("tsDate", *start) || !r.before("tsDate", m.now) || m.refuses(r) {
+		if r.before("tsDate", *start) || !r.before("tsDate", m.now) || m.fails(r) {
 			return false
 		}
 		group := [2]int64{r.int("iMXIP"), r.int("iPublicId")}
@@ -827,9 +827,9 @@ func (m *model) coalesce() {
 		return true
 	})
 	gone := int64(before - len(t.Rows))
-	m.deleted, refused = m.deleted+gone, m.refused-refused
-	m.uncoalesced = 10*refused > refused+gone
-	m.coalesced = !m.uncoalesced
+	m.deleted, refused = m.deleted+gone, m.failures-refused
+	m.rollUpFails = 10*refused > refused+gone
+	m.rolledUp = !m.rollUpFails
 	for group, sum := range sums {
 		if sum["iTotalErrors"] < 20 {
 			continue

@@ -15,14 +15,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// planOf returns the saved plan of a dry run.
-func planOf(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
+// makePlan returns the saved plan of a dry run.
+func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.Task {
 	t.Helper()
 	return mustRun(t, db, dry, names...).planned
 }
 
-// refusal runs a saved plan, and returns the error with which it was refused, or nil.
-func refusal(
+// runPlan runs a saved plan, and returns the error with which it was refused, or nil.
+func runPlan(
 	t *testing.T,
 	db *pgtest.DB,
 	planned map[string]preview.Task,
@@ -64,14 +64,14 @@ INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState)
   VALUES (1, 1, '2025-01-01', 0), (2, 0, '2025-01-01', 55);
 CREATE TABLE grp1 (i int);
 CREATE TABLE wkDlv_9 (i int)`)
-	planned := planOf(t, db)
+	planned := makePlan(t, db)
 	db.Do(`
 UPDATE NmsGroup SET iDeleteStatus = 1 WHERE iGroupId = 2;
 UPDATE NmsDelivery SET iDeleteStatus = 1 WHERE iDeliveryId = 2;
 CREATE TABLE grp3 (i int);
 CREATE TABLE grp99 (i int);
 CREATE TABLE wkDlv_8 (i int)`)
-	if j, denied := refusal(t, db, planned, nil); denied != nil {
+	if j, denied := runPlan(t, db, planned, nil); denied != nil {
 		t.Fatal(denied, j.logs)
 	}
 	// The table of list 3 is not in the plan.
@@ -107,11 +107,11 @@ func TestStalePlan(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES (1, '2020-01-01')")
-			planned := planOf(t, db, "sessions")
+			planned := makePlan(t, db, "sessions")
 			if c.sql != "" {
 				db.Do(c.sql)
 			}
-			j, denied := refusal(t, db, planned, c.change, "sessions")
+			j, denied := runPlan(t, db, planned, c.change, "sessions")
 			j.checkState(t, "sessions", pipeline.Failed)
 			checkRefused(t, denied, refused.PlanStale)
 			if denied != nil && denied.Metadata["changed"] == "" {
@@ -139,7 +139,7 @@ func TestPlanGetsStaleBetweenTasks(t *testing.T) {
 			)
 		}
 	}
-	planned := planOf(t, db, "visitors", "sessions")
+	planned := makePlan(t, db, "visitors", "sessions")
 	err := runWith(t, j, func(c *pipeline.Config) { c.SavedPlan = planned }, "visitors", "sessions")
 	var denied *refused.Error
 	j.checkState(t, "visitors", pipeline.Succeeded)
@@ -158,12 +158,12 @@ func TestStalePlanOfAnotherMidSourcingServer(t *testing.T) {
 		return func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
 	}
 	planned := mustRun(t, db, func(c *pipeline.Config) { dry(c); leadsTo(far)(c) }, "sessions").planned
-	_, denied := refusal(t, db, planned, leadsTo(other), "sessions")
+	_, denied := runPlan(t, db, planned, leadsTo(other), "sessions")
 	checkRefused(t, denied, refused.PlanStale)
 	if denied != nil && !strings.Contains(denied.Metadata["changed"], other.Name) {
 		t.Errorf("the change is %q, want %q in it", denied.Metadata["changed"], other.Name)
 	}
-	if _, denied := refusal(t, db, planned, leadsTo(far), "sessions"); denied != nil {
+	if _, denied := runPlan(t, db, planned, leadsTo(far), "sessions"); denied != nil {
 		t.Errorf("the plan was refused with the same database: %v", denied)
 	}
 }
@@ -175,16 +175,16 @@ func TestExceededPlan(t *testing.T) {
 	insert := "INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2020-01-01' FROM " +
 		"generate_series($1::int, $2::int) i"
 	db.Do(insert, 1, 10_000)
-	planned := planOf(t, db, "sessions")
+	planned := makePlan(t, db, "sessions")
 	db.Do(insert, 10_001, 11_100)
 	few := func(c *pipeline.Config) { c.Settings.MaxRows = 700 }
-	if _, denied := refusal(t, db, planned, few, "sessions"); denied != nil {
+	if _, denied := runPlan(t, db, planned, few, "sessions"); denied != nil {
 		t.Errorf("refused with 1100 more rows than planned: %v", denied)
 	}
 	db.Do(insert, 1, 10_000)
-	planned = planOf(t, db, "sessions")
+	planned = makePlan(t, db, "sessions")
 	db.Do(insert, 10_001, 11_101)
-	_, denied := refusal(t, db, planned, func(c *pipeline.Config) { c.Settings.MaxRows = 700 }, "sessions")
+	_, denied := runPlan(t, db, planned, func(c *pipeline.Config) { c.Settings.MaxRows = 700 }, "sessions")
 	checkRefused(t, denied, refused.PlanExceeded)
 	if denied != nil && denied.Metadata["planned"] != "10000" {
 		t.Errorf("the planned rows are %q, want 10000", denied.Metadata["planned"])
@@ -193,12 +193,12 @@ func TestExceededPlan(t *testing.T) {
 	if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left < 101 || left > 101+8*700 {
 		t.Errorf("%d rows remain, want 101 to %d", left, 101+8*700)
 	}
-	planned = planOf(t, db, "expired-deliveries")
+	planned = makePlan(t, db, "expired-deliveries")
 	db.Do(
 		"INSERT INTO NmsDeliveryPart (iDeliveryPartId, tsValidity) SELECT i, '2020-01-01' FROM generate_series(1, " +
 			"1001) i",
 	)
-	_, denied = refusal(t, db, planned, nil, "expired-deliveries")
+	_, denied = runPlan(t, db, planned, nil, "expired-deliveries")
 	checkCount(t, db, 1001, "SELECT count(*) FROM NmsDeliveryPart")
 	if denied == nil {
 		t.Error("a task with no planned rows was not refused")

@@ -18,9 +18,9 @@ import (
 
 var poisonSeeds = flag.Int("poison-seeds", suite.Size(suite.Model, 2, 8), "how many random databases TestPoison makes")
 
-// plant makes about n random rows fail when they are deleted or updated. Equal rows without a key fail together. It
-// leaves out options, and rows that a foreign key deletes.
-func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
+// addFailingRows makes about n random rows fail when they are deleted or updated. Equal rows without a key fail
+// together. It leaves out options, and rows that a foreign key deletes.
+func addFailingRows(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 	db.Do(
 		"CREATE FUNCTION elsewhere.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF OLD.poison THEN RAISE " +
 			"'not this one'; END IF; RETURN CASE TG_OP WHEN 'DELETE' THEN OLD ELSE NEW END; END $$",
@@ -29,7 +29,7 @@ func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 	for _, t := range m.db.Tables {
 		all += len(t.Rows)
 	}
-	m.poison = map[*any]bool{}
+	m.failing = map[*any]bool{}
 	for _, t := range m.db.Tables {
 		if t.Name == "xtkoption" || t.Name == "cusdeliverynote" {
 			continue
@@ -44,7 +44,7 @@ func plant(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 		}
 		for i, row := range t.Rows {
 			if slices.Contains(chosen, rows[i]) {
-				m.poison[&row[0]] = true
+				m.failing[&row[0]] = true
 			}
 		}
 		columns := t.Key
@@ -93,12 +93,12 @@ func TestPoison(t *testing.T) {
 			db := pgtest.Campaign(t)
 			m := randomDatabase(t, db, seed, now)
 			rng := rand.New(rand.NewPCG(seed, 6))
-			plant(db, m, rng, 1_000)
+			addFailingRows(db, m, rng, 1_000)
 			limit, workers := []int{0, 1, 7, 100}[rng.IntN(4)], 1+rng.IntN(3)
 			original := m.keys()
 			m.run()
-			if m.refused < 100 {
-				t.Logf("only %d rows fail", m.refused)
+			if m.failures < 100 {
+				t.Logf("only %d rows fail", m.failures)
 			}
 			j := newJournal(db)
 			change := func(c *pipeline.Config) {
@@ -110,12 +110,12 @@ func TestPoison(t *testing.T) {
 			err := runWith(t, j, change)
 			if errors.Is(err, pipeline.ErrLost) {
 				j.loseAt = 0
-				err = runWith(t, j, func(c *pipeline.Config) { change(c); goOn(c, j) })
+				err = runWith(t, j, func(c *pipeline.Config) { change(c); resume(c, j) })
 			}
 			var refused int64
 			for task, state := range j.states {
-				refused += j.stays[task].Failed
-				skipped := state == pipeline.NotRun && m.uncoalesced
+				refused += j.retained[task].Failed
+				skipped := state == pipeline.NotRun && m.rollUpFails
 				if state == pipeline.Failed && !strings.Contains(j.problems[task], "rows refuse") {
 					t.Errorf("task %s failed with %q; the run ended with %v", task, j.problems[task], err)
 				}
@@ -124,12 +124,12 @@ func TestPoison(t *testing.T) {
 				}
 			}
 			compare(t, "poisoned", contents(t, db, m, original), m.contents(original))
-			compare(t, "poisoned", leftovers(db), m.left)
+			compare(t, "poisoned", recordedRemotes(db), m.recorded)
 			got := [3]int64{2: refused}
 			for _, d := range j.batches {
 				got[0], got[1] = got[0]+d.Deleted, got[1]+d.Updated
 			}
-			if want := [3]int64{m.deleted, m.updated, m.refused}; got != want {
+			if want := [3]int64{m.deleted, m.updated, m.failures}; got != want {
 				t.Errorf("deleted, updated and failed: %d, want %d", got, want)
 			}
 			if t.Failed() {
@@ -140,7 +140,7 @@ func TestPoison(t *testing.T) {
 					),
 				)
 			}
-			t.Logf("%d rows deleted, %d updated, %d failed", m.deleted, m.updated, m.refused)
+			t.Logf("%d rows deleted, %d updated, %d failed", m.deleted, m.updated, m.failures)
 		})
 	}
 }

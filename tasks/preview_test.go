@@ -109,7 +109,7 @@ UPDATE NmsDelivery SET iState = 85, iToDeliver = 20000, iProcessed = 0, tsLastMo
 		t.Errorf("%d work tables are obsolete: %q, want %q", tables.Tables, tables.Names, want)
 	}
 	done := mustRun(t, db, nil)
-	compareForeseen(t, j, done)
+	compareDryRun(t, j, done)
 }
 
 // A preview has the size of a table with all its partitions, also if the table was never analyzed.

@@ -57,7 +57,7 @@ func TestRandomDatabases(t *testing.T) {
 			m.run()
 			want := m.contents(original)
 			if seed%3 == 0 {
-				compareSupposed(t, db, m.include)
+				compareWhatIf(t, db, m.include)
 			}
 			dryRun := newJournal(db)
 			if err := runWith(
@@ -87,7 +87,7 @@ func TestRandomDatabases(t *testing.T) {
 						t,
 						j,
 						func(c *pipeline.Config) {
-							goOn(
+							resume(
 								c,
 								j,
 							)
@@ -104,10 +104,10 @@ func TestRandomDatabases(t *testing.T) {
 					}
 				}
 				if which == "first" {
-					compareForeseen(t, dryRun, j)
+					compareDryRun(t, dryRun, j)
 				}
 				compare(t, which, contents(t, db, m, original), want)
-				compare(t, which, leftovers(db), m.left)
+				compare(t, which, recordedRemotes(db), m.recorded)
 				var sum [4]int64
 				for _, d := range j.batches {
 					sum[0], sum[1], sum[2] = sum[0]+d.Deleted, sum[1]+d.Updated, sum[2]+d.Dropped
@@ -118,20 +118,20 @@ func TestRandomDatabases(t *testing.T) {
 				if want := [4]int64{m.deleted, m.updated, m.dropped, m.deleted}; which == "first" && sum != want {
 					t.Errorf("deleted, updated, dropped, and deleted by table: %d, want %d", sum, want)
 				}
-				if which == "first" && j.left != int64(len(m.left)) {
-					t.Errorf("%d remote deliveries were counted as recorded, want %d", j.left, len(m.left))
+				if which == "first" && j.recorded != int64(len(m.recorded)) {
+					t.Errorf("%d remote deliveries were counted as recorded, want %d", j.recorded, len(m.recorded))
 				}
 			}
 		})
 	}
 }
 
-// compareForeseen compares the counts of a dry run with the counts of a run, by task and by table.
-func compareForeseen(t *testing.T, dryRun, done *journal) {
+// compareDryRun compares the counts of a dry run with the counts of a run, by task and by table.
+func compareDryRun(t *testing.T, dryRun, done *journal) {
 	t.Helper()
 	for _, what := range tasks.Pipeline {
 		name := what.Name
-		if done.stays["lists-to-delete"].Suppressed > 0 &&
+		if done.retained["lists-to-delete"].Suppressed > 0 &&
 			slices.Contains([]string{"lists-to-delete", "workflow-instances", "orphan-work-tables"}, name) {
 			continue // a foreign key retained a list, which a dry run cannot know
 		}
@@ -151,9 +151,9 @@ func compareForeseen(t *testing.T, dryRun, done *journal) {
 	}
 }
 
-// compareSupposed compares a dry run with assumed options with a dry run after they are stored, and restores the
+// compareWhatIf compares a dry run with assumed options with a dry run after they are stored, and restores the
 // options.
-func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
+func compareWhatIf(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	t.Helper()
 	dryRun := func(whatIf map[string]int) *journal {
 		j := newJournal(db)
@@ -217,8 +217,8 @@ func compareSupposed(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	db.Do("DELETE FROM XtkOption; INSERT INTO XtkOption SELECT * FROM before; DROP TABLE before")
 }
 
-// goOn makes a run continue after the last committed batch of an interrupted one.
-func goOn(c *pipeline.Config, j *journal) {
+// resume makes a run continue after the last committed batch of an interrupted one.
+func resume(c *pipeline.Config, j *journal) {
 	c.Succeeded, c.Failed = map[string]bool{}, map[string]bool{}
 	for task, state := range j.states {
 		c.Succeeded[task], c.Failed[task] = state == pipeline.Succeeded, state == pipeline.Failed ||
@@ -254,8 +254,8 @@ var modules = []string{
 	"NmsBroadLogMsg",
 }
 
-// hostile are values of mappings.
-var hostile = []any{
+// mappingValues are the table names that mappings get.
+var mappingValues = []any{
 	nil,
 	"",
 	"nms:broadLogRcp",
@@ -391,7 +391,7 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		for _, row := range t.Rows {
 			r := rec{t, row}
 			for _, column := range []string{"sBroadLogSchema", "sBroadLogExclSchema", "sTrackingLogSchema"} {
-				r.set(column, hostile[rng.IntN(len(hostile))])
+				r.set(column, mappingValues[rng.IntN(len(mappingValues))])
 			}
 		}
 	}

@@ -23,8 +23,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// built builds the program, and returns its path.
-func built(t *testing.T) string {
+// buildProgram builds the program, and returns its path.
+func buildProgram(t *testing.T) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")
 	if out, err := exec.Command("go", "build", "-o", program, "../cmd/cleanupd").CombinedOutput(); err != nil {

@@ -53,12 +53,12 @@ func TestRowSecurityOfLogs(t *testing.T) {
 				); said == bypass {
 					t.Errorf("%s: a warning about row security: %t, want %t: %q", task, said, !bypass, j.logs)
 				}
-				if tables := j.stays[task].Tables; (tables > 0) == bypass {
+				if tables := j.retained[task].Tables; (tables > 0) == bypass {
 					t.Errorf("%s: %d tables were not swept to their end", task, tables)
 				}
 			}
-			if (j.stays["deliveries"].Dependent == 2) == bypass {
-				t.Errorf("deliveries retained %+v; BYPASSRLS: %t", j.stays["deliveries"], bypass)
+			if (j.retained["deliveries"].Dependent == 2) == bypass {
+				t.Errorf("deliveries retained %+v; BYPASSRLS: %t", j.retained["deliveries"], bypass)
 			}
 		})
 	}

@@ -46,22 +46,26 @@ func open(t *testing.T, url string) *pgxpool.Pool {
 	return pool
 }
 
-// asked records the statements of connections.
-type asked []string
+// tracedStatements records the statements of connections.
+type tracedStatements []string
 
 // TraceQueryStart implements pgx.QueryTracer.
-func (a *asked) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+func (a *tracedStatements) TraceQueryStart(
+	ctx context.Context,
+	_ *pgx.Conn,
+	q pgx.TraceQueryStartData,
+) context.Context {
 	*a = append(*a, q.SQL)
 	return ctx
 }
 
 // TraceQueryEnd implements pgx.QueryTracer.
-func (*asked) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (*tracedStatements) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// asking returns another pool of a database, and the statements that its connections execute.
-func asking(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *asked) {
+// tracedPool returns another pool of a database, and the statements that its connections execute.
+func tracedPool(t *testing.T, db *pgtest.DB) (*pgxpool.Pool, *tracedStatements) {
 	t.Helper()
-	a := &asked{}
+	a := &tracedStatements{}
 	config := db.Config()
 	config.ConnConfig.Tracer = a
 	pool, err := pgxpool.NewWithConfig(t.Context(), config)
@@ -78,7 +82,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	t.Parallel()
 	db, primary, standby, there := withStandby(t, 11)
 	here := mustRun(t, db, dry)
-	traced, asks := asking(t, db)
+	traced, asks := tracedPool(t, db)
 	if err := standby.FallBehind(t.Context(), primary); err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +104,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	if slices.ContainsFunc(*asks, func(sql string) bool { return strings.Contains(sql, `"public".`) }) {
 		t.Errorf("the dry run read the primary: %q", *asks)
 	}
-	compareForeseen(t, j, mustRun(t, db, nil))
+	compareDryRun(t, j, mustRun(t, db, nil))
 	for task, tables := range here.previews {
 		if len(tables) != len(j.previews[task]) {
 			t.Errorf("%s: the preview is %+v on the primary, %+v on the standby", task, tables, j.previews[task])
@@ -236,8 +240,8 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	)
 	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
 		j.checkLog(t, "WARNING", table+" is unlogged", "not counted")
-		if j.stays[task].Tables != 1 {
-			t.Errorf("%s retained %+v, want 1 table", task, j.stays[task])
+		if j.retained[task].Tables != 1 {
+			t.Errorf("%s retained %+v, want 1 table", task, j.retained[task])
 		}
 	}
 	j.checkDeleted(t, "audit-trail", 0)

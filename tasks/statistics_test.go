@@ -245,7 +245,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 			}
 			j.checkLog(t, "WARNING", `"public"."a_table"`, "failed")
 			j.checkLog(t, "WARNING", `"public"."c_table"`, "failed")
-			if got := j.stays["statistics"].Tables; got != 2 {
+			if got := j.retained["statistics"].Tables; got != 2 {
 				t.Errorf("%d tables failed, want 2", got)
 			}
 			if got, want := j.details["statistics"], "VACUUM or ANALYZE failed on 2 tables"; got != want {

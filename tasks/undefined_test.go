@@ -40,8 +40,8 @@ func TestErrorsInsideTriggers(t *testing.T) {
 			checkCount(t, db, 1, "SELECT count(*) FROM NmsBroadLogRcp")
 			j.checkDeleted(t, "deliveries", 59+19)
 			j.checkLog(t, "WARNING", "row 4 refuses")
-			if j.stays["deliveries"].Failed != 1 {
-				t.Errorf("the task retained %+v, want 1 failed row", j.stays["deliveries"])
+			if j.retained["deliveries"].Failed != 1 {
+				t.Errorf("the task retained %+v, want 1 failed row", j.retained["deliveries"])
 			}
 		})
 	}

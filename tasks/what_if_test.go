@@ -24,7 +24,7 @@ func TestWhatIfReads(t *testing.T) {
 		"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus, tsLastModified) SELECT i, i % 20 + 1, 1, " +
 			"'2026-03-01 12:00+00'::timestamptz - i * interval '1 day' FROM generate_series(1, 400) i",
 	)
-	traced, asks := asking(t, db)
+	traced, asks := tracedPool(t, db)
 	j := newJournal(db)
 	if err := runWith(t, j, func(c *pipeline.Config) {
 		c.Pool, c.DryRun = traced, true

@@ -44,15 +44,18 @@ func TestWorkTablesWithoutAnyList(t *testing.T) {
 		"DELETE FROM NmsGroup":        "nmsgroup is empty",
 		"DROP TABLE NmsGroup CASCADE": "table NmsGroup is missing",
 	} {
-		db := pgtest.Campaign(t)
-		db.Do(
-			"INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) " +
-				"VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int)",
-		)
-		db.Do(change)
-		j := mustRun(t, db, nil, "workflow-instances")
-		checkRows(t, db, relationsLeft, "wkf2_grp22")
-		j.checkLog(t, "INFO", said, "_grp")
+		t.Run(change, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(
+				"INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (2, 20); INSERT INTO NmsDelivery (iDeliveryId) " +
+					"VALUES (0); CREATE TABLE wkf2_1 (i int); CREATE TABLE wkf2_grp22 (i int)",
+			)
+			db.Do(change)
+			j := mustRun(t, db, nil, "workflow-instances")
+			checkRows(t, db, relationsLeft, "wkf2_grp22")
+			j.checkLog(t, "INFO", said, "_grp")
+		})
 	}
 }
 
@@ -240,7 +243,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			db.Superuser(c.sql)
 			for _, change := range []func(*pipeline.Config){dry, nil} {
 				j := mustRun(t, db, change, "workflow-instances")
-				if got := j.stays["workflow-instances"].Tables; got != c.left {
+				if got := j.retained["workflow-instances"].Tables; got != c.left {
 					t.Errorf("%d tables were retained, want %d", got, c.left)
 				}
 				j.checkDeleted(t, "workflow-instances", 0)

@@ -41,9 +41,9 @@ func TestZoneOption(t *testing.T) {
 	}
 	named := func(zone string) string { return stored("(1, 'WdbcTimeZone', 6, '" + zone + "')") }
 	for name, c := range map[string]struct {
-		sql  string
-		goes int64 // the last hour whose entry is deleted
-		says string
+		sql      string
+		lastHour int64 // the last hour whose entry is deleted
+		says     string
 	}{
 		"named": {
 			named("America/Bogota"),
@@ -111,7 +111,7 @@ func TestZoneOption(t *testing.T) {
 			counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
 			j := mustRun(t, db, nil, "audit-trail")
 			j.checkDeleted(t, "audit-trail", counted)
-			checkCount(t, db, c.goes+101, "SELECT min(iAuditId) FROM XtkAudit")
+			checkCount(t, db, c.lastHour+101, "SELECT min(iAuditId) FROM XtkAudit")
 			zones := 0
 			for _, line := range j.logs {
 				if strings.Contains(line, "without a time zone") {
@@ -160,13 +160,13 @@ func TestZoneOfExplanations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for hour, goes := range map[int]bool{-6: true, -5: false, 0: false} {
+	for hour, want := range map[int]bool{-6: true, -5: false, 0: false} {
 		x, err := e.Row(t.Context(), fmt.Sprint(hour+100), anyKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if (x.Verdict == explain.Deleted) != goes {
-			t.Errorf("hour %d: the verdict is %s (%s), want deleted: %t", hour, x.Verdict, x.Why, goes)
+		if (x.Verdict == explain.Deleted) != want {
+			t.Errorf("hour %d: the verdict is %s (%s), want deleted: %t", hour, x.Verdict, x.Why, want)
 		}
 	}
 	var zone string
