@@ -49,12 +49,7 @@ func TestLeftoversArePurged(t *testing.T) {
 	if j.recorded != 0 {
 		t.Errorf("%d remote deliveries were recorded, want none", j.recorded)
 	}
-	checkRows(t, there, deliveriesLeft,
-		"0",
-		"1",
-		"102",
-		"103",
-		"104")
+	checkRows(t, there, deliveriesLeft, "0", "1", "102", "103", "104")
 	checkCount(t, there, 5, "SELECT count(*) FROM NmsBroadLogMid")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDeliveryPart")
 	mustRun(t, here, knowing, "deliveries").checkNoLog(t, "deliveries")

@@ -52,13 +52,13 @@ func TestMidSourcing(t *testing.T) {
 	configured := func(c *pipeline.Config) {
 		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool, "lost": gone}
 	}
-	j, err := run(t, here, func(c *pipeline.Config) { configured(c); c.DryRun = true }, "deliveries")
+	_, err = run(t, here, func(c *pipeline.Config) { configured(c); c.DryRun = true }, "deliveries")
 	checkCount(t, here, 6, "SELECT count(*) FROM NmsDelivery")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iState = 75")
 	if err == nil {
 		t.Error("the run succeeded")
 	}
-	j, err = run(t, here, configured, "deliveries", "sessions")
+	j, err := run(t, here, configured, "deliveries", "sessions")
 	j.checkState(t, "deliveries", pipeline.Failed)
 	j.checkProblem(t, "deliveries", `"lost"`)
 	if err == nil || errors.Is(err, pipeline.ErrLost) {
@@ -66,12 +66,7 @@ func TestMidSourcing(t *testing.T) {
 	}
 	checkRows(t, here, deliveriesLeft, "2", "4")
 	checkRows(t, here, logsLeft, "2", "4")
-	checkRows(t, there, deliveriesLeft,
-		"0",
-		"1",
-		"102",
-		"103",
-		"104")
+	checkRows(t, there, deliveriesLeft, "0", "1", "102", "103", "104")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDeliveryPart")
 	checkCount(t, there, 5, "SELECT count(*) FROM NmsBroadLogMid")
 	j.checkDeleted(t, "deliveries", 8)

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// The catalog and the work tables can be read while tables are dropped that a snapshot still shows.
+// The catalog and the work tables can be read although a snapshot still shows dropped tables.
 func TestTablesDroppedMeanwhile(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

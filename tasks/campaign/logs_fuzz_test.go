@@ -40,7 +40,7 @@ func FuzzSchemaName(f *testing.F) {
 		var parts []string
 		if err := db.QueryRow(t.Context(), "SELECT parse_ident($1)", strings.Replace(schema, ":", "", 1)).
 			Scan(&parts); err != nil {
-			t.Fatalf("%q is no name of an SQL statement: %v", schema, err)
+			t.Fatalf("%q is not a name in SQL: %v", schema, err)
 		}
 		if !slices.Equal(parts, []string{name}) {
 			t.Errorf("%q is the table %q, PostgreSQL says %q", schema, name, parts)

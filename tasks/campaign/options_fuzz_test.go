@@ -82,7 +82,7 @@ func FuzzStoredOption(f *testing.F) {
 			t.Error(err)
 		} else if m != nil {
 			if err := timestamppb.New(*m).CheckValid(); err != nil {
-				t.Errorf("%s can not be told to a caller: %v", when, err)
+				t.Errorf("%s cannot be returned to a caller: %v", when, err)
 			}
 			var same bool
 			if err := db.QueryRow(t.Context(), "SELECT bool_and(CASE WHEN tsTimeStampValue > '9999-12-31' THEN $1 > "+

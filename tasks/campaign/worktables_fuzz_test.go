@@ -45,13 +45,13 @@ func FuzzWorkTableName(f *testing.F) {
 			return
 		}
 		if id == 0 || id < math.MinInt32 || id > math.MaxInt32 {
-			t.Errorf("%q has the id %d, which is none of 32 bits", text, id)
+			t.Errorf("%q has the id %d, which exceeds 32 bits", text, id)
 		}
 		if rest != "" && rest[0] >= '0' && rest[0] <= '9' {
 			t.Errorf("%q: the id ends before its digits do", text)
 		}
 		if again := campaign.WorkTableName("", id) + rest; again != text {
-			t.Errorf("%q has the id %d, by which it would be %q", text, id, again)
+			t.Errorf("%q has the id %d, whose name is %q", text, id, again)
 		}
 		for _, list := range (campaign.WorkTable{Name: text}).ListIDs() {
 			if part := campaign.WorkTableName(
