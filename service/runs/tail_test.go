@@ -93,18 +93,23 @@ func (c *cluster) failOver() {
 // spectator watches a run as a client does that resumes from what it is told.
 type spectator struct {
 	events []runs.Event
-	lost   int  // how often events were lost that it had seen
-	gone   bool // the run is
+	lost   int   // how often events were lost that it had seen
+	failed error // the last error of the database after which it watched again; nil if there was none
+	gone   bool  // the run is
 
 	received atomic.Int64  // how many events it was sent
 	ended    chan struct{} // closed at the end, before which only received may be read
 }
 
-// spectate watches until the run has ended, or is gone.
+// spectate watches until the run has ended, or is gone, for two minutes at most.
 func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spectator {
 	t.Helper()
 	s := &spectator{ended: make(chan struct{})}
 	ctx, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(func() { // of a test that failed before
+		stop()
+		<-s.ended
+	})
 	go func() {
 		defer stop()
 		defer close(s.ended)
@@ -131,10 +136,16 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 			case errors.Is(err, runs.ErrNotFound):
 				s.gone = true
 			case err != nil && ctx.Err() == nil: // the database did not answer
+				s.failed = err
 				time.Sleep(20 * time.Millisecond)
 				continue
 			case err != nil:
-				t.Error(err)
+				t.Errorf(
+					"a watcher, after %d events: %v; the last error of the database: %v",
+					len(s.events),
+					err,
+					s.failed,
+				)
 			}
 			return
 		}
