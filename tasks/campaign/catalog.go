@@ -74,7 +74,7 @@ type Table struct {
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades   []Cascade
 	columns    []string
-	integers   []string // columns of type int2, int4 or int8
+	integers   []string // columns of type int2, int4 or int8, or of a domain over one
 	localDates []string // columns that are dates without a time zone
 	keys       []string // columns that each identify a row alone
 }
@@ -115,9 +115,20 @@ WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'p
 GROUP BY n.nspname
 ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
+// withTypes is a WITH of the types of integers and of dates without a time zone, each with the domains over it at any
+// depth.
+const withTypes = `WITH RECURSIVE based (oid, base) AS (
+  SELECT oid, oid FROM pg_type
+    WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'timestamp'::regtype)
+  UNION ALL
+  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)`
+
+// integerTypes is a query of withTypes for the types of integers, and the domains over them.
+const integerTypes = "SELECT oid FROM based WHERE base <> 'timestamp'::regtype"
+
 // selectTables reads the tables of a schema ($1), or tables of any schema. If a table is dropped at the same time, its
 // privileges are NULL: they count as granted, and the statement that reads the table fails.
-const selectTables = `
+const selectTables = withTypes + `
 SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
@@ -133,9 +144,9 @@ SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = '
       WHERE nspname = $1) AND a.attname <> 'irecipientid')),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype)),
+    AND a.atttypid IN (` + integerTypes + `)),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid = 'timestamp'::regtype)
+    AND a.atttypid IN (SELECT oid FROM based WHERE base = 'timestamp'::regtype))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
 

@@ -14,7 +14,7 @@ import (
 // index, or the column that Citus distributes it by ($2, $3), for the same reason. Invalid and partial indexes, and
 // indexes on expressions, do not count. Nullable columns count only if the application names them as ids ($4). The
 // columns are in the order of the table, because a dump and restore creates indexes in another order.
-const findKeys = `
+const findKeys = withTypes + `
 SELECT i.indrelid, a.attname::text, bool_or(i.indisprimary)
 FROM pg_index i
 CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, ord)
@@ -22,7 +22,7 @@ JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
 LEFT JOIN pg_partitioned_table p ON p.partrelid = i.indrelid
 WHERE i.indrelid = ANY ($1::oid[]) AND i.indisunique AND i.indisvalid AND i.indisready AND i.indpred IS NULL
   AND i.indexprs IS NULL
-  AND k.ord <= i.indnkeyatts AND a.atttypid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype) AND (a.attnotnull
+  AND k.ord <= i.indnkeyatts AND a.atttypid IN (` + integerTypes + `) AND (a.attnotnull
     OR a.attname = ANY ($4::text[]))
   AND (SELECT count(*) FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS o(attnum, ord)
        WHERE o.ord <= i.indnkeyatts AND o.attnum <> k.attnum

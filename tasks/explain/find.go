@@ -111,8 +111,11 @@ func (c keyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 		Scan(&sqlType); err != nil {
 		return nil, "", err
 	}
+	if t.HasInteger(c.name) {
+		sqlType = "bigint"
+	}
 	switch sqlType {
-	case "smallint", "integer", "bigint":
+	case "bigint":
 		n, err := strconv.ParseInt(strings.TrimSpace(c.value), 10, 64)
 		if err != nil {
 			return nil, "", fmt.Errorf("%w: %s is an integer, and %.64q is none", ErrKey, c.name, c.value)

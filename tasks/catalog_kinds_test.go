@@ -1,0 +1,118 @@
+package tasks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// catalogCase is a database with an unusual catalog, and the expected outcome of a task. docs/catalog.md lists the
+// decisions.
+type catalogCase struct {
+	setup string // SQL of the application's role
+	super string // SQL of the superuser, afterwards
+
+	deleted  int64
+	retained purge.Retained
+	left     []string // result of the test's query
+	said     string   // part of the log; may be empty
+	problem  string   // part of the task's error; empty if the task succeeds or is skipped
+}
+
+// tryCatalogs runs a task in each database, and checks that a dry run counts the same rows and changes nothing. left is
+// a query for the remaining rows.
+func tryCatalogs(t *testing.T, task, left string, cases map[string]catalogCase) {
+	t.Helper()
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(c.setup)
+			if c.super != "" {
+				db.Superuser(c.super)
+			}
+			super := db.For("postgres")
+			before := super.Strings(left)
+			dryRun, err := run(t, db, dry, task)
+			if after := super.Strings(left); !slices.Equal(after, before) {
+				t.Errorf("a dry run left %q of %q", after, before)
+			}
+			if c.problem == "" && (err != nil || dryRun.deleted[task] != c.deleted) {
+				t.Errorf("a dry run counts %d: %v", dryRun.deleted[task], err)
+			}
+			j, err := run(t, db, nil, task)
+			if got := super.Strings(left); !slices.Equal(got, c.left) {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+			if j.deleted[task] != c.deleted || j.stays[task] != c.retained {
+				t.Errorf("%d rows deleted, %+v retained", j.deleted[task], j.stays[task])
+			}
+			if (err == nil) != (c.problem == "") || !strings.Contains(j.problems[task], c.problem) {
+				t.Errorf("the error %v", err)
+			}
+			if c.said != "" && !j.said(c.said) {
+				t.Errorf("%q", j.logs)
+			}
+			if t.Failed() {
+				t.Logf("%q", j.logs)
+			}
+		})
+	}
+}
+
+const (
+	// someVisitors are the zero record, two obsolete visitors, and another one.
+	someVisitors = "INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (0, '2000-01-01'), " +
+		"(1, '2000-01-01'), (2, '2000-01-01'), (3, '2026-02-28'); "
+	visitorsLeft = "SELECT iVisitorId::text FROM NmsVisitor ORDER BY 1"
+
+	// someDeliveries are two obsolete deliveries, one of them with a log, another delivery, and the zero records.
+	someDeliveries = mappings + `INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iState)
+			VALUES (0, 0, NULL, 0), (1, 1, '2000-01-01', 95), (2, 1, '2000-01-01', 95), (3, 0, NULL, 95);
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, tsLastModified)
+			VALUES (0, 1, '2026-02-28'), (1, 1, '2026-02-28'), (3, 3, '2026-02-28'); `
+	deliveriesAndLogs = "SELECT 'delivery ' || iDeliveryId FROM NmsDelivery UNION ALL SELECT 'log ' || iBroadLogId " +
+		"FROM NmsBroadLogRcp ORDER BY 1"
+)
+
+// Results of deliveriesAndLogs: before a run, after a run that retains the delivery with the log, and after a run that
+// retains nothing.
+var (
+	allLeft     = []string{"delivery 0", "delivery 1", "delivery 2", "delivery 3", "log 0", "log 1", "log 3"}
+	withLog     = []string{"delivery 0", "delivery 1", "delivery 3", "log 0", "log 1", "log 3"}
+	withoutBoth = []string{"delivery 0", "delivery 3", "log 0", "log 3"}
+)
+
+// A domain counts as the type that it is based on, at any depth: for an id, for a link, and for a date without a zone.
+func TestDomains(t *testing.T) {
+	t.Parallel()
+	const ids = "CREATE DOMAIN number AS integer; CREATE DOMAIN id AS number CHECK (VALUE IS NOT NULL); "
+	tryCatalogs(t, "visitors", visitorsLeft, map[string]catalogCase{
+		"an id": {
+			setup:   ids + "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE id; " + someVisitors,
+			deleted: 2, left: []string{"0", "3"},
+		},
+		"a date": {
+			setup: "CREATE DOMAIN moment AS timestamp; ALTER TABLE NmsVisitor ALTER tsLastModified TYPE moment; " +
+				"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, " +
+				"'America/New_York'); INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES " +
+				"(1, '2026-01-30 08:00'), (2, '2026-01-30 06:00')",
+			deleted: 1, left: []string{"1"},
+		},
+	})
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
+		"a link": {
+			setup: ids + someDeliveries + "ALTER TABLE NmsDelivery ALTER iDeliveryId TYPE id; ALTER TABLE " +
+				"NmsBroadLogRcp ALTER iBroadLogId TYPE id, ALTER iDeliveryId TYPE id",
+			deleted: 3, left: withoutBoth,
+		},
+		"a link of a skipped log": {
+			setup: ids + someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE id, DROP iStatus",
+			said:  "1 rows of nmsdelivery stay", deleted: 1, left: withLog,
+			retained: purge.Retained{Dependent: 1, Tables: 1},
+		},
+	})
+}
