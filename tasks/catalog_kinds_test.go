@@ -116,3 +116,47 @@ func TestDomains(t *testing.T) {
 		},
 	})
 }
+
+// A table whose id is not an integer is left alone, because its zero record is not known. Deliveries that it may have
+// rows of are retained.
+func TestIDsThatAreNoIntegers(t *testing.T) {
+	t.Parallel()
+	const left = "left alone; ALTER TABLE"
+	someAndNothing := map[string]catalogCase{}
+	for _, sqlType := range []string{"numeric(12)", "double precision", "text"} {
+		someAndNothing[sqlType] = catalogCase{
+			setup:    someVisitors + "ALTER TABLE NmsVisitor ALTER iVisitorId DROP DEFAULT, ALTER iVisitorId TYPE " + sqlType,
+			said:     left,
+			left:     []string{"0", "1", "2", "3"},
+			retained: purge.Retained{Tables: 1},
+		}
+	}
+	tryCatalogs(t, "visitors", visitorsLeft, someAndNothing)
+	const part = "INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 2); ALTER TABLE " +
+		"NmsDeliveryPart ALTER iDeliveryPartId DROP DEFAULT, ALTER iDeliveryPartId TYPE text"
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
+		"deliveries": {
+			setup: someDeliveries + "ALTER TABLE NmsDelivery ALTER iDeliveryId TYPE numeric",
+			said:  left, left: allLeft, retained: purge.Retained{Tables: 1},
+		},
+		"what depends on a delivery": {
+			setup: someDeliveries + part, said: left, deleted: 2, retained: purge.Retained{Dependent: 1, Tables: 1},
+			left: []string{"delivery 0", "delivery 2", "delivery 3", "log 0", "log 3"},
+		},
+		"a link, too": {
+			setup: someDeliveries + part + "; ALTER TABLE NmsDeliveryPart ALTER iDeliveryId DROP DEFAULT, ALTER " +
+				"iDeliveryId TYPE text",
+			said: "its column iDeliveryId is no integer", left: allLeft,
+			retained: purge.Retained{Dependent: 2, Tables: 1},
+		},
+		"a link of a skipped log": {
+			setup: someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE numeric, DROP iStatus",
+			said:  "its column iDeliveryId is no integer", left: allLeft,
+			retained: purge.Retained{Dependent: 2, Tables: 1},
+		},
+		"a link alone": {
+			setup:   someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE numeric",
+			deleted: 3, left: withoutBoth,
+		},
+	})
+}

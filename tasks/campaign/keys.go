@@ -119,11 +119,25 @@ var idColumns = map[string]string{
 
 // namedKeys returns the stored names of the integer columns that are keys by the application's naming. PostgreSQL has
 // no keys of a foreign table, or of a partitioned table with a foreign partition.
-func (t *Table) namedKeys() (keys []string) {
-	add := func(key string, columns ...string) {
-		key = strings.ToLower(key)
-		if slices.Contains(t.integers, key) && t.Has(columns...) && !slices.Contains(keys, key) {
-			keys = append(keys, key)
+func (t *Table) namedKeys() []string {
+	return slices.DeleteFunc(t.namedIDs(), func(id string) bool { return !t.HasInteger(id) })
+}
+
+// UnusableID returns the column that is the id of the table by the application's naming, if its type is not an integer:
+// then the zero record is not known. It returns an empty string if an id is an integer, or if there is none.
+func (t *Table) UnusableID() string {
+	if ids := t.namedIDs(); len(ids) > 0 && len(t.namedKeys()) == 0 {
+		return ids[0]
+	}
+	return ""
+}
+
+// namedIDs returns the stored names of the columns of any type that are keys by the application's naming.
+func (t *Table) namedIDs() (ids []string) {
+	add := func(id string, columns ...string) {
+		id = strings.ToLower(id)
+		if t.Has(id) && t.Has(columns...) && !slices.Contains(ids, id) {
+			ids = append(ids, id)
 		}
 	}
 	add(idColumns[t.Name])
@@ -137,5 +151,5 @@ func (t *Table) namedKeys() (keys []string) {
 	for _, key := range []string{"iPropositionId", "biPropositionId"} {
 		add(key, "tsLastModified")
 	}
-	return keys
+	return ids
 }

@@ -22,8 +22,16 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		return parents, nil
 	}
 	for _, r := range a.Plan.Parents.Retaining {
-		retained, why := parents, "row security may hide rows of theirs in "+r.Table.Name
-		if !r.Table.RowSecurity {
+		retained := parents
+		var why string
+		switch {
+		case r.Table.RowSecurity:
+			why = "row security may hide rows of theirs in " + r.Table.Name
+		case !r.Table.HasInteger(r.Link):
+			why = fmt.Sprintf(
+				"%s, which is left alone, may have rows of theirs: its column %s is no integer", r.Table.Name, r.Link,
+			)
+		default:
 			var err error
 			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
 			sql := fmt.Sprintf(

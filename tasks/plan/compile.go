@@ -105,6 +105,10 @@ func (s *stepCompiler) compile() error {
 func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
+	if why := c.unusable(); why != "" {
+		s.leaveAlone(table, job.Rule, why)
+		return nil
+	}
 	where, err := c.stepCondition(s.step, &job)
 	if err != nil || where == "" {
 		return errors.Join(err, s.skip(table, job.Rule))
@@ -175,9 +179,17 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	return nil
 }
 
+// leaveAlone skips a table, and notes why.
+func (s *stepCompiler) leaveAlone(table *campaign.Table, rule, why string) {
+	s.plan.note(severity.Warning, "%s", why)
+	s.plan.SkippedTables = append(s.plan.SkippedTables, table)
+	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why})
+	s.retain(table)
+}
+
 // retain makes a skipped table retain the parents that its rows refer to.
 func (s *stepCompiler) retain(table *campaign.Table) {
-	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.HasInteger(s.step.Link) &&
+	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.Has(s.step.Link) &&
 		!slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
 		s.plan.requireRights(s.env, table, "SELECT")
 		p.Retaining = append(p.Retaining, Retaining{table, s.step.Link})

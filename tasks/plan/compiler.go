@@ -38,6 +38,18 @@ func (c *compiler) requireColumns(r row, columns ...string) bool {
 	return true
 }
 
+// unusable returns why the whole table is left alone; empty if it is not.
+func (c *compiler) unusable() string {
+	if id := c.table.UnusableID(); id != "" {
+		return fmt.Sprintf(
+			"the id of %s, %s, is no integer, so that its zero record is not known: left alone; ALTER TABLE %s ALTER "+
+				"%[2]s TYPE bigint helps",
+			c.table.Name, id, c.table.Quoted(),
+		)
+	}
+	return ""
+}
+
 // recordRead records that the SQL reads another table.
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")

@@ -16,8 +16,13 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil, nil
 	}
-	p.requireRights(env, table, "SELECT")
 	c := compiler{env: env, plan: p, table: table}
+	if why := c.unusable(); why != "" {
+		p.note(severity.Warning, "%s", why)
+		p.SkippedTables = append(p.SkippedTables, table)
+		return nil, nil
+	}
+	p.requireRights(env, table, "SELECT")
 	where, _ := c.anyRule(s.Rules, row{"r", table})
 	if where == "" || !table.CanSelect {
 		return nil, nil
