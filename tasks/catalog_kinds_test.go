@@ -160,3 +160,89 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 		},
 	})
 }
+
+// A view or a partition with the name of a table is left alone. Deliveries that it may have rows of are retained, and
+// options that it may have do not get their defaults.
+func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
+	t.Parallel()
+	renamed := func(table, as string) string {
+		return "ALTER TABLE " + table + " RENAME TO behind; CREATE " + as + " " + table + " AS SELECT * FROM behind"
+	}
+	alone := purge.Retained{Dependent: 1, Tables: 1}
+	cases := map[string]catalogCase{
+		"a log that is a view": {
+			setup: someDeliveries + renamed("NmsBroadLogRcp", "VIEW"),
+			said:  "is a view, and no table", deleted: 1, retained: alone, left: withLog,
+		},
+		"a log that is a view without deliveries": {
+			setup: someDeliveries + "ALTER TABLE NmsBroadLogRcp RENAME TO behind; CREATE VIEW NmsBroadLogRcp AS " +
+				"SELECT iBroadLogId FROM behind",
+			said: "is a view, and no table", deleted: 2, retained: purge.Retained{Tables: 1},
+			left: []string{"delivery 0", "delivery 3", "log 0", "log 1", "log 3"},
+		},
+		"a log that is a materialized view": {
+			setup: someDeliveries + renamed("NmsBroadLogRcp", "MATERIALIZED VIEW"), said: "may not show rows of theirs",
+			retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
+		},
+		"a log that is a partition": {
+			setup: someDeliveries + "CREATE TABLE every_log (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified); " +
+				"ALTER TABLE every_log ATTACH PARTITION NmsBroadLogRcp DEFAULT",
+			said:     "is a partition of every_log, and no table",
+			deleted:  1,
+			retained: alone,
+			left:     withLog,
+		},
+		"the mappings": {
+			setup: someDeliveries + renamed("NmsDeliveryMapping", "VIEW"), left: allLeft,
+			problem: "NmsDeliveryMapping is a view, and no table",
+		},
+		"the deliveries": {
+			setup: someDeliveries + renamed("NmsDelivery", "VIEW"), said: "NmsDelivery is a view, and no table",
+			retained: purge.Retained{Tables: 1}, left: allLeft,
+		},
+	}
+	for table, row := range map[string]string{
+		"NmsDeliveryPart":   "iDeliveryPartId, iDeliveryId) VALUES (1, 1",
+		"NmsWebTrackingLog": "iWebTrackingLogId, iDeliveryId) VALUES (1, 1",
+		"NmsPropositionRcp": "iPropositionId, iDeliveryId) VALUES (1, 1",
+	} {
+		cases[table] = catalogCase{
+			setup:   someDeliveries + "INSERT INTO " + table + " (" + row + "); " + renamed(table, "VIEW"),
+			said:    "is a view, and no table: left alone",
+			deleted: 1, retained: alone, left: withLog,
+		}
+	}
+	cases["NmsCouponValue"] = catalogCase{
+		setup: someDeliveries + renamed("NmsCouponValue", "VIEW"), said: "may have rows of their messages",
+		retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
+	}
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
+	tryCatalogs(t, "tracking-logs", "SELECT iTrackingLogId::text FROM NmsTrackingLogRcp", map[string]catalogCase{
+		"paired rows": {
+			setup: mappings + "INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (1, '2000-01-01'); " +
+				renamed("NmsWebTrackingLog", "VIEW"),
+			said: "whose rows go with those of nmstrackinglogrcp", left: []string{"1"},
+			retained: purge.Retained{Tables: 2},
+		},
+	})
+	const delay = "INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (7, " +
+		"'NmsCleanup_VisitorPurgeDelay', 3, 864000000); "
+	tryCatalogs(t, "visitors", visitorsLeft, map[string]catalogCase{
+		"the options": {
+			setup: someVisitors + delay + renamed("XtkOption", "VIEW"), said: "XtkOption is a view, and no table",
+			left: []string{"0", "1", "2", "3"},
+		},
+		"the options without a zone": {
+			setup: "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE timestamp; " + someVisitors + delay +
+				renamed("XtkOption", "VIEW"),
+			said: "the zone of dates without a time zone is not known", left: []string{"0", "1", "2", "3"},
+		},
+	})
+	const addresses = "INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01'); "
+	tryCatalogs(t, "npai", "SELECT iAddressId::text FROM NmsAddress", map[string]catalogCase{
+		"the last cleanup": {
+			setup: addresses + renamed("XtkOption", "VIEW"), left: []string{"7"},
+			said: "XtkOption is a view, and no table, which keeps when the last cleanup was",
+		},
+	})
+}

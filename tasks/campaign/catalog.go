@@ -44,16 +44,18 @@ type Catalog struct {
 	// Zone is the time zone of dates without one.
 	Zone        Zone
 	tables      map[string]*Table
+	inPlace     map[string]*Table // relations that have the names of tables, but are views, or partitions of others
 	sequences   map[string]sequence
 	mappings    map[string][]string // names of schemas, by column of the delivery mappings
 	mappingsErr error               // the error of reading the mappings, or nil
 }
 
-// Table is an ordinary, partitioned or foreign table. A partition is not a Table.
+// Table is an ordinary, partitioned or foreign table. Relations of other kinds are only returned by InPlaceOf.
 type Table struct {
 	OID       uint32
 	Schema    string
 	Name      string // as stored: lower case in a Campaign database
+	Kind      string // empty for a table; otherwise what has the name of one, such as a view
 	Key       string // the integer column that identifies a row; empty if no single column does
 	CanSelect bool   // from some columns at least
 	CanInsert bool   // into some columns at least
@@ -129,7 +131,10 @@ const integerTypes = "SELECT oid FROM based WHERE base <> 'timestamp'::regtype"
 // selectTables reads the tables of a schema ($1), or tables of any schema. If a table is dropped at the same time, its
 // privileges are NULL: they count as granted, and the statement that reads the table fails.
 const selectTables = withTypes + `
-SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = 'u',
+SELECT c.oid, n.nspname::text, c.relname,
+  CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN '` + materialized + `'
+    WHEN c.relispartition THEN 'a partition of ' || pg_partition_root(c.oid)::regclass::text ELSE '' END,
+  c.relhassubclass, c.relpersistence = 'u',
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
   COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
@@ -148,12 +153,15 @@ SELECT c.oid, n.nspname::text, c.relname, c.relhassubclass, c.relpersistence = '
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     AND a.atttypid IN (SELECT oid FROM based WHERE base = 'timestamp'::regtype))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't' AND NOT c.relispartition`
+WHERE c.relpersistence <> 't' AND `
 
 // Filters of selectTables.
 const (
-	tablesOfSchema = " AND n.nspname = $1"
-	tablesByOID    = " AND c.oid = ANY ($2::oid[])"
+	anyTable        = "c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND "
+	tablesOfSchema  = anyTable + "n.nspname = $1"
+	tablesByOID     = anyTable + "c.oid = ANY ($2::oid[])"
+	inPlaceOfTables = "(c.relkind IN ('v', 'm') OR c.relispartition) AND n.nspname = $1 AND (c.relname = ANY " +
+		"($2::text[]) OR c.relname ~ '^nms(proposition|appsubscription)')"
 )
 
 // LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists.
@@ -175,6 +183,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 		OtherSchemas: others,
 		Elsewhere:    elsewhere,
 		tables:       map[string]*Table{},
+		inPlace:      map[string]*Table{},
 		sequences:    map[string]sequence{},
 		mappings:     map[string][]string{},
 	}
@@ -195,6 +204,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	for _, read := range []func(context.Context, Querier) error{
 		c.readSequences,
 		c.readMappings,
+		c.readInPlace,
 		c.readCascades,
 		c.readZone,
 	} {
@@ -216,7 +226,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{}
 		unlogged := false
 		if err := rows.Scan(
-			&t.OID, &t.Schema, &t.Name, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete,
+			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete,
 			&t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers, &t.localDates,
 		); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
@@ -264,10 +274,57 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 // Table returns the table of a name in the application's spelling, such as NmsDelivery, or nil.
 func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
 
+// InPlaceOf returns the relation that has the name of a table, but is a view, or a partition of another table. It may
+// only be read. It returns nil if there is a table, or no relation of that name.
+func (c *Catalog) InPlaceOf(name string) *Table { return c.inPlace[strings.ToLower(name)] }
+
+// DescribeMissing returns the message that there is no table of a name, or which relation has its name.
+func (c *Catalog) DescribeMissing(name string) string {
+	if t := c.InPlaceOf(name); t != nil {
+		return fmt.Sprintf("%s is %s, and no table", name, t.Kind)
+	}
+	return fmt.Sprintf("table %s is missing", name)
+}
+
+// materialized is the Kind of a materialized view.
+const materialized = "a materialized view"
+
+// ShowsAllRows reports whether a query of the relation returns all of its current rows.
+func (t *Table) ShowsAllRows() bool { return t.Kind != materialized && !t.RowSecurity }
+
+// readInPlace reads the views and partitions that have the names of known tables, or of tables that the mappings name.
+func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
+	names := slices.Clone(knownTables)
+	for _, schemas := range c.mappings {
+		for _, schema := range schemas {
+			if name, ok := TableName(schema); ok {
+				names = append(names, name)
+			}
+		}
+	}
+	list, err := c.loadTables(ctx, db, inPlaceOfTables, names)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		c.inPlace[t.Name] = t
+	}
+	if c.InPlaceOf("NmsDeliveryMapping") != nil {
+		c.mappingsErr = fmt.Errorf("read the delivery mappings: %s", c.DescribeMissing("NmsDeliveryMapping"))
+	}
+	return nil
+}
+
 // Tables returns the tables for which a function returns true, ordered by name.
-func (c *Catalog) Tables(kind func(t *Table) bool) []*Table {
+func (c *Catalog) Tables(kind func(t *Table) bool) []*Table { return filter(c.tables, kind) }
+
+// InPlaceOfTables returns the relations of InPlaceOf for which a function returns true, ordered by name.
+func (c *Catalog) InPlaceOfTables(kind func(t *Table) bool) []*Table { return filter(c.inPlace, kind) }
+
+// filter returns the tables for which a function returns true, ordered by name.
+func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {
 	var found []*Table
-	for _, t := range c.tables {
+	for _, t := range tables {
 		if kind(t) {
 			found = append(found, t)
 		}

@@ -98,6 +98,8 @@ func (c *Catalog) TrackingLogs() (Logs, error) { return c.logTables(trackingLogs
 func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err error) {
 	mapping := c.Table("NmsDeliveryMapping")
 	switch {
+	case mapping == nil && c.mappingsErr != nil:
+		return l, c.mappingsErr
 	case mapping == nil:
 		l.Notes = append(l.Notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
 	case !mapping.Has(family.mappingColumn):
@@ -170,6 +172,11 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 		return nil, fmt.Sprintf(
 			"%s in a delivery mapping is %q, which has not the form namespace:name: passed over",
 			family.mappingColumn, schemaName,
+		)
+	}
+	if t = c.InPlaceOf(name); t != nil {
+		return t, fmt.Sprintf(
+			"%s in a delivery mapping is %q: %s: left alone", family.mappingColumn, schemaName, c.DescribeMissing(name),
 		)
 	}
 	if t = c.Table(name); t == nil {

@@ -115,6 +115,9 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	t := c.Table("XtkOption")
 	number, moment, text := "NULL", "NULL", "NULL"
 	switch {
+	case c.InPlaceOf("XtkOption") != nil:
+		o.hiddenReason = c.DescribeMissing("XtkOption")
+		return o, nil
 	case t == nil:
 		return o, nil
 	case !t.CanSelect:

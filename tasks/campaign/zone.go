@@ -94,6 +94,9 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 // storedZone returns the zone in the option, empty if the option is not stored, or the problem with the option.
 func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem string, err error) {
 	t := c.Table("XtkOption")
+	if c.InPlaceOf("XtkOption") != nil {
+		return "", "cannot be read: " + c.DescribeMissing("XtkOption"), nil
+	}
 	if t == nil || !t.Has("sName", "sStringValue") {
 		return "", "", nil
 	}

@@ -27,6 +27,10 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		switch {
 		case r.Table.RowSecurity:
 			why = "row security may hide rows of theirs in " + r.Table.Name
+		case !r.Table.ShowsAllRows():
+			why = fmt.Sprintf("%s, %s, may not show rows of theirs", r.Table.Name, r.Table.Kind)
+		case r.Link == "":
+			why = fmt.Sprintf("%s, which is left alone, may have rows of their messages", r.Table.Name)
 		case !r.Table.HasInteger(r.Link):
 			why = fmt.Sprintf(
 				"%s, which is left alone, may have rows of theirs: its column %s is no integer", r.Table.Name, r.Link,

@@ -105,7 +105,13 @@ func (s *stepCompiler) compile() error {
 func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
-	if why := c.unusable(); why != "" {
+	why := c.unusable()
+	if paired := s.step.Paired; why == "" && paired != nil && s.env.Catalog.InPlaceOf(paired.Table) != nil {
+		why = fmt.Sprintf(
+			"%s, whose rows go with those of %s: left alone", s.env.Catalog.DescribeMissing(paired.Table), table.Name,
+		)
+	}
+	if why != "" {
 		s.leaveAlone(table, job.Rule, why)
 		return nil
 	}
@@ -187,10 +193,10 @@ func (s *stepCompiler) leaveAlone(table *campaign.Table, rule, why string) {
 	s.retain(table)
 }
 
-// retain makes a skipped table retain the parents that its rows refer to.
+// retain makes a skipped table retain the parents that its rows refer to: all parents, if they refer to messages.
 func (s *stepCompiler) retain(table *campaign.Table) {
-	if p := s.plan.Parents; p != nil && s.step.Link != "" && table.Has(s.step.Link) &&
-		!slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
+	refers := (s.step.Link != "" && table.Has(s.step.Link)) || (s.step.Message != "" && table.Has(s.step.Message))
+	if p := s.plan.Parents; p != nil && refers && !slices.Contains(p.Retaining, Retaining{table, s.step.Link}) {
 		s.plan.requireRights(s.env, table, "SELECT")
 		p.Retaining = append(p.Retaining, Retaining{table, s.step.Link})
 	}

@@ -66,7 +66,7 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 	t := c.env.Catalog.Table(name)
 	switch {
 	case t == nil:
-		c.plan.note(severity.Warning, "table %s is missing, so nothing is without one: skipped", name)
+		c.plan.note(severity.Warning, "%s, so nothing is without one: skipped", c.env.Catalog.DescribeMissing(name))
 	case !t.Has(key):
 		c.plan.note(severity.Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
 	case !t.CanSelect:

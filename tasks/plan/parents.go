@@ -12,6 +12,9 @@ import (
 // compileParents compiles a parent set. It returns nil, with notes, if the set is not applicable to the database.
 func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	table := env.Catalog.Table(s.Parent)
+	if table == nil && p.skipInPlaceOf(s.Parent, env.Catalog) {
+		return nil, nil
+	}
 	if table == nil || !table.Has(s.Key) {
 		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil, nil

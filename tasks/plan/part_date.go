@@ -141,6 +141,14 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 		)
 		return "", false
 	}
+	if c.env.Catalog.InPlaceOf("XtkOption") != nil {
+		c.plan.note(
+			severity.Warning,
+			"%s, which keeps when the last cleanup was; %s is left as it is",
+			c.env.Catalog.DescribeMissing("XtkOption"), c.table.Name,
+		)
+		return "", false
+	}
 	last, err := c.env.Options.Moment(p.stored)
 	if err != nil {
 		c.plan.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)

@@ -83,7 +83,8 @@ type Parents struct {
 	Rule, Date string
 }
 
-// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained.
+// Retaining is a skipped table, and the column by which its rows refer to parents. Such parents are retained, or all if
+// Link is empty: then the rows refer to messages.
 type Retaining struct {
 	Table *campaign.Table
 	Link  string

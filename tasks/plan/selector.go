@@ -21,7 +21,7 @@ func Tables(names ...string) Selector {
 		for _, name := range names {
 			if t := env.Catalog.Table(name); t != nil {
 				found = append(found, t)
-			} else {
+			} else if !p.skipInPlaceOf(name, env.Catalog) {
 				p.note(severity.Info, "table %s is missing: skipped", name)
 			}
 		}
@@ -33,9 +33,11 @@ func Tables(names ...string) Selector {
 // people.
 func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
-		found := env.Catalog.Tables(
-			func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) },
-		)
+		matches := func(t *campaign.Table) bool { return pattern.MatchString(t.Name) && hasFeatures(t) }
+		for _, t := range env.Catalog.InPlaceOfTables(matches) {
+			p.skipInPlaceOf(t.Name, env.Catalog)
+		}
+		found := env.Catalog.Tables(matches)
 		if found == nil {
 			p.note(severity.Info, "there are no %s: skipped", what)
 		}
@@ -43,12 +45,26 @@ func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.
 	}
 }
 
-// Only selects the tables of another selector for which a function returns true.
+// Only selects the tables of another selector for which a function returns true. The others do not count as skipped.
 func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	return func(env Env, p *Plan) ([]*campaign.Table, error) {
+		isOther := func(t *campaign.Table) bool { return !kind(t) }
+		before := len(p.SkippedTables)
 		found, err := all(env, p)
-		return slices.DeleteFunc(found, func(t *campaign.Table) bool { return !kind(t) }), err
+		p.SkippedTables = append(p.SkippedTables[:before], slices.DeleteFunc(p.SkippedTables[before:], isOther)...)
+		return slices.DeleteFunc(found, isOther), err
 	}
+}
+
+// skipInPlaceOf skips the view or partition that has the name of a table, with a note, and reports whether there is one.
+func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
+	t := c.InPlaceOf(name)
+	if t == nil {
+		return false
+	}
+	p.note(severity.Warning, "%s: left alone", c.DescribeMissing(name))
+	p.SkippedTables = append(p.SkippedTables, t)
+	return true
 }
 
 // LinkedToLists selects the tables whose column iGroupId is the id of a list: the table of members, tables with a
@@ -59,7 +75,7 @@ func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 	for _, name := range env.RelatedListTables {
 		if t := env.Catalog.Table(name); t != nil {
 			found = append(found, t)
-		} else {
+		} else if !p.skipInPlaceOf(name, env.Catalog) {
 			p.note(severity.Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
 		}
 	}
