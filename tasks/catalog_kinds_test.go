@@ -246,3 +246,61 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 		},
 	})
 }
+
+// partitionedAudit makes the audit trail a partitioned table. The zero record and two obsolete rows are in a partition
+// of a partition, another row is in a partition of the table.
+const partitionedAudit = `CREATE TABLE old AS SELECT * FROM XtkAudit; DROP TABLE XtkAudit;
+	CREATE TABLE XtkAudit (LIKE old) PARTITION BY RANGE (tsChanged); ALTER TABLE XtkAudit ALTER iAuditId SET NOT NULL;
+	CREATE TABLE middle PARTITION OF XtkAudit FOR VALUES FROM (MINVALUE) TO ('2026-01-01') PARTITION BY LIST (iAuditId);
+	CREATE TABLE audit1 PARTITION OF middle DEFAULT; CREATE TABLE audit2 PARTITION OF XtkAudit DEFAULT;
+	CREATE UNIQUE INDEX ON audit1 (iAuditId); CREATE UNIQUE INDEX ON audit2 (iAuditId);
+	INSERT INTO XtkAudit (iAuditId, tsChanged)
+		VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01'), (3, '2026-02-28'); `
+
+// inheritedAudit has the same rows in the table and a child.
+const inheritedAudit = `CREATE TABLE audit1 (LIKE XtkAudit INCLUDING INDEXES) INHERITS (XtkAudit);
+	INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (3, '2026-02-28');
+	INSERT INTO audit1 (iAuditId, tsChanged) VALUES (0, '2000-01-01'), (1, '2000-01-01'), (2, '2000-01-01'); `
+
+const auditLeft = "SELECT iAuditId::text FROM XtkAudit ORDER BY 1"
+
+// A policy of a partition hides rows of the table, and a policy of the table also protects rows in its partitions.
+func TestRowSecurityOfPartitions(t *testing.T) {
+	t.Parallel()
+	policy := func(table string) string {
+		return "ALTER TABLE " + table + " ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON " +
+			table + " USING (iAuditId <> 1)"
+	}
+	const hidden = "row security may hide rows of xtkaudit"
+	all, alone := []string{"0", "1", "2", "3"}, purge.Retained{Tables: 1}
+	tryCatalogs(t, "audit-trail", auditLeft, map[string]catalogCase{
+		"none":   {setup: partitionedAudit, deleted: 2, left: []string{"0", "3"}},
+		"table":  {setup: partitionedAudit + policy("XtkAudit"), said: hidden, left: all, retained: alone},
+		"middle": {setup: partitionedAudit + policy("middle"), said: hidden, left: all, retained: alone},
+		"partition": {
+			setup: partitionedAudit + policy("audit1"), said: hidden, deleted: 1, left: []string{"0", "1", "3"},
+			retained: alone,
+		},
+		"parent": {setup: inheritedAudit + policy("XtkAudit"), said: hidden, left: all, retained: alone},
+		"child": {
+			setup: inheritedAudit + policy("audit1"), said: hidden, deleted: 1, left: []string{"0", "1", "3"},
+			retained: alone,
+		},
+		"not forced on the owner": {
+			setup:   partitionedAudit + policy("XtkAudit") + "; ALTER TABLE XtkAudit NO FORCE ROW LEVEL SECURITY",
+			deleted: 2, left: []string{"0", "3"},
+		},
+	})
+	const partitioned = `CREATE TABLE old AS SELECT * FROM NmsBroadLogRcp; DROP TABLE NmsBroadLogRcp;
+		CREATE TABLE NmsBroadLogRcp (LIKE old) PARTITION BY LIST (iDeliveryId);
+		ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId SET NOT NULL;
+		CREATE TABLE log1 PARTITION OF NmsBroadLogRcp DEFAULT; CREATE UNIQUE INDEX ON log1 (iBroadLogId);
+		INSERT INTO NmsBroadLogRcp SELECT * FROM old; DROP TABLE old;
+		ALTER TABLE log1 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON log1 USING (false)`
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
+		"a partition of a log": {
+			setup: someDeliveries + partitioned, said: "2 rows of nmsdelivery stay, since row security may hide rows",
+			left: allLeft, retained: purge.Retained{Dependent: 2, Tables: 1},
+		},
+	})
+}

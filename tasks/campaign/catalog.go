@@ -61,8 +61,10 @@ type Table struct {
 	CanInsert bool   // into some columns at least
 	CanDelete bool
 	CanUpdate bool
-	// RowSecurity is true if policies may hide rows from the role.
+	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
+	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.
+	RowSecurityAbove bool
 	// HasChildren is true if some rows are in partitions or inheriting tables.
 	HasChildren bool
 	// Elsewhere describes where rows are that this server has no heap for, such as Distributed; empty if all are here.

@@ -21,14 +21,17 @@ type Leaf struct {
 // Quoted returns the leaf's name, with its schema, for SQL.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
-// findLeaves finds the leaves of tables ($1). It leaves out partitions that are being detached: queries do not see
-// their rows.
+// findLeaves finds the leaves of tables ($1), and whether row security is active for them, and for what they are
+// partitions or children of. It leaves out partitions that are being detached: queries do not see their rows.
 const findLeaves = `
-WITH RECURSIVE tree AS (SELECT oid AS root, oid FROM unnest($1::oid[]) AS oid UNION SELECT tree.root, i.inhrelid
+WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
+  UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
-SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u' FROM tree JOIN pg_class c USING (oid)
-  JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'f') ORDER BY n.nspname, c.relname`
+SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above)
+FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'f')
+GROUP BY tree.root, c.oid, n.nspname, c.relname, c.relpersistence
+ORDER BY n.nspname, c.relname`
 
 // readLeaves reads the leaves of the tables that have partitions or children.
 func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {
@@ -47,12 +50,16 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 		return fmt.Errorf("list the partitions: %w", err)
 	}
 	var (
-		root uint32
-		l    Leaf
+		root        uint32
+		l           Leaf
+		leaf, above bool // whether row security is active
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged}, func() error {
+	scan := []any{&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above}
+	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		l.Elsewhere = c.Elsewhere[l.OID]
-		parents[root].Leaves = append(parents[root].Leaves, l)
+		t := parents[root]
+		t.Leaves = append(t.Leaves, l)
+		t.RowSecurity, t.RowSecurityAbove = t.RowSecurity || leaf || above, t.RowSecurityAbove || above
 		return nil
 	}); err != nil {
 		return fmt.Errorf("list the partitions: %w", err)

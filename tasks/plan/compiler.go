@@ -47,6 +47,13 @@ func (c *compiler) unusable() string {
 			c.table.Name, id, c.table.Quoted(),
 		)
 	}
+	if c.table.RowSecurityAbove {
+		return fmt.Sprintf(
+			"row security may hide rows of %s, which its partitions or children show: left alone; let the role %s own "+
+				"the table, or grant it BYPASSRLS",
+			c.table.Name, c.env.Catalog.Role,
+		)
+	}
 	return ""
 }
 
