@@ -304,3 +304,73 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 		},
 	})
 }
+
+// Rules and triggers retain rows unless they are disabled, or fire for replication alone. Rows of a partition are also
+// retained if a statement on the partition bypasses a rule or a trigger of the partitioned table.
+func TestRulesAndTriggersAbove(t *testing.T) {
+	t.Parallel()
+	const (
+		rows = "INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (0, '2000-01-01'), (1, '2000-01-01'), " +
+			"(2, '2000-01-01'), (3, '2026-02-28'); "
+		nothing = "CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'; "
+		keep    = "CREATE RULE keep AS ON DELETE TO XtkAudit DO INSTEAD NOTHING; "
+		also    = "CREATE TABLE gone (id integer); CREATE RULE also AS ON DELETE TO XtkAudit DO ALSO INSERT INTO gone " +
+			"VALUES (OLD.iAuditId); "
+		eachRow  = nothing + "CREATE TRIGGER keep BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION nothing(); "
+		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not learn of them"
+	)
+	statement := func(event string) string {
+		return nothing + "CREATE TRIGGER seen AFTER " + event + " ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION nothing(); "
+	}
+	all, rest := []string{"0", "1", "2", "3"}, []string{"0", "3"}
+	cases := map[string]catalogCase{}
+	for name, setup := range map[string]string{
+		"disabled rule":      rows + keep + "ALTER TABLE XtkAudit DISABLE RULE keep",
+		"replica rule":       rows + keep + "ALTER TABLE XtkAudit ENABLE REPLICA RULE keep",
+		"disabled trigger":   rows + eachRow + "ALTER TABLE XtkAudit DISABLE TRIGGER keep",
+		"replica trigger":    rows + eachRow + "ALTER TABLE XtkAudit ENABLE REPLICA TRIGGER keep",
+		"statement trigger":  rows + statement("DELETE"),
+		"insertions above":   partitionedAudit + statement("INSERT OR UPDATE"),
+		"disabled above":     partitionedAudit + statement("DELETE") + "ALTER TABLE XtkAudit DISABLE TRIGGER seen",
+		"rule of all levels": partitionedAudit + keep + "ALTER TABLE XtkAudit DISABLE RULE keep",
+	} {
+		cases[name] = catalogCase{setup: setup, deleted: 2, left: rest}
+	}
+	for name, setup := range map[string]string{
+		"always rule":             rows + keep + "ALTER TABLE XtkAudit ENABLE ALWAYS RULE keep",
+		"always trigger":          rows + eachRow + "ALTER TABLE XtkAudit ENABLE ALWAYS TRIGGER keep",
+		"row trigger above":       partitionedAudit + eachRow,
+		"rule above":              partitionedAudit + keep,
+		"also above":              partitionedAudit + also,
+		"statement trigger above": partitionedAudit + statement("DELETE"),
+		"rule of a parent":        inheritedAudit + keep,
+	} {
+		c := catalogCase{setup: setup, left: all, retained: purge.Retained{Suppressed: 2}}
+		if strings.Contains(name, "rule above") || strings.Contains(name, "also") ||
+			strings.Contains(name, "statement") {
+			c.said = bypassed
+		}
+		cases[name] = c
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(c.setup)
+			remarked := false
+			for _, p := range mustRun(t, db, dry, "audit-trail").previews["audit-trail"] {
+				remarked = remarked ||
+					slices.Contains(p.Remarks, "a trigger or rule of the table may keep rows, or change others")
+			}
+			if fires := c.deleted == 0 || strings.HasPrefix(name, "statement") ||
+				strings.HasPrefix(name, "ins"); remarked != fires {
+				t.Errorf("a dry run remarks on it: %t", remarked)
+			}
+			j := mustRun(t, db, nil, "audit-trail")
+			if got := db.Strings(auditLeft); !slices.Equal(got, c.left) || j.deleted["audit-trail"] != c.deleted ||
+				j.stays["audit-trail"] != c.retained || (c.said != "" && !j.said("WARNING", c.said)) {
+				t.Errorf("left %q: %+v: %q", got, j.stays["audit-trail"], j.logs)
+			}
+		})
+	}
+}

@@ -12,13 +12,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), whether the relations to delete from ($2) have triggers
-// or rules, and which ones refuse an action ($3) because they are published and have no replica identity.
+// properties selects what the catalog has of relations ($1), whether the relations to delete from ($2), or the ones
+// that they are partitions or children of, have triggers or rules, and which ones refuse an action ($3) because they
+// are published and have no replica identity.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
   sum(pg_relation_size(c.oid))::bigint,
-  bool_or(name = ANY ($2) AND (EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = c.oid AND NOT t.tgisinternal
-    AND t.tgenabled <> 'D') OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = c.oid))),
+  bool_or(name = ANY ($2) AND EXISTS (WITH RECURSIVE up (oid) AS (SELECT c.oid
+      UNION SELECT i.inhparent FROM up JOIN pg_inherits i ON i.inhrelid = up.oid)
+    SELECT FROM up WHERE EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = up.oid AND NOT t.tgisinternal
+      AND t.tgenabled IN ('O', 'A'))
+    OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = up.oid
+      AND w.ev_enabled IN ('O', 'A')))),
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
   array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
     AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident

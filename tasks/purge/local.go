@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -59,15 +61,30 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 		return err
 	}
 	if l.info.instead {
-		return l.table.countWindows(ctx, func(_ context.Context, rows int64) error {
-			l.progress.outcome.retain(0, Retained{Suppressed: rows})
-			return nil
-		})
+		return l.suppress(ctx)
 	}
 	done, err := l.byIndex(ctx)
 	if !done && err == nil {
 		r.ScanMethod("table")
 		err = l.byBlock(ctx, from)
+	}
+	return err
+}
+
+// suppress counts all rows as suppressed.
+func (l *localSweep) suppress(ctx context.Context) error {
+	var rows int64
+	err := l.table.countWindows(ctx, func(_ context.Context, n int64) error {
+		rows += n
+		return nil
+	})
+	l.progress.outcome.retain(0, Retained{Suppressed: rows})
+	if rows > 0 && len(l.info.bypassed) > 0 {
+		l.table.engine.Recorder.Warn(fmt.Sprintf(
+			"%s: obsolete rows stay, since a rule or a trigger FOR EACH STATEMENT of %s would not learn of them: "+
+				"create it on the partitions or children, or disable it",
+			l.table.sweep.Name, strings.Join(l.info.bypassed, ", "),
+		))
 	}
 	return err
 }

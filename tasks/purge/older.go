@@ -40,8 +40,9 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
   WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1
     AND t.partdefid <> c.oid AND a.attname = $2
     AND pg_has_role(c.relowner, 'USAGE') AND NOT row_security_active(c.oid)
-    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (c.oid, i.inhparent))
-    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (c.oid, i.inhparent) AND ` + appTriggerSQL + `)
+    AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (SELECT pg_partition_ancestors(c.oid)))
+    AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (SELECT pg_partition_ancestors(c.oid))
+      AND ` + appTriggerSQL + `)
     AND NOT EXISTS (SELECT FROM pg_publication_tables p JOIN pg_class x ON x.relname = p.tablename
       JOIN pg_namespace xn ON xn.oid = x.relnamespace AND xn.nspname = p.schemaname
       WHERE x.oid IN (SELECT pg_partition_ancestors(c.oid)))

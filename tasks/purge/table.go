@@ -53,13 +53,14 @@ func (t *table) size(ctx context.Context) (blocks int64, filenode uint32, err er
 
 // tableInfo describes a sweep's table.
 type tableInfo struct {
-	instead bool    // it has a DO INSTEAD rule
-	also    bool    // it has a DO ALSO rule, so that the command cannot be part of a WITH query
-	plain   bool    // the plain statement will do
-	slow    string  // what may make each row slow; empty if nothing is known
-	blocks  int64   // its size
-	dense   float64 // rows per block from which on it is worth visiting every block
-	root    partitionRoot
+	instead  bool     // all rows are retained: a DO INSTEAD rule suppresses the command, or something is bypassed
+	bypassed []string // tables above with a rule or trigger that a command on the relation itself bypasses
+	also     bool     // it has a DO ALSO rule, so that the command cannot be part of a WITH query
+	plain    bool     // the plain statement will do
+	slow     string   // what may make each row slow; empty if nothing is known
+	blocks   int64    // its size
+	dense    float64  // rows per block from which on it is worth visiting every block
+	root     partitionRoot
 }
 
 // partitionRoot names the partitioned table of a partition whose updated rows may have to move to another one.
@@ -72,14 +73,30 @@ type partitionRoot struct {
 // inherits from its parent count as internal.
 const appTriggerSQL = "(NOT tgisinternal OR tgparentid <> 0 AND tgconstraint = 0)"
 
+// Conditions that a rule or a trigger fires in an ordinary session.
+const (
+	ruleFires    = "ev_enabled IN ('O', 'A')"
+	triggerFires = "tgenabled IN ('O', 'A')"
+)
+
+// aboveSQL is a WITH of the tables that a relation ($2) is a partition or child of, at any level.
+const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = $2::text::regclass
+  UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid)`
+
 // inspectSQL reports whether a relation ($2) has a DO INSTEAD or a DO ALSO rule for a command ($3, as in pg_rewrite),
-// whether a table has triggers, and which foreign keys without an index refer to it; then its size, and how many rows
-// per block make it worth visiting every block: two, so that few blocks have none, or, if rows are large, half of a
-// full block.
-const inspectSQL = `
-SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead),
+// and which tables above it have a rule or a trigger of statements ($4, as in pg_trigger) that a command on the
+// relation itself bypasses; whether a table has triggers, and which foreign keys without an index refer to it; then its
+// size, and how many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows
+// are large, half of a full block.
+const inspectSQL = aboveSQL + `
+SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
+    AND ` + ruleFires + `),
   EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND NOT is_instead
-    AND ev_action::text <> '<>'),
+    AND ev_action::text <> '<>' AND ` + ruleFires + `),
+  ARRAY(SELECT above.oid::regclass::text FROM above WHERE EXISTS (SELECT FROM pg_rewrite WHERE ev_class = above.oid
+      AND ev_type::text = $3 AND (is_instead OR ev_action::text <> '<>') AND ` + ruleFires + `)
+    OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = above.oid AND tgtype & 1 = 0 AND tgtype & $4 <> 0
+      AND NOT tgisinternal AND ` + triggerFires + `) ORDER BY 1),
   EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTriggerSQL + `),
   ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
       FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid
@@ -92,13 +109,19 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
     1) / greatest(relpages, 1) / 2)
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
+// Bits of pg_trigger.tgtype.
+const (
+	onDelete = 8
+	onUpdate = 16
+)
+
 // inspect describes the table. The plain statement will do without a paired table, a companion statement and triggers
 // that may suppress deletions. A DO ALSO rule makes a paired table or a companion statement impossible, as a DO
 // INSTEAD rule does. It warns of foreign keys that make each deletion expensive.
 func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
-	s, command := t.sweep, "4"
+	s, command, event := t.sweep, "4", onDelete
 	if s.Set != nil {
-		command = "2"
+		command, event = "2", onUpdate
 		if info.root, err = t.moveRoot(ctx); err != nil {
 			return info, err
 		}
@@ -108,8 +131,13 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 		unindexed []string
 	)
 	if err := t.read(
-		ctx, []any{&info.instead, &info.also, &triggers, &unindexed, &info.blocks, &info.dense}, inspectSQL,
-		s.Relation, cmp.Or(info.root.relation, s.Relation), command,
+		ctx,
+		[]any{&info.instead, &info.also, &info.bypassed, &triggers, &unindexed, &info.blocks, &info.dense},
+		inspectSQL,
+		s.Relation,
+		cmp.Or(info.root.relation, s.Relation),
+		command,
+		event,
 	); err != nil {
 		return info, err
 	}
@@ -127,7 +155,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 		}
 	}
 	accompanied := s.Paired != nil || s.Companion != nil
-	info.instead = info.instead || (info.also && accompanied)
+	info.instead = info.instead || len(info.bypassed) > 0 || (info.also && accompanied)
 	info.plain = !triggers && !accompanied && info.root.relation == ""
 	return info, nil
 }
