@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -370,6 +371,30 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 			if got := db.Strings(auditLeft); !slices.Equal(got, c.left) || j.deleted["audit-trail"] != c.deleted ||
 				j.stays["audit-trail"] != c.retained || (c.said != "" && !j.said("WARNING", c.said)) {
 				t.Errorf("left %q: %+v: %q", got, j.stays["audit-trail"], j.logs)
+			}
+		})
+	}
+}
+
+// A partitioned table without partitions has no rows, whether its partitions were dropped or it never had any.
+func TestPartitionedTablesWithoutPartitions(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]string{
+		"never": "",
+		"not any more": "CREATE TABLE part PARTITION OF NmsVisitor DEFAULT; DROP TABLE part; " +
+			"CREATE TABLE lists PARTITION OF NmsGroup DEFAULT; DROP TABLE lists; ",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("CREATE TABLE visitors AS SELECT * FROM NmsVisitor; CREATE TABLE groups AS SELECT * FROM NmsGroup; " +
+				"DROP TABLE NmsVisitor, NmsGroup; CREATE TABLE NmsVisitor (LIKE visitors) PARTITION BY LIST (iVisitorId); " +
+				"CREATE TABLE NmsGroup (LIKE groups) PARTITION BY LIST (iGroupId); " + change)
+			for _, change := range []func(*pipeline.Config){dry, nil} {
+				j := mustRun(t, db, change, "visitors", "lists-to-delete")
+				if !j.said("nmsvisitor is partitioned and has no partition") {
+					t.Errorf("%q", j.logs)
+				}
 			}
 		})
 	}

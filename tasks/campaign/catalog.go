@@ -135,8 +135,8 @@ const integerTypes = "SELECT oid FROM based WHERE base <> 'timestamp'::regtype"
 const selectTables = withTypes + `
 SELECT c.oid, n.nspname::text, c.relname,
   CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN '` + materialized + `'
-    WHEN c.relispartition THEN 'a partition of ' || pg_partition_root(c.oid)::regclass::text ELSE '' END,
-  c.relhassubclass, c.relpersistence = 'u',
+    WHEN c.relispartition THEN concat('a partition of ', pg_partition_root(c.oid)::regclass) ELSE '' END,
+  c.relhassubclass, c.relpersistence = 'u', c.relkind = 'p',
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
   COALESCE(has_any_column_privilege(c.oid, 'INSERT'), true), COALESCE(has_table_privilege(c.oid, 'DELETE'), true),
   COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
@@ -226,15 +226,18 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 	defer rows.Close()
 	for rows.Next() {
 		t := &Table{}
-		unlogged := false
+		unlogged, partitioned := false, false
 		if err := rows.Scan(
-			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &t.CanSelect, &t.CanInsert, &t.CanDelete,
-			&t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers, &t.localDates,
+			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
+			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
+			&t.localDates,
 		); err != nil {
 			return nil, fmt.Errorf("read the catalog: %w", err)
 		}
 		t.Elsewhere = c.Elsewhere[t.OID]
-		t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
+		if !partitioned { // a partitioned table stores no rows
+			t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
+		}
 		list = append(list, t)
 	}
 	if err := rows.Err(); err != nil {

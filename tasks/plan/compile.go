@@ -164,6 +164,9 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.requireRights(s.env, table, "SELECT", "DELETE")
 	}
 	leaves := table.Leaves
+	if len(leaves) == 0 {
+		s.plan.note(severity.Info, "%s is partitioned and has no partition", table.Name)
+	}
 	if s.step.Tables != nil { // lists are few
 		leaves = []campaign.Leaf{
 			{
@@ -171,7 +174,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 				Schema:    table.Schema,
 				Name:      table.Name,
 				Elsewhere: table.Elsewhere,
-				Unlogged:  table.Leaves[0].Unlogged,
+				Unlogged:  len(table.Leaves) > 0 && table.Leaves[0].Unlogged,
 			},
 		}
 	}
