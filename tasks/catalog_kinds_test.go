@@ -399,3 +399,37 @@ func TestPartitionedTablesWithoutPartitions(t *testing.T) {
 		})
 	}
 }
+
+// An identity takes the ids that the application would take, also where its values are always generated.
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	for _, generated := range []string{"ALWAYS", "BY DEFAULT"} {
+		t.Run(generated, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			for table, id := range map[string]string{"XtkOption": "iOptionId", "XtkJobLog": "iJobLogId"} {
+				db.Do("ALTER TABLE " + table + " ALTER " + id + " DROP DEFAULT, ALTER " + id + " ADD GENERATED " +
+					generated + " AS IDENTITY")
+			}
+			db.Do(
+				"ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId DROP DEFAULT, ALTER iBroadLogId ADD GENERATED " + generated +
+					" AS IDENTITY; " + strings.Replace(
+					someDeliveries,
+					"tsLastModified)\n\t\t\tVALUES (0",
+					"tsLastModified) OVERRIDING SYSTEM VALUE\n\t\t\tVALUES (0",
+					1,
+				) + deliveryWithPages +
+					"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
+			)
+			mustRun(t, db, nil, "npai", "deliveries", "mirror-pages")
+			got := db.Strings(
+				"SELECT iOptionId || ' ' || sName FROM XtkOption UNION ALL SELECT 'job log ' || iJobLogId " +
+					"FROM XtkJobLog UNION ALL SELECT 'log ' || iBroadLogId FROM NmsBroadLogRcp ORDER BY 1",
+			)
+			want := []string{"1000 NmsCleanup_LastCleanup", "job log 1", "log 0", "log 3"}
+			if !slices.Equal(got, want) || db.Int("SELECT count(*) FROM NmsAddress") != 0 {
+				t.Errorf("got %q", got)
+			}
+		})
+	}
+}

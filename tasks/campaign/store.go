@@ -87,7 +87,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 			_, err := tx.Exec(
 				ctx,
 				fmt.Sprintf(
-					"INSERT INTO %s (iOptionId, sName, iDataType, %s) SELECT %s, $1, $3, %s",
+					"INSERT INTO %s (iOptionId, sName, iDataType, %s) OVERRIDING SYSTEM VALUE SELECT %s, $1, $3, %s",
 					t.Quoted(), column, id, cast,
 				),
 				opt.Name,
@@ -139,7 +139,8 @@ func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
 
 // NewIDs returns the SQL of the id of a new row, in a SELECT of any number of rows. Ids come from the application's
 // sequence if it has one. Otherwise they are below all others, because an id above them would be the application's next
-// one. It fails with ErrNoSequence if the role may not use the sequence.
+// one. It fails with ErrNoSequence if the role may not use the sequence. An INSERT of such an id must override system
+// values, because the column may be an identity.
 func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	s, ok := c.sequences[t.Name+"id"]
 	if !ok {

@@ -41,9 +41,12 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	return &purge.Companion{
 		Returning: fmt.Sprintf("r.%s AS job, r.%s AS asks", e.Job, e.If),
 		SQL: fmt.Sprintf(
-			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) SELECT %s, gone.job, '%s', %s FROM gone WHERE "+
-				"gone.asks <> 0",
-			log.Quoted(), ids, e.Message, c.bind(c.env.Now, "timestamptz"),
+			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) OVERRIDING SYSTEM VALUE SELECT %s, gone.job, '%s', %s "+
+				"FROM gone WHERE gone.asks <> 0",
+			log.Quoted(),
+			ids,
+			e.Message,
+			c.bind(c.env.Now, "timestamptz"),
 		),
 	}
 }
