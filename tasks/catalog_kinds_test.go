@@ -400,7 +400,7 @@ func TestPartitionedTablesWithoutPartitions(t *testing.T) {
 	}
 }
 
-// An identity takes the ids that the application would take, also where its values are always generated.
+// An identity column accepts the ids that the application would take, even if its values are always generated.
 func TestIdentities(t *testing.T) {
 	t.Parallel()
 	for _, generated := range []string{"ALWAYS", "BY DEFAULT"} {
@@ -429,6 +429,46 @@ func TestIdentities(t *testing.T) {
 			want := []string{"1000 NmsCleanup_LastCleanup", "job log 1", "log 0", "log 3"}
 			if !slices.Equal(got, want) || db.Int("SELECT count(*) FROM NmsAddress") != 0 {
 				t.Errorf("got %q", got)
+			}
+		})
+	}
+}
+
+// Sums of errors are inserted into generated columns, domains and identities, too. A sum has the range of the type that
+// a domain is based on. The task fails, and changes nothing, if a generated column is one that rows are grouped by.
+func TestSumsOfUnusualColumns(t *testing.T) {
+	t.Parallel()
+	const rows = "INSERT INTO NmsEmailErrorStat (iMXIP, tsDate, iTotalErrors, iMessageErrors) VALUES " +
+		"(1, '2026-01-01', 30, 2147483647), (1, '2026-01-02', 30, 2147483647)"
+	for name, c := range map[string]struct{ change, want, problem string }{
+		"generated": {
+			"DROP iTotalConnections, ADD iTotalConnections integer GENERATED ALWAYS AS (iTotalErrors * 2) STORED",
+			"60 120 2147483647", "",
+		},
+		"dropped and added": {
+			"DROP iTotalErrors, ADD iTotalErrors bigint NOT NULL DEFAULT 0", "60 0 2147483647", "",
+		},
+		"a domain":    {"ALTER iMessageErrors TYPE number", "60 0 2147483647", ""},
+		"numeric":     {"ALTER iMessageErrors TYPE numeric", "60 0 4294967294", ""},
+		"an identity": {"ADD iId integer GENERATED ALWAYS AS IDENTITY", "60 0 2147483647", ""},
+		"a generated key": {
+			"DROP iPublicId, ADD iPublicId integer GENERATED ALWAYS AS (iMXIP) STORED",
+			"30 0 2147483647,30 0 2147483647", "ipublicid",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("CREATE DOMAIN number AS integer; ALTER TABLE NmsEmailErrorStat " + c.change + "; " + rows)
+			j, err := run(t, db, nil, "email-error-stats")
+			got := strings.Join(
+				db.Strings("SELECT concat_ws(' ', iTotalErrors, iTotalConnections, iMessageErrors) FROM "+
+					"NmsEmailErrorStat"),
+				",",
+			)
+			if got != c.want || (err == nil) != (c.problem == "") ||
+				!strings.Contains(j.problems["email-error-stats"], c.problem) {
+				t.Errorf("got %q: %v", got, err)
 			}
 		})
 	}

@@ -12,17 +12,21 @@ import (
 // intBytes are the sizes of the integer types of sums.
 var intBytes = map[string]int{"smallint": 2, "integer": 4, "bigint": 8}
 
-// Statement returns the statement that replaces the rows of the period, without those at some TIDs ($3), by their sums,
-// and selects how many it deleted. A sum is clamped to the range of its column; the sum of only NULL is 0.
+// Statement returns the statement that replaces the rows of the period, except for the ones at some TIDs ($3), by their
+// sums, and selects how many it deleted. A sum is clamped to the range of its column; the sum of only NULL is 0.
+// PostgreSQL computes generated columns from the sums of the others.
 func (p *Period) Statement(ctx context.Context, db campaign.Querier) (string, error) {
 	var columns, sums []string
 	for _, column := range p.Sums {
 		if !p.Table.Has(column) {
 			continue
 		}
-		sum, err := p.sum(ctx, db, column)
+		sum, generated, err := p.sum(ctx, db, column)
 		if err != nil {
 			return "", err
+		}
+		if generated {
+			continue
 		}
 		columns, sums = append(columns, column), append(sums, sum)
 	}
@@ -35,19 +39,27 @@ func (p *Period) Statement(ctx context.Context, db campaign.Querier) (string, er
 	), nil
 }
 
-// sum returns the SQL of the sum of a column.
-func (p *Period) sum(ctx context.Context, db campaign.Querier, column string) (string, error) {
+// columnTypeSQL returns the type of a column, or the type that its domain is based on, and whether its values are
+// generated.
+const columnTypeSQL = `WITH RECURSIVE typed (oid, level) AS (
+  SELECT atttypid, 0 FROM pg_attribute WHERE attrelid = $1 AND attname = $2
+  UNION ALL SELECT t.typbasetype, level + 1 FROM typed JOIN pg_type t ON t.oid = typed.oid AND t.typtype = 'd')
+SELECT typed.oid::regtype::text, a.attgenerated <> '' FROM typed, pg_attribute a
+WHERE a.attrelid = $1 AND a.attname = $2 ORDER BY level DESC LIMIT 1`
+
+// sum returns the SQL of the sum of a column, and whether the column is generated.
+func (p *Period) sum(ctx context.Context, db campaign.Querier, column string) (sql string, generated bool, err error) {
 	var sqlType string
-	if err := db.QueryRow(ctx, "SELECT atttypid::regtype::text FROM pg_attribute WHERE attrelid = $1 AND "+
-		"attname = $2", p.Table.OID, strings.ToLower(column)).
-		Scan(&sqlType); err != nil {
-		return "", err
+	if err := db.QueryRow(ctx, columnTypeSQL, p.Table.OID, strings.ToLower(column)).
+		Scan(&sqlType, &generated); err != nil {
+		return "", false, err
 	}
 	sum := fmt.Sprintf("sum(%s)", column)
 	bytes, isInt := intBytes[sqlType]
 	if !isInt {
-		return sum, nil
+		return sum, generated, nil
 	}
 	largest := int64(math.MaxInt64) >> (64 - 8*bytes)
-	return fmt.Sprintf("greatest(least(COALESCE(%s, 0), %d), %d)::%s", sum, largest, -largest-1, sqlType), nil
+	sql = fmt.Sprintf("greatest(least(COALESCE(%s, 0), %d), %d)::%s", sum, largest, -largest-1, sqlType)
+	return sql, generated, nil
 }
