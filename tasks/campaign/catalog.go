@@ -143,8 +143,9 @@ SELECT c.oid, n.nspname::text, c.relname,
   row_security_active(c.oid), c.oid = ANY (ARRAY(SELECT k.conrelid FROM pg_constraint k
     JOIN pg_class p ON p.oid = k.confrelid
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = k.conkey[1]
+    JOIN pg_attribute l ON l.attrelid = k.confrelid AND l.attnum = k.confkey[1]
     WHERE k.contype = 'f' AND p.relname = 'nmsgroup' AND p.relnamespace = (SELECT oid FROM pg_namespace
-      WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid')),
+      WHERE nspname = $1) AND cardinality(k.conkey) = 1 AND a.attname = 'igroupid' AND l.attname = 'igroupid')),
   c.oid = ANY (ARRAY(SELECT COALESCE(pg_partition_root(k.conrelid), k.conrelid) FROM pg_constraint k
     JOIN pg_class p ON p.oid = k.confrelid JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = ANY (k.conkey)
     WHERE k.contype = 'f' AND p.relname = 'nmsrecipient' AND p.relnamespace = (SELECT oid FROM pg_namespace
