@@ -531,3 +531,25 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 		},
 	})
 }
+
+// PostgreSQL rejects deletions if the filter or the columns of a publication do not fit the replica identity: nothing is
+// deleted, and the error has advice.
+func TestPublicationsThatRefuse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	if db.Int("SELECT current_setting('server_version_num')::int") < 150000 {
+		t.Skip("publications have no filters before PostgreSQL 15")
+	}
+	const rows = "INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (0, '2000-01-01'), (1, '2000-01-01'); DROP INDEX " +
+		"XtkAudit_id; ALTER TABLE XtkAudit ADD PRIMARY KEY (iAuditId); "
+	cases := map[string]catalogCase{}
+	for name, publication := range map[string]string{
+		"row filter":  "CREATE PUBLICATION p FOR TABLE XtkAudit WHERE (tsChanged > '2010-01-01')",
+		"column list": "CREATE PUBLICATION p FOR TABLE XtkAudit (tsChanged)",
+	} {
+		cases[name] = catalogCase{
+			setup: rows + publication, left: []string{"0", "1"}, problem: "ALTER TABLE … REPLICA IDENTITY FULL",
+		}
+	}
+	tryCatalogs(t, "audit-trail", auditLeft, cases)
+}

@@ -287,6 +287,10 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 				"IDENTITY USING INDEX identity",
 			false,
 		},
+		"a deferrable primary key": {
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId) DEFERRABLE",
+			true,
+		},
 		"no deletes":    {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
 		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
 	} {

@@ -26,8 +26,8 @@ SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))
       AND w.ev_enabled IN ('O', 'A')))),
   bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
   array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
-    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND CASE c.relreplident
-      WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+      AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
     AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
       JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid
       AND x.relname = t.tablename
