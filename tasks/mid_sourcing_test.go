@@ -73,6 +73,26 @@ func TestMidSourcing(t *testing.T) {
 	j.checkLog(t, "INFO", `"far"`, "2 deliveries", "3 rows deleted")
 }
 
+// A skipped log on a mid-sourcing server retains the deliveries that it has rows of, on both servers.
+func TestMidSourcingWithASkippedLog(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	there.Do("ALTER TABLE NmsBroadLogMid DROP iStatus")
+	for _, change := range []func(*pipeline.Config){dry, func(*pipeline.Config) {}} {
+		j, err := run(t, here, func(c *pipeline.Config) {
+			change(c)
+			c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+		}, "deliveries")
+		if !j.said("WARNING", `"far"`, "rows of theirs are in nmsbroadlogmid, which is left alone") {
+			t.Errorf("%v: %q", err, j.logs)
+		}
+	}
+	if got := here.Strings(deliveriesLeft); !slices.Contains(got, "1") ||
+		there.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101") != 1 {
+		t.Errorf("left here: %v", got)
+	}
+}
+
 // A run that is stopped while it waits for a mid-sourcing server has not failed.
 func TestMidSourcingThatIsStopped(t *testing.T) {
 	t.Parallel()

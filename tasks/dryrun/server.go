@@ -57,6 +57,9 @@ func (s *server) Purge(ctx context.Context, ids []int64) (purged []int64, sum mi
 	a := s.attempt
 	ctx = a.Database().InZone(ctx)
 	sum.Verb = "would purge"
+	if ids, err = a.RetainForSkipped(ctx, ids); err != nil {
+		return nil, sum, err
+	}
 	for _, j := range a.Jobs {
 		if err := s.count(ctx, j, binding.Parents{IDs: ids}, &sum); err != nil {
 			return nil, sum, err

@@ -110,6 +110,10 @@ type server struct {
 // Purge implements midsourcing.Server.
 func (s *server) Purge(ctx context.Context, ids []int64) ([]int64, midsourcing.Summary, error) {
 	ctx = s.task.Database().InZone(ctx)
+	ids, err := s.task.RetainForSkipped(ctx, ids)
+	if err != nil {
+		return nil, midsourcing.Summary{}, err
+	}
 	purged, err := s.task.sweepAll(ctx, s.task.Jobs, binding.Parents{IDs: ids})
 	if err == nil {
 		err = s.task.Unfinished
