@@ -237,7 +237,16 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		}
 		t.Elsewhere = c.Elsewhere[t.OID]
 		if !partitioned { // a partitioned table stores no rows
-			t.Leaves = []Leaf{{t.OID, t.Schema, t.Name, t.Elsewhere, unlogged}}
+			t.Leaves = []Leaf{{
+				OID:       t.OID,
+				Schema:    t.Schema,
+				Name:      t.Name,
+				Elsewhere: t.Elsewhere,
+				Unlogged:  unlogged,
+				CanSelect: t.CanSelect,
+				CanDelete: t.CanDelete,
+				CanUpdate: t.CanUpdate,
+			}}
 		}
 		list = append(list, t)
 	}

@@ -16,6 +16,8 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
+	// CanSelect, CanDelete and CanUpdate are rights to the leaf itself: rights to a table do not include its partitions.
+	CanSelect, CanDelete, CanUpdate bool
 }
 
 // Quoted returns the leaf's name, with its schema, for SQL.
@@ -27,10 +29,12 @@ const findLeaves = `
 WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1::oid[]) AS oid
   UNION SELECT tree.root, i.inhrelid, tree.above OR row_security_active(tree.oid)
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
-SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above)
+SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
+  COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
+  COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true)
 FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f')
-GROUP BY tree.root, c.oid, n.nspname, c.relname, c.relpersistence
+GROUP BY tree.root, c.oid, n.oid, n.nspname, c.relname, c.relpersistence
 ORDER BY n.nspname, c.relname`
 
 // readLeaves reads the leaves of the tables that have partitions or children.
@@ -54,7 +58,9 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 		l           Leaf
 		leaf, above bool // whether row security is active
 	)
-	scan := []any{&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above}
+	scan := []any{
+		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanSelect, &l.CanDelete, &l.CanUpdate,
+	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		l.Elsewhere = c.Elsewhere[l.OID]
 		t := parents[root]

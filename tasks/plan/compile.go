@@ -183,6 +183,13 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 			continue
 		}
 		s.planned[leaf.OID] = true
+		switch {
+		case s.step.Tables != nil: // rights to the table itself will do
+		case s.step.Update != nil:
+			s.plan.requireLeafRights(s.env, leaf, "SELECT", "UPDATE")
+		default:
+			s.plan.requireLeafRights(s.env, leaf, "SELECT", "DELETE")
+		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
 	return nil

@@ -228,15 +228,28 @@ func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 	if t == nil {
 		return
 	}
-	has := map[string]bool{
+	p.addMissing(env, t.Quoted(), rights, map[string]bool{
 		"SELECT": t.CanSelect,
 		"INSERT": t.CanInsert || env.DryRun,
 		"DELETE": t.CanDelete || env.DryRun,
 		"UPDATE": t.CanUpdate || env.DryRun,
-	}
+	})
+}
+
+// requireLeafRights adds the GRANT of the rights that the role lacks on a leaf, as requireRights does.
+func (p *Plan) requireLeafRights(env Env, leaf campaign.Leaf, rights ...string) {
+	p.addMissing(env, leaf.Quoted(), rights, map[string]bool{
+		"SELECT": leaf.CanSelect,
+		"DELETE": leaf.CanDelete || env.DryRun,
+		"UPDATE": leaf.CanUpdate || env.DryRun,
+	})
+}
+
+// addMissing adds the GRANT of the rights on a relation that the role does not have.
+func (p *Plan) addMissing(env Env, relation string, rights []string, has map[string]bool) {
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
 	grant := fmt.Sprintf(
-		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), t.Quoted(), pgx.Identifier{env.Catalog.Role}.Sanitize(),
+		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, pgx.Identifier{env.Catalog.Role}.Sanitize(),
 	)
 	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
 		p.Rights = append(p.Rights, grant)
