@@ -222,6 +222,11 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			0,
 			[]string{"INFO", "wkf9_1", "a foreign table"},
 		},
+		"a partition of another table": {
+			"CREATE TABLE cus (i int) PARTITION BY LIST (i); CREATE TABLE wkf9_1 PARTITION OF cus DEFAULT",
+			0,
+			[]string{"INFO", "wkf9_1", "a partition of another table"},
+		},
 		"another schema": {
 			"CREATE SCHEMA old; CREATE TABLE old.wkf9_1 (i int)",
 			0,

@@ -118,20 +118,23 @@ func (c *Catalog) WorkTables(
 type OtherWorkTable struct {
 	WorkTable
 	Owner string // the name of the role that owns it
-	Kind  string // "a materialized view" or "a foreign table"; empty for a table or a view
+	Kind  string // a materialized view, a foreign table or a partition; empty for a table or a view
 }
 
-// findOtherRelations finds the relations that findRelations leaves out, with the owner of NmsDelivery.
+// findOtherRelations finds the relations that findRelations leaves out, with the owner of NmsDelivery. It leaves out
+// partitions of a work table, which are dropped with it.
 const findOtherRelations = `
 SELECT n.nspname::text, c.relname::text, c.relkind = 'v', pg_get_userbyid(c.relowner)::text,
-  CASE c.relkind WHEN 'm' THEN 'a materialized view'
-    WHEN 'f' THEN 'a foreign table' ELSE '' END, pg_get_userbyid(d.relowner)::text
+  CASE WHEN c.relkind = 'm' THEN 'a materialized view' WHEN c.relkind = 'f' THEN 'a foreign table'
+    WHEN c.relispartition THEN 'a partition of another table' ELSE '' END, pg_get_userbyid(d.relowner)::text
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_class d JOIN pg_namespace h ON h.oid = d.relnamespace
 WHERE h.nspname = $1 AND d.relname = 'nmsdelivery' AND d.relkind IN ('r', 'p') AND c.relname LIKE $2
   AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
-  AND c.relpersistence <> 't' AND NOT c.relispartition AND n.nspname NOT LIKE 'pg\_%'
+  AND c.relpersistence <> 't' AND n.nspname NOT LIKE 'pg\_%'
     AND n.nspname NOT IN ('information_schema', 'cleanupd')
-  AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relowner <> d.relowner
+  AND (NOT c.relispartition OR NOT EXISTS (SELECT FROM pg_class r WHERE r.oid = pg_partition_root(c.oid)
+    AND r.relname LIKE $2))
+  AND (n.oid <> h.oid OR c.relkind IN ('m', 'f') OR c.relispartition OR c.relowner <> d.relowner
     OR pg_get_userbyid(c.relowner) = 'postgres')
 ORDER BY n.oid <> h.oid, 1, 2`
 
