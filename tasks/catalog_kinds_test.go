@@ -573,3 +573,157 @@ func TestRightsToPartitions(t *testing.T) {
 		},
 	})
 }
+
+// A column is a key if a usable unique index has that column alone. The index may include other columns, treat NULL in
+// either way and be deferrable. An index that is being built, or that failed, does not count, nor do other constraints.
+func TestIndexesOfKeys(t *testing.T) {
+	t.Parallel()
+	const drop = "DROP INDEX NmsBroadLogRcp_id; "
+	broken := func(columns string) catalogCase {
+		return catalogCase{
+			setup:    someDeliveries,
+			super:    "UPDATE pg_index SET " + columns + " WHERE indexrelid = 'nmsbroadlogrcp_id'::regclass",
+			said:     "does not look like such a log",
+			deleted:  1,
+			retained: purge.Retained{Dependent: 1, Tables: 1},
+			left:     withLog,
+		}
+	}
+	skipped := func(setup string) catalogCase {
+		c := broken("")
+		c.setup, c.super = someDeliveries+setup, ""
+		return c
+	}
+	key := func(setup string) catalogCase {
+		return catalogCase{setup: someDeliveries + setup, deleted: 3, left: withoutBoth}
+	}
+	cases := map[string]catalogCase{
+		"not valid":     broken("indisvalid = false"),
+		"not ready":     broken("indisready = false"),
+		"being dropped": broken("indislive = false, indisvalid = false, indisready = false"),
+		"partial":       skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) WHERE iBroadLogId > 0"),
+		"an expression": skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp ((iBroadLogId + 0))"),
+		"exclusion":     skipped(drop + "ALTER TABLE NmsBroadLogRcp ADD EXCLUDE USING btree (iBroadLogId WITH =)"),
+		"deferred": key(
+			drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED",
+		),
+		"replicated": key("ALTER TABLE NmsBroadLogRcp REPLICA IDENTITY USING INDEX nmsbroadlogrcp_id; " +
+			"CLUSTER NmsBroadLogRcp USING nmsbroadlogrcp_id"),
+		"includes": key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) INCLUDE (iStatus)"),
+	}
+	if server := pgtest.Campaign(t); server.Int("SELECT current_setting('server_version_num')::int") >= 150000 {
+		cases["nulls"] = key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) NULLS NOT DISTINCT")
+	}
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
+}
+
+// An index that CREATE INDEX CONCURRENTLY left behind when it failed is no key.
+func TestIndexThatCouldNotBeBuilt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(
+		someDeliveries + "DROP INDEX NmsBroadLogRcp_id; INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 3)",
+	)
+	if _, err := db.Exec(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY ON NmsBroadLogRcp (iBroadLogId)"); err == nil {
+		t.Fatal("the index was built")
+	}
+	j := mustRun(t, db, nil, "deliveries")
+	if got := db.Strings(deliveriesLeft); !slices.Equal(got, []string{"0", "1", "3"}) ||
+		db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 4 {
+		t.Errorf("deliveries %q are left: %q", got, j.logs)
+	}
+}
+
+// The rows of a partition that is being detached are kept, even if its detaching was interrupted.
+func TestPartitionThatIsBeingDetached(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(`CREATE TABLE old AS SELECT * FROM XtkAudit; DROP TABLE XtkAudit;
+		CREATE TABLE XtkAudit (LIKE old) PARTITION BY LIST (iAuditId);
+		CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES IN (1); CREATE TABLE audit2 PARTITION OF XtkAudit FOR VALUES IN (2);
+		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'), (2, '2000-01-01')`)
+	reader := db.Hold("SELECT FROM XtkAudit")
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(t.Context(), "SET statement_timeout = 100"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = conn.Exec(t.Context(), "ALTER TABLE XtkAudit DETACH PARTITION audit1 CONCURRENTLY")
+	if err == nil || db.Int("SELECT count(*) FROM pg_inherits WHERE inhdetachpending") != 1 {
+		t.Fatalf("the partition is not being detached: %v", err)
+	}
+	if err := reader.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	j := mustRun(t, db, nil, "audit-trail")
+	if j.deleted["audit-trail"] != 1 || db.Int("SELECT count(*) FROM audit1") != 1 {
+		t.Errorf(
+			"%d rows deleted, %d left: %q",
+			j.deleted["audit-trail"],
+			db.Int("SELECT count(*) FROM audit1"),
+			j.logs,
+		)
+	}
+}
+
+// Tables are cleaned regardless of how they are stored, and of how their columns were made.
+func TestTablesOfAllKinds(t *testing.T) {
+	t.Parallel()
+	cases := map[string]catalogCase{}
+	for name, change := range map[string]string{
+		"a typed table": "CREATE TYPE visitor AS (iVisitorId integer, iRecipientId integer, iOrigin smallint, " +
+			"tsLastModified timestamptz); DROP TABLE NmsVisitor; CREATE TABLE NmsVisitor OF visitor (iVisitorId WITH OPTIONS " +
+			"NOT NULL, iRecipientId WITH OPTIONS DEFAULT 0, iOrigin WITH OPTIONS DEFAULT 0)",
+		"unlogged":          "ALTER TABLE NmsVisitor SET UNLOGGED",
+		"a bigint":          "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE bigint",
+		"a smallint":        "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE smallint",
+		"a date":            "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE date",
+		"dropped and added": "ALTER TABLE NmsVisitor DROP iVisitorId, DROP tsLastModified; ALTER TABLE NmsVisitor ADD iVisitorId bigint, ADD tsLastModified timestamptz",
+		"a generated date": "ALTER TABLE NmsVisitor RENAME tsLastModified TO tsMade; ALTER TABLE NmsVisitor ADD " +
+			"tsLastModified timestamptz GENERATED ALWAYS AS (tsMade) STORED",
+	} {
+		visitors := someVisitors
+		if strings.HasPrefix(name, "a generated") {
+			visitors = strings.Replace(visitors, "tsLastModified", "tsMade", 1)
+		}
+		cases[name] = catalogCase{setup: change + "; " + visitors, deleted: 2, left: []string{"0", "3"}}
+	}
+	cases["a date that is a text"] = catalogCase{
+		setup: "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE text; " + someVisitors,
+		left:  []string{"0", "1", "2", "3"}, problem: "operator does not exist: text < timestamp with time zone",
+	}
+	tryCatalogs(t, "visitors", visitorsLeft, cases)
+	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
+		"a state that is generated": {
+			setup:   someDeliveries + "ALTER TABLE NmsDelivery DROP iState, ADD iState smallint GENERATED ALWAYS AS (55) STORED",
+			left:    allLeft,
+			problem: `column "istate" can only be updated to DEFAULT`,
+		},
+	})
+}
+
+// A temporary table of a session with the name of an application's table does not hide it.
+func TestTemporaryTables(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do(someVisitors)
+	conns := db.AcquireAllIdle(t.Context())
+	for _, conn := range conns {
+		if _, err := conn.Exec(t.Context(), "CREATE TEMP TABLE NmsVisitor (LIKE public.NmsVisitor); CREATE TEMP TABLE "+
+			"XtkOption (LIKE public.XtkOption); SET search_path = pg_temp, public"); err != nil {
+			t.Error(err)
+		}
+		conn.Release()
+	}
+	if len(conns) == 0 {
+		t.Fatal("there is no connection")
+	}
+	j := mustRun(t, db, nil, "visitors")
+	got := db.Strings("SELECT iVisitorId::text FROM public.NmsVisitor ORDER BY 1")
+	if !slices.Equal(got, []string{"0", "3"}) {
+		t.Errorf("visitors %q are left: %q", got, j.logs)
+	}
+}
