@@ -36,6 +36,7 @@ func TestSigns(t *testing.T) {
 	}
 	for _, name := range []string{
 		"architecture.md",
+		"catalog.md",
 		"upgrade.md",
 		"deploy.md",
 		"operate.md",

@@ -727,3 +727,21 @@ func TestTemporaryTables(t *testing.T) {
 		t.Errorf("visitors %q are left: %q", got, j.logs)
 	}
 }
+
+// Rows of a table with another access method than heap have no positions: they are found by their key.
+func TestAccessMethods(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser("CREATE ACCESS METHOD rows TYPE TABLE HANDLER heap_tableam_handler")
+	db.Do(
+		"ALTER TABLE NmsVisitor RENAME TO old; CREATE TABLE NmsVisitor (LIKE old INCLUDING ALL) USING rows; " + someVisitors,
+	)
+	for _, change := range []func(*pipeline.Config){dry, nil} {
+		if j := mustRun(t, db, change, "visitors"); j.deleted["visitors"] != 2 {
+			t.Errorf("%d rows deleted: %q", j.deleted["visitors"], j.logs)
+		}
+	}
+	if got := db.Strings(visitorsLeft); !slices.Equal(got, []string{"0", "3"}) {
+		t.Errorf("visitors %q are left", got)
+	}
+}
