@@ -677,11 +677,12 @@ func TestTablesOfAllKinds(t *testing.T) {
 		"a typed table": "CREATE TYPE visitor AS (iVisitorId integer, iRecipientId integer, iOrigin smallint, " +
 			"tsLastModified timestamptz); DROP TABLE NmsVisitor; CREATE TABLE NmsVisitor OF visitor (iVisitorId WITH OPTIONS " +
 			"NOT NULL, iRecipientId WITH OPTIONS DEFAULT 0, iOrigin WITH OPTIONS DEFAULT 0)",
-		"unlogged":          "ALTER TABLE NmsVisitor SET UNLOGGED",
-		"a bigint":          "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE bigint",
-		"a smallint":        "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE smallint",
-		"a date":            "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE date",
-		"dropped and added": "ALTER TABLE NmsVisitor DROP iVisitorId, DROP tsLastModified; ALTER TABLE NmsVisitor ADD iVisitorId bigint, ADD tsLastModified timestamptz",
+		"unlogged":   "ALTER TABLE NmsVisitor SET UNLOGGED",
+		"a bigint":   "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE bigint",
+		"a smallint": "ALTER TABLE NmsVisitor ALTER iVisitorId TYPE smallint",
+		"a date":     "ALTER TABLE NmsVisitor ALTER tsLastModified TYPE date",
+		"dropped and added": "ALTER TABLE NmsVisitor DROP iVisitorId, DROP tsLastModified; ALTER TABLE NmsVisitor " +
+			"ADD iVisitorId bigint, ADD tsLastModified timestamptz",
 		"a generated date": "ALTER TABLE NmsVisitor RENAME tsLastModified TO tsMade; ALTER TABLE NmsVisitor ADD " +
 			"tsLastModified timestamptz GENERATED ALWAYS AS (tsMade) STORED",
 	} {
