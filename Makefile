@@ -170,6 +170,7 @@ model: ## Random databases against the model; SEEDS=1000
 
 faults: ## Runs on random databases under attack; SEEDS=200
 	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)
+	CLEANUPD_SUITES=faults go test ./service/runs -run TestInjectedErrors -parallel 4 -timeout 1h
 
 bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/benchmark.md
 	go -C bench run . $(ARGS)

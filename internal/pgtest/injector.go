@@ -34,7 +34,9 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	db.t.Helper()
 	db.Do(
 		`CREATE SCHEMA injected; CREATE FUNCTION injected.raise(state text) RETURNS void
-			LANGUAGE plpgsql AS 'BEGIN RAISE ''injected'' USING ERRCODE = state; END'`,
+			LANGUAGE plpgsql AS 'BEGIN RAISE ''injected'' USING ERRCODE = state; END';
+		CREATE FUNCTION injected.terminate() RETURNS void LANGUAGE plpgsql AS
+			'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()); PERFORM pg_sleep(60); END'`,
 	)
 	config, err := pgxpool.ParseConfig(db.URL())
 	if err != nil {
@@ -95,6 +97,7 @@ func (i *Injector) forward(client net.Conn) {
 	}
 	answered, cut := context.WithCancel(context.Background())
 	defer cut()
+	var steps steps
 	go func() {
 		defer func() { _ = client.Close() }()
 		for {
@@ -107,6 +110,9 @@ func (i *Injector) forward(client net.Conn) {
 			}
 			if e, ok := message.(*pgproto3.ErrorResponse); ok && e.Message == "injected" {
 				e.Where = "" // as if it were the statement's own error
+			}
+			if steps.hides(message) {
+				continue
 			}
 			backend.Send(message)
 			if backend.Flush() != nil {
@@ -130,7 +136,9 @@ func (i *Injector) forward(client net.Conn) {
 		case CutAfter:
 			cut()
 		}
-		for _, m := range replace(message, how) {
+		sent := replace(message, how)
+		for _, m := range sent {
+			steps.sent(m, len(sent) > 1)
 			frontend.Send(m)
 		}
 		if frontend.Flush() != nil {
@@ -164,10 +172,49 @@ func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMe
 	case "", CutAfter:
 		return []pgproto3.FrontendMessage{message}
 	case Terminated:
-		sql = "SELECT pg_terminate_backend(pg_backend_pid())"
+		sql = "SELECT injected.terminate()"
 	}
 	if _, simple := message.(*pgproto3.Query); simple {
 		return []pgproto3.FrontendMessage{&pgproto3.Query{String: sql}}
 	}
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}}
+}
+
+// steps distinguishes the answers to messages that were injected into a pipeline, which the client does not expect, from
+// other answers.
+type steps struct {
+	mu            sync.Mutex
+	parsed, bound []bool // whether the unanswered messages of a kind were injected
+}
+
+// sent records a message to the server.
+func (s *steps) sent(message pgproto3.FrontendMessage, injected bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch message.(type) {
+	case *pgproto3.Parse:
+		s.parsed = append(s.parsed, injected)
+	case *pgproto3.Bind:
+		s.bound = append(s.bound, injected)
+	}
+}
+
+// hides reports whether a message from the server answers an injected one.
+func (s *steps) hides(message pgproto3.BackendMessage) (hidden bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next := func(sent *[]bool) {
+		if len(*sent) > 0 {
+			hidden, *sent = (*sent)[0], (*sent)[1:]
+		}
+	}
+	switch message.(type) {
+	case *pgproto3.ParseComplete:
+		next(&s.parsed)
+	case *pgproto3.BindComplete:
+		next(&s.bound)
+	case *pgproto3.ErrorResponse: // the server does not answer the rest, up to Sync
+		s.parsed, s.bound = nil, nil
+	}
+	return hidden
 }

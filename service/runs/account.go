@@ -24,10 +24,19 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 	return a.settled, nil
 }
 
-// Count implements pipeline.Counts.
+// Count implements pipeline.Counts. It retries a statement after a transient error: otherwise the caller would take the
+// error for one of the table whose rows are counted.
 func (j *journal) Count(ctx context.Context, d purge.Delta) error {
 	a := j.account(d)
-	return a.settled(j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason))
+	for try := 1; ; try++ {
+		err := j.m.pool.QueryRow(ctx, a.sql, a.args...).Scan(&a.reason)
+		switch attempts := purge.MaxAttempts[sqlstate.Of(err)]; {
+		case attempts == 0:
+			return a.settled(err)
+		case try >= attempts:
+			return fmt.Errorf("%w: the count could not be written: %s", pipeline.ErrLost, sqlstate.Explain(err))
+		}
+	}
 }
 
 // Proceed fails if the run must stop.

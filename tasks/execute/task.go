@@ -35,7 +35,7 @@ func (t *task) env() plan.Env { return t.Binder.Env }
 func (t *task) resume(ctx context.Context) error {
 	done, err := t.journal.Counts.DoneByTable(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("read what the task has deleted so far: %w", err)
 	}
 	t.bounds.startTask(t.Saved(), done)
 	if err := t.settlePending(ctx); err != nil {

@@ -80,7 +80,11 @@ func (a *Attempt) do(ctx context.Context, x Executor) (State, error) {
 			return Failed, err
 		}
 	}
-	if a.History, err = r.Journal.Safety.History(ctx); err != nil {
+	readHistory := func() (err error) {
+		a.History, err = r.Journal.Safety.History(ctx)
+		return err
+	}
+	if err := r.Database.Engine.Retry(ctx, "the guards", readHistory); err != nil {
 		return Failed, fmt.Errorf("read what guards compare with: %w", err)
 	}
 	a.logPlan(ctx)

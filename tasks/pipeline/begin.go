@@ -90,8 +90,11 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 // guardStart judges the clock, and whether the application is idle. A dry run only warns.
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.Safety.History(ctx)
-	if err != nil || h == nil {
-		return err
+	if err != nil {
+		return fmt.Errorf("read what guards compare with: %w", err)
+	}
+	if h == nil {
+		return nil
 	}
 	newest, err := r.newestActivity(ctx, h.MaxIdle)
 	if err != nil {
