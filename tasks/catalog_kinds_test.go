@@ -308,7 +308,7 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 }
 
 // Rules and triggers retain rows unless they are disabled, or fire for replication alone. Rows of a partition are also
-// retained if a statement on the partition bypasses a rule or a trigger of the partitioned table.
+// retained if a rule or a statement trigger of its table would not run for a statement on the partition.
 func TestRulesAndTriggersAbove(t *testing.T) {
 	t.Parallel()
 	const (

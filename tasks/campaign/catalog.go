@@ -293,7 +293,7 @@ func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(na
 // only be read. It returns nil if there is a table, or no relation of that name.
 func (c *Catalog) InPlaceOf(name string) *Table { return c.inPlace[strings.ToLower(name)] }
 
-// DescribeMissing returns the message that there is no table of a name, or which relation has its name.
+// DescribeMissing returns the message that a table is missing, or that a relation of another kind has its name.
 func (c *Catalog) DescribeMissing(name string) string {
 	if t := c.InPlaceOf(name); t != nil {
 		return fmt.Sprintf("%s is %s, and no table", name, t.Kind)
