@@ -49,8 +49,8 @@ func tryCatalogs(t *testing.T, task, left string, cases map[string]catalogCase) 
 			if got := super.Strings(left); !slices.Equal(got, c.left) {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
-			if j.deleted[task] != c.deleted || j.stays[task] != c.retained {
-				t.Errorf("%d rows deleted, %+v retained", j.deleted[task], j.stays[task])
+			if j.deleted[task] != c.deleted || j.retained[task] != c.retained {
+				t.Errorf("%d rows deleted, %+v retained", j.deleted[task], j.retained[task])
 			}
 			if (err == nil) != (c.problem == "") || (err != nil && !strings.Contains(err.Error(), c.problem)) {
 				t.Errorf("the error %v", err)
@@ -370,8 +370,8 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 			}
 			j := mustRun(t, db, nil, "audit-trail")
 			if got := db.Strings(auditLeft); !slices.Equal(got, c.left) || j.deleted["audit-trail"] != c.deleted ||
-				j.stays["audit-trail"] != c.retained || (c.said != "" && !j.said("WARNING", c.said)) {
-				t.Errorf("left %q: %+v: %q", got, j.stays["audit-trail"], j.logs)
+				j.retained["audit-trail"] != c.retained || (c.said != "" && !j.said("WARNING", c.said)) {
+				t.Errorf("left %q: %+v: %q", got, j.retained["audit-trail"], j.logs)
 			}
 		})
 	}
@@ -475,7 +475,8 @@ func TestSumsOfUnusualColumns(t *testing.T) {
 	}
 }
 
-// Foreign keys lead to the id of a list or to another column, are validated or not, and are checked at once or deferred.
+// Foreign keys lead to the id of a list or to another column, are validated or not, and are checked at once or
+// deferred.
 func TestForeignKeysOfAllKinds(t *testing.T) {
 	t.Parallel()
 	const (
@@ -532,8 +533,8 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 	})
 }
 
-// PostgreSQL rejects deletions if the filter or the columns of a publication do not fit the replica identity: nothing is
-// deleted, and the error has advice.
+// PostgreSQL rejects deletions if the filter or the columns of a publication do not fit the replica identity: nothing
+// is deleted, and the error has advice.
 func TestPublicationsThatRefuse(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

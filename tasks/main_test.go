@@ -58,8 +58,8 @@ type journal struct {
 	onFailure error
 	// history is the history that guards compare with. Guards are not evaluated if it is nil.
 	history *guard.History
-	// holds returns the current holds, and may be nil. creates is how many were created. A batch fails if it began before
-	// the last of them was created.
+	// holds returns the current holds, and may be nil. creates is how many were created. A batch fails if it began
+	// before the last of them was created.
 	holds          func() plan.Holds
 	creates, known int
 	// proceed returns an error if the run must stop. It is called outside batches, and may be nil.

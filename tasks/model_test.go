@@ -28,7 +28,8 @@ type model struct {
 	deleted, updated, dropped int64
 	// The expected remote deliveries: account, remote id, id, label.
 	recorded []string
-	// failing has the rows that fail when deleted or updated, by their first values. failures counts how often they failed.
+	// failing has the rows that fail when deleted or updated, by their first values. failures counts how often they
+	// failed.
 	failing  map[*any]bool
 	failures int64
 	// onHold has the rows on hold, by their first values.

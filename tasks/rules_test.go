@@ -23,8 +23,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// ruleTest tests the rules of a task on the rows of testdata/rules/TASK.txtar. Each condition has rows on both sides. The
-// sections of the file are
+// ruleTest tests the rules of a task on the rows of testdata/rules/TASK.txtar. Each condition has rows on both sides.
+// The sections of the file are
 //
 //	days        the days from the cutoff to the reference time; 0 without this section
 //	setup.sql   statements that are executed first

@@ -17,14 +17,22 @@ func TestReadsWhatThePreviousVersionStored(t *testing.T) {
 	m, work, _ := replica(t, db, "a", nil)
 	work()
 	id := dryRun(t, m, "sessions")
-	db.Do(`UPDATE cleanupd.task SET preview = '[{"Table": "\"public\".\"xtksessioninfo\"", "Action": "DELETE", "Rows": 7,
+	db.Do(
+		`UPDATE cleanupd.task SET preview = '[{"Table": "\"public\".\"xtksessioninfo\"", "Action": "DELETE", "Rows": 7,
 			"RowsTotal": 8, "Bytes": 9, "Rule": "old", "RowsNow": 6, "Remarks": ["a remark"],
 			"Guards": [{"Guard": "share", "Table": "\"public\".\"xtksessioninfo\"", "Number": 7, "Most": 5}]}]'
-		WHERE run_id = $1::text::uuid AND name = 'sessions'`, id)
-	db.Do(`INSERT INTO cleanupd.guards (settings) VALUES ('{"MinRows": 1, "MinProcessInstances": 2, "MaxSharePercent": 3,
-		"Cutoff": false, "MaxGrowth": 4, "MaxTables": 5, "MaxDropPercent": 6, "MaxClockDifference": 7, "MaxIdle": 8}')`)
-	db.Do(`UPDATE cleanupd.event SET body = '{"Kind": "log", "Level": "WARNING", "Task": "sessions", "Message": "a message"}'
-		WHERE run_id = $1::text::uuid AND sequence = 2`, id)
+		WHERE run_id = $1::text::uuid AND name = 'sessions'`,
+		id,
+	)
+	db.Do(
+		`INSERT INTO cleanupd.guards (settings) VALUES ('{"MinRows": 1, "MinProcessInstances": 2, "MaxSharePercent": 3,
+		"Cutoff": false, "MaxGrowth": 4, "MaxTables": 5, "MaxDropPercent": 6, "MaxClockDifference": 7, "MaxIdle": 8}')`,
+	)
+	db.Do(
+		`UPDATE cleanupd.event SET body = '{"Kind": "log", "Level": "WARNING", "Task": "sessions", "Message": "a message"}'
+		WHERE run_id = $1::text::uuid AND sequence = 2`,
+		id,
+	)
 
 	run, err := m.Get(t.Context(), id)
 	if err != nil {

@@ -16,7 +16,8 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// CanSelect, CanDelete and CanUpdate are rights to the leaf itself: rights to a table do not include its partitions.
+	// CanSelect, CanDelete and CanUpdate are rights to the leaf itself: rights to a table do not include its
+	// partitions.
 	CanSelect, CanDelete, CanUpdate bool
 }
 

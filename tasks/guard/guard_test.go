@@ -39,7 +39,8 @@ func (f *figures) CountSinceCutoff(context.Context, int64) (int64, error) {
 
 const table = `"public"."t"`
 
-// history returns a history with small limits: half of a table's rows, ten times the usual number, and at least 10 rows.
+// history returns a history with small limits: half of a table's rows, ten times the usual number, and at least 10
+// rows.
 func history() *guard.History {
 	return &guard.History{
 		Limits:    guard.Limits{MinRows: 10, MaxSharePercent: 50, MaxGrowth: 10, Cutoff: true},

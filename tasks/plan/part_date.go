@@ -143,8 +143,7 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 	}
 	if c.env.Catalog.InPlaceOf("XtkOption") != nil {
 		c.plan.note(
-			severity.Warning,
-			"%s, which keeps when the last cleanup was; %s is left as it is",
+			severity.Warning, "%s, which keeps when the last cleanup was; %s is left as it is",
 			c.env.Catalog.DescribeMissing("XtkOption"), c.table.Name,
 		)
 		return "", false

@@ -56,7 +56,8 @@ func Only(all Selector, kind func(t *campaign.Table) bool) Selector {
 	}
 }
 
-// skipInPlaceOf skips the view or partition that has the name of a table, with a note, and reports whether there is one.
+// skipInPlaceOf skips the view or partition that has the name of a table, with a note, and reports whether there is
+// one.
 func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	t := c.InPlaceOf(name)
 	if t == nil {

@@ -131,13 +131,8 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 		unindexed []string
 	)
 	if err := t.read(
-		ctx,
-		[]any{&info.instead, &info.also, &info.bypassed, &triggers, &unindexed, &info.blocks, &info.dense},
-		inspectSQL,
-		s.Relation,
-		cmp.Or(info.root.relation, s.Relation),
-		command,
-		event,
+		ctx, []any{&info.instead, &info.also, &info.bypassed, &triggers, &unindexed, &info.blocks, &info.dense},
+		inspectSQL, s.Relation, cmp.Or(info.root.relation, s.Relation), command, event,
 	); err != nil {
 		return info, err
 	}
