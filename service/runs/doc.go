@@ -4,5 +4,6 @@
 //
 // A run has an epoch and a lease. A replica that claims it begins a new epoch and renews the lease as long as it
 // works; everything it writes is written only while the epoch is still its own. So a replica that falls silent
-// loses the run to another, and does no harm when it wakes up.
+// loses the run to another, and does no harm when it wakes up. A replica that loses its own connection claims its run
+// again (retake.go).
 package runs

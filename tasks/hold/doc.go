@@ -1,3 +1,3 @@
-// Package hold applies legal holds to a task: to its parents, to its rows, and to work tables. Nothing that is on hold
-// is deleted, nor what only a row on hold shows to belong to it; what a hold retains is counted.
+// Package hold applies legal holds to the parents of a task and to work tables, and counts the rows that holds retain.
+// Rows on hold are left out of sweeps by package binding (Binder.Sweep), by conditions that package plan compiles.
 package hold

@@ -19,7 +19,8 @@ type Age struct {
 	operator, text string
 }
 
-// Older returns the condition that a date is before the reference time minus a delay.
+// Older returns the condition that a date is before the reference time minus a delay. A row without that date does not
+// match.
 func Older(column string, delay campaign.Option) Age {
 	return Age{Column: column, Delay: delay, operator: "<", text: "older than"}
 }

@@ -1,0 +1,41 @@
+package sqlstate
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Lost reports whether an error means that the database, or the connection to it, is currently unusable: it says
+// nothing about the task that encountered it.
+func Lost(err error) bool {
+	var (
+		connectErr *pgconn.ConnectError
+		netErr     net.Error
+	)
+	if errors.As(err, &connectErr) { // whatever the server answered
+		return true
+	}
+	switch state := Of(err); {
+	case state == "":
+		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+			pgconn.SafeToRetry(err)
+	// Whole classes: newer servers may have codes that the library does not know.
+	case strings.HasPrefix(state, "08") && !ofFunctions(err), // connection exception
+		strings.HasPrefix(state, "53"),                     // disk full, out of memory, too many connections
+		strings.HasPrefix(state, "57P"),                    // shutdown, crash, starting up
+		strings.HasPrefix(state, "58"),                     // the server's own files or disk
+		state == pgerrcode.ReadOnlySQLTransaction,          // read-only: a standby since a failover
+		state == pgerrcode.IdleInTransactionSessionTimeout: // idle in transaction: this worker was frozen
+		return true
+	}
+	return false
+}
+
+// LostInDrop reports whether a DROP has lost the database. It has not if only the server's lock table is full: a DROP
+// takes a lock for each partition and index.
+func LostInDrop(err error) bool { return Lost(err) && !Is(err, pgerrcode.OutOfMemory) }
