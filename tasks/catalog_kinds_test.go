@@ -20,7 +20,7 @@ type catalogCase struct {
 	retained purge.Retained
 	left     []string // result of the test's query
 	said     string   // part of the log; may be empty
-	problem  string   // part of the error; empty if there is none
+	problem  string   // part of the error; may be empty
 }
 
 // tryCatalogs runs a task in each database, and checks that a dry run counts the same rows and changes nothing. left is
@@ -618,7 +618,7 @@ func TestIndexesOfKeys(t *testing.T) {
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
 }
 
-// An index that CREATE INDEX CONCURRENTLY left behind when it failed is no key.
+// An index that a failed CREATE INDEX CONCURRENTLY left behind does not count as a key.
 func TestIndexThatCouldNotBeBuilt(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

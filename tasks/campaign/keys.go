@@ -124,7 +124,7 @@ func (t *Table) namedKeys() []string {
 }
 
 // UnusableID returns the column that is the id of the table by the application's naming, if its type is not an integer:
-// then the zero record is not known. It returns an empty string if an id is an integer, or if there is none.
+// then the zero record is not known. It returns an empty string if an id is an integer, or is missing.
 func (t *Table) UnusableID() string {
 	if ids := t.namedIDs(); len(ids) > 0 && len(t.namedKeys()) == 0 {
 		return ids[0]
