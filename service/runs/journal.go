@@ -51,20 +51,6 @@ type journal struct {
 	holds    *int64         // the last hold that was created when the task at work read them; nil: it obeys none
 }
 
-// parts returns the journal as the parts that a run reports to.
-func (j *journal) parts() pipeline.Journal {
-	return pipeline.Journal{
-		Ledger:   j,
-		Counts:   j,
-		Tasks:    j,
-		Progress: j,
-		Activity: j,
-		Safety:   j,
-		Register: j,
-		Proceed:  j.Proceed,
-	}
-}
-
 // write runs a transaction and appends its events, one at a time.
 func (j *journal) write(ctx context.Context, fn func(tx pgx.Tx) ([]Event, error)) error {
 	j.events.Lock()

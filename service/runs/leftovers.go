@@ -107,7 +107,7 @@ func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Forget implements midsourcing.Register. Whoever has the run by now would forget the same.
+// Forget implements midsourcing.Register. Another replica that has the run by now would forget the same.
 func (j *journal) Forget(ctx context.Context, account string, ids []int64) error {
 	_, err := j.m.pool.Exec(
 		ctx,

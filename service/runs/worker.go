@@ -213,9 +213,9 @@ func (m *Manager) execute(ctx context.Context, c *claim, j *journal) error {
 		}
 	}
 	if c.dryRun {
-		return dryrun.Run(ctx, config, j.parts())
+		return dryrun.Run(ctx, config, pipeline.NewJournal(j))
 	}
-	return execute.Run(ctx, config, j.parts())
+	return execute.Run(ctx, config, pipeline.NewJournal(j))
 }
 
 // giveUp fails the current task, or the next one, after too many failed attempts.

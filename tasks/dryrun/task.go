@@ -77,16 +77,9 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err error) {
 	name := t.Task.Name
 	t.found.parents[name] = t.Parents
-	ids, err := t.RetainForSkipped(ctx, t.Parents)
-	if err != nil {
+	if parents, err = hold.Choose(ctx, t.Attempt); err != nil {
 		return parents, err
 	}
-	parents, onHold, err := hold.Parents(ctx, t.Binder, t.Jobs, ids)
-	if err != nil {
-		return parents, err
-	}
-	t.Retained.OnHold += onHold
-	t.ParentsRetained = t.ParentsRetained || len(parents.IDs) < len(ids) || len(parents.RowsOnHold) > 0
 	if t.Plan.Parents != nil && t.Task.ParentSet.MidSourced {
 		m := &midsourcing.Purge{
 			Config:    t.run.Config.MidSourcing,

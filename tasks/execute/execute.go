@@ -76,16 +76,10 @@ func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State,
 
 // do does all that the task is to do, and reports whether there was anything to do it to.
 func (t *task) do(ctx context.Context) (done bool, err error) {
-	ids, err := t.RetainForSkipped(ctx, t.Parents)
+	parents, err := hold.Choose(ctx, t.Attempt)
 	if err != nil {
 		return false, err
 	}
-	parents, onHold, err := hold.Parents(ctx, t.Binder, t.Jobs, ids)
-	if err != nil {
-		return false, err
-	}
-	t.Retained.OnHold += onHold
-	t.ParentsRetained = t.ParentsRetained || len(parents.IDs) < len(ids) || len(parents.RowsOnHold) > 0
 	if err := t.guard(ctx, parents); err != nil {
 		return false, err
 	}
@@ -96,7 +90,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	if _, err := t.sweepAll(ctx, t.Jobs, parents); err != nil {
 		return false, err
 	}
-	onHold, err = hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
+	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
 	if t.Retained.OnHold += onHold; err != nil {
 		return false, err
 	}

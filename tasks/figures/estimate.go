@@ -38,7 +38,7 @@ func Estimate(ctx context.Context, b *binding.Binder, jobs []plan.Job, parents b
 	return int64(expected)
 }
 
-// sample returns the sweep to estimate in place of a job's. For rows that depend on parents it has only the ids as its
+// sample returns the sweep to estimate instead of a job's. For rows that depend on parents it has only the ids as its
 // condition: the conditions by which these were found are redundant, which the planner cannot know. Of many ids it has
 // some, and factor scales the result.
 func sample(

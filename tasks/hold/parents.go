@@ -7,9 +7,26 @@ import (
 
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
+
+// Choose returns the parents that an attempt processes: the parents of its plan, without the ones that
+// skipped tables or holds retain. It counts the retained ones.
+func Choose(ctx context.Context, a *pipeline.Attempt) (parents binding.Parents, err error) {
+	ids, err := a.RetainForSkipped(ctx, a.Parents)
+	if err != nil {
+		return parents, err
+	}
+	parents, retained, err := Parents(ctx, a.Binder, a.Jobs, ids)
+	if err != nil {
+		return parents, err
+	}
+	a.Retained.OnHold += retained
+	a.ParentsRetained = a.ParentsRetained || len(parents.IDs) < len(ids) || len(parents.RowsOnHold) > 0
+	return parents, nil
+}
 
 // Parents applies holds to the parents of a task. It leaves out parents of a message whose log is on hold, since only
 // that log shows which parent the message belongs to. The others are processed, without the own rows of parents that
