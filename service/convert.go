@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -147,7 +148,7 @@ func momentIn(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 		return nil, nil
 	}
 	if err := t.CheckValid(); err != nil {
-		return nil, runs.InvalidError{{Field: field, Problem: err.Error()}}
+		return nil, failure.Field(field, err.Error())
 	}
 	at := t.AsTime()
 	return &at, nil

@@ -10,9 +10,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/explain"
 )
 
@@ -52,15 +52,12 @@ func (s *Service) ExplainRow(
 	ctx context.Context,
 	in *cleanupv1.ExplainRowRequest,
 ) (*cleanupv1.ExplainRowResponse, error) {
-	var wrong runs.InvalidError
+	var wrong failure.Violations
 	for _, given := range []struct{ field, value string }{{"table", in.GetTable()}, {"key", in.GetKey()}} {
 		if given.value == "" {
-			wrong = append(wrong, runs.Violation{Field: given.field, Problem: "is missing"})
+			wrong.Add(given.field, "is missing")
 		} else if !utf8.ValidString(given.value) || strings.ContainsRune(given.value, 0) {
-			wrong = append(
-				wrong,
-				runs.Violation{Field: given.field, Problem: "holds what no text in the database does"},
-			)
+			wrong.Add(given.field, "holds what no text in the database does")
 		}
 	}
 	if wrong != nil {

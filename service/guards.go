@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
@@ -29,7 +30,7 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest) (*cleanupv1.SetGuardsResponse, error) {
 	given := in.GetGuards()
 	if given == nil {
-		return nil, runs.InvalidError{{Field: "guards", Problem: "is missing"}}
+		return nil, failure.Field("guards", "is missing")
 	}
 	settings := guard.DefaultLimits
 	set(&settings.MinRows, given.MinRows)

@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
@@ -20,9 +20,7 @@ func (s *Service) ListRemoteDeliveries(
 		return nil, err
 	}
 	if strings.ContainsRune(in.GetAccount(), 0) {
-		return nil, runs.InvalidError{
-			{Field: "account", Problem: "holds a NUL character, which no text in the database does"},
-		}
+		return nil, failure.Field("account", "holds a NUL character, which no text in the database does")
 	}
 	list, next, err := s.runs.RemoteDeliveries(ctx, in.Account, size, in.GetPageToken())
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -158,16 +158,10 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 		slices.Clone(in.GetUpdateMask().GetPaths()),
 		func(path string) bool { return path == "" },
 	)
-	var wrong runs.InvalidError
+	var wrong failure.Violations
 	for i, path := range paths {
 		if optionFields.ByName(protoreflect.Name(path)) == nil {
-			wrong = append(
-				wrong,
-				runs.Violation{
-					Field:   fmt.Sprintf("update_mask.paths[%d]", i),
-					Problem: fmt.Sprintf("Options has no field %.64q", path),
-				},
-			)
+			wrong.Addf(fmt.Sprintf("update_mask.paths[%d]", i), "Options has no field %.64q", path)
 		}
 	}
 	var changes []change
@@ -194,7 +188,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 			})
 		}
 		if problem != "" {
-			wrong = append(wrong, runs.Violation{Field: "options." + f.name, Problem: problem})
+			wrong.Add("options."+f.name, problem)
 		}
 	}
 	if wrong != nil {
@@ -222,7 +216,7 @@ func supposed(o *cleanupv1.Options) (map[string]int, error) {
 		return nil, nil
 	}
 	values := map[string]int{}
-	var wrong runs.InvalidError
+	var wrong failure.Violations
 	for _, f := range fields {
 		field := optionFields.ByName(protoreflect.Name(f.name))
 		if !o.ProtoReflect().Has(field) {
@@ -234,11 +228,11 @@ func supposed(o *cleanupv1.Options) (map[string]int, error) {
 			problem = f.problem(values[f.option.Name])
 		}
 		if problem != "" {
-			wrong = append(wrong, runs.Violation{Field: "what_if." + f.name, Problem: problem})
+			wrong.Add("what_if."+f.name, problem)
 		}
 	}
 	if wrong == nil && len(values) == 0 {
-		wrong = append(wrong, runs.Violation{Field: "what_if", Problem: "has no option"})
+		wrong.Add("what_if", "has no option")
 	}
 	if wrong != nil {
 		return nil, wrong

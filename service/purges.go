@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -41,7 +41,7 @@ func (s *UserData) SetFormsPurge(
 	}
 	given := in.GetPurge()
 	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
-		return nil, runs.InvalidError{{Field: "purge.name", Problem: "is not the name in the request"}}
+		return nil, failure.Field("purge.name", "is not the name in the request")
 	}
 	p := userdata.Purge{
 		Name:        cmp.Or(given.GetName(), in.GetName()),

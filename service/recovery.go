@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 
@@ -15,49 +16,66 @@ import (
 // recovery ends a call that panics with INTERNAL, and logs the stack.
 type recovery struct{ log *slog.Logger }
 
-// method is the handler of a unary method, with all that precedes its interceptors.
+// call calls fn, and returns its error, or a status if it panics.
+func (s recovery) call(name string, fn func() error) error {
+	err := rescue.Call(fn)
+	if panicked := (*rescue.Panic)(nil); errors.As(err, &panicked) {
+		rescue.Log(s.log, name, err)
+		return status.Error(codes.Internal, panicked.Error())
+	}
+	return err
+}
+
+// method returns the handler of a unary method, with all that precedes its interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
-		err = rescue.Call(func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err })
-		rescue.Log(s.log, short(name), err)
-		return resp, toStatus(ctx, err)
+		err = s.call(short(name), func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err })
+		return resp, err
 	}
 }
 
-func (s recovery) unary(
-	ctx context.Context,
-	req any,
-	info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
-) (resp any, err error) {
-	err = rescue.Call(func() (err error) { resp, err = handler(ctx, req); return err })
-	rescue.Log(s.log, short(info.FullMethod), err)
-	return resp, toStatus(ctx, err)
-}
-
+// stream is the outermost interceptor of streams.
 func (s recovery) stream(
 	srv any,
 	stream grpc.ServerStream,
 	info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) error {
-	err := rescue.Call(func() error { return handler(srv, stream) })
-	rescue.Log(s.log, short(info.FullMethod), err)
-	return toStatus(stream.Context(), err)
+	return s.call(short(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
-// handler is next for HTTP. A response that has begun is cut off.
+// unaryStatus is the innermost interceptor of unary calls: it alone turns their errors into statuses.
+func (s recovery) unaryStatus(
+	ctx context.Context,
+	req any,
+	info *grpc.UnaryServerInfo,
+	handler grpc.UnaryHandler,
+) (resp any, err error) {
+	err = s.call(short(info.FullMethod), func() (err error) { resp, err = handler(ctx, req); return err })
+	return resp, toStatus(ctx, err)
+}
+
+// streamStatus is the innermost interceptor of streams: it alone turns their errors into statuses.
+func (s recovery) streamStatus(
+	srv any,
+	stream grpc.ServerStream,
+	info *grpc.StreamServerInfo,
+	handler grpc.StreamHandler,
+) error {
+	return toStatus(stream.Context(), s.stream(srv, stream, info, handler))
+}
+
+// handler returns next for HTTP. A response that has begun is cut off.
 func (s recovery) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &beginning{ResponseWriter: w}
-		err := rescue.Call(func() error { next.ServeHTTP(out, r); return nil })
-		rescue.Log(s.log, r.Method+" "+r.URL.Path, err)
+		err := s.call(r.Method+" "+r.URL.Path, func() error { next.ServeHTTP(out, r); return nil })
 		switch {
 		case err == nil:
 		case out.begun:
 			panic(http.ErrAbortHandler)
 		default:
-			writeError(w, r, status.Error(codes.Internal, err.Error()))
+			writeError(w, r, err)
 		}
 	})
 }

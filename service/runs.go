@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
@@ -58,9 +59,9 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 	after := runs.Place{Sequence: in.GetAfterSequence(), Generation: in.GetLogGeneration()}
 	switch {
 	case after.Sequence < 0:
-		return runs.InvalidError{{Field: "after_sequence", Problem: "must not be negative"}}
+		return failure.Field("after_sequence", "must not be negative")
 	case after.Generation < 0:
-		return runs.InvalidError{{Field: "log_generation", Problem: "must not be negative"}}
+		return failure.Field("log_generation", "must not be negative")
 	}
 	return s.watch(stream.Context(), in.GetRunId(), after, false, stream)
 }
@@ -147,7 +148,7 @@ func viewOf(in *cleanupv1.ListRunsRequest) (runs.View, error) {
 	case cleanupv1.RunView_RUN_VIEW_FULL:
 		return runs.Full, nil
 	}
-	return "", runs.InvalidError{{Field: "view", Problem: "must be RUN_VIEW_BASIC or RUN_VIEW_FULL"}}
+	return "", failure.Field("view", "must be RUN_VIEW_BASIC or RUN_VIEW_FULL")
 }
 
 // filterOf says which runs are requested.
@@ -155,9 +156,7 @@ func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 	if in.State != nil {
 		name, known := cleanupv1.RunState_name[int32(in.GetState())]
 		if !known || in.GetState() == cleanupv1.RunState_RUN_STATE_UNSPECIFIED {
-			return f, runs.InvalidError{
-				{Field: "state", Problem: "must be the state of a run, such as RUN_STATE_FAILED"},
-			}
+			return f, failure.Field("state", "must be the state of a run, such as RUN_STATE_FAILED")
 		}
 		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
@@ -173,7 +172,7 @@ func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 func pageSize(asked int32, most int) (int, error) {
 	switch {
 	case asked < 0:
-		return 0, runs.InvalidError{{Field: "page_size", Problem: "must not be negative"}}
+		return 0, failure.Field("page_size", "must not be negative")
 	case asked == 0:
 		return DefaultPageSize, nil
 	}

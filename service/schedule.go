@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -33,7 +34,7 @@ func (s *Service) SetSchedule(
 ) (*cleanupv1.SetScheduleResponse, error) {
 	given := in.GetSchedule()
 	if given == nil {
-		return nil, runs.InvalidError{{Field: "schedule", Problem: "is missing"}}
+		return nil, failure.Field("schedule", "is missing")
 	}
 	schedule := runs.Schedule{
 		Cron:            given.GetCron(),

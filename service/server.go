@@ -106,12 +106,8 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 				grpc.MaxRecvMsgSize(maxRequest),
 				grpc.MaxSendMsgSize(MaxAnswer),
 				grpc.MaxHeaderListSize(maxHeaders),
-				grpc.ChainUnaryInterceptor(
-					limits.inTurn,
-					unaryErrors,
-					survivor.unary,
-				),
-				grpc.ChainStreamInterceptor(survivor.stream, g.stream, streamErrors, timeouts.stream, survivor.stream),
+				grpc.ChainUnaryInterceptor(limits.inTurn, survivor.unaryStatus),
+				grpc.ChainStreamInterceptor(survivor.stream, g.stream, timeouts.stream, survivor.streamStatus),
 			)...)
 		behind := guarded{server, g, survivor}
 		cleanupv1.RegisterCleanupServiceServer(behind, s)

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -294,16 +294,13 @@ func (s *UserData) ListReceipts(
 // toQuery checks what to search for.
 func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
 	q := userdata.Query{UserID: user, PrincipalIDs: principals}
-	var wrong runs.InvalidError
+	var wrong failure.Violations
 	check := func(field, value string, required bool) {
 		switch {
 		case required && value == "":
-			wrong = append(wrong, runs.Violation{Field: field, Problem: "is required"})
+			wrong.Add(field, "is required")
 		case strings.ContainsRune(value, 0):
-			wrong = append(
-				wrong,
-				runs.Violation{Field: field, Problem: "holds a NUL character, which no text in the database does"},
-			)
+			wrong.Add(field, "holds a NUL character, which no text in the database does")
 		}
 	}
 	check("user_id", user, true)
@@ -324,21 +321,15 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 
 // toErasure checks what to erase.
 func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
-	var wrong runs.InvalidError
+	var wrong failure.Violations
 	ids := func(field string, texts []string) (list []int64) {
 		for i, text := range texts {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				wrong = append(
-					wrong,
-					runs.Violation{
-						Field: fmt.Sprintf("%s[%d]", field, i),
-						Problem: fmt.Sprintf(
-							"must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would "+
-								"go)",
-							text,
-						),
-					},
+				wrong.Addf(
+					fmt.Sprintf("%s[%d]", field, i),
+					"must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would "+"go)",
+					text,
 				)
 			}
 			list = append(list, id)
@@ -350,15 +341,9 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 	byUser := in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0
 	switch {
 	case byID && byUser:
-		wrong = append(
-			wrong,
-			runs.Violation{Field: "user_id", Problem: "is given, or something of a user's, beside ids: give either"},
-		)
+		wrong.Add("user_id", "is given, or something of a user's, beside ids: give either")
 	case !byID && !byUser:
-		wrong = append(
-			wrong,
-			runs.Violation{Field: "user_id", Problem: "is required, or ids of process instances or tasks are"},
-		)
+		wrong.Add("user_id", "is required, or ids of process instances or tasks are")
 	}
 	if wrong != nil {
 		return r, wrong

@@ -3,10 +3,11 @@ package userdata
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Query says whose data to find.
@@ -74,10 +75,12 @@ func (d *Database) BlindSpots() []string {
 }
 
 // ErrManyPrincipals says that a user id has several principals, and that the query does not say which are meant.
-var ErrManyPrincipals = errors.New("the user id has several principals; say by principal_ids which are meant")
+var ErrManyPrincipals = failure.New(
+	failure.Precondition, "the user id has several principals; say by principal_ids which are meant",
+)
 
 // ErrNotPrincipal says that a principal is not the user's.
-var ErrNotPrincipal = errors.New("is no principal of this user id")
+var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this user id")
 
 // Find finds every trace of a person, in one snapshot of the database.
 func (d *Database) Find(ctx context.Context, q Query) (f *Found, err error) {

@@ -3,7 +3,6 @@ package userdata
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,8 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/google/uuid"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Forms is the database of a Forms server.
@@ -28,7 +29,7 @@ func (f *Forms) Close() {
 }
 
 // ErrNotForms says that tables of AEM Forms are missing in the database.
-var ErrNotForms = errors.New("this is no AEM Forms database")
+var ErrNotForms = failure.New(failure.Precondition, "this is no AEM Forms database")
 
 // needed are the tables without which nothing can be found; stored are those of a document storage in the database.
 var (

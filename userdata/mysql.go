@@ -3,8 +3,6 @@ package userdata
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cleanupd/cleanupd/internal/mysqlerr"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -182,7 +181,7 @@ func (d mysqlDialect) lacking(ctx context.Context, tx *transaction, tables []str
 				ErrNotForms,
 				name,
 			)
-		case !isMySQL(err, mysqlNoTable):
+		case !mysqlerr.Is(err, mysqlerr.NoTable):
 			return nil, fmt.Errorf(
 				"whether there is a table %s cannot be told, and what is in it would stay: %w",
 				name,
@@ -281,32 +280,8 @@ func (mysqlDialect) locking() string { return " FOR UPDATE" }
 
 func (mysqlDialect) lockReferences(context.Context, *transaction) error { return nil }
 
-// Numbers of errors of the server, by what they mean.
-var (
-	mysqlTransient = []uint16{1205, 1213, 3572} // lock wait timeout, deadlock, NOWAIT
-	// disk full, too many connections, shutdown, table full, read-only, killed
-	mysqlLost      = []uint16{1021, 1040, 1053, 1114, 1290, 1317, 1927}
-	mysqlDenied    = []uint16{1044, 1045, 1142, 1143, 1227}
-	mysqlNoTable   = []uint16{1146}
-	mysqlDuplicate = []uint16{1050, 1062} // a table, an entry
-)
+func (mysqlDialect) transient(err error) bool { return mysqlerr.Is(err, mysqlerr.Transient) }
 
-func isMySQL(err error, numbers []uint16) bool {
-	var e *mysql.MySQLError
-	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
-}
+func (mysqlDialect) lost(err error) bool { return mysqlerr.Lost(err) || sqlstate.Lost(err) }
 
-// Lost reports whether an error means that the Forms database, or the connection to it, is currently unusable.
-func Lost(err error) bool { return mysqlDialect{}.lost(err) }
-
-// Denied reports whether an error means that the user of the Forms database lacks a right.
-func Denied(err error) bool { return isMySQL(err, mysqlDenied) }
-
-func (mysqlDialect) transient(err error) bool { return isMySQL(err, mysqlTransient) }
-
-func (mysqlDialect) lost(err error) bool {
-	return isMySQL(err, mysqlLost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn) ||
-		sqlstate.Lost(err)
-}
-
-func (mysqlDialect) duplicate(err error) bool { return isMySQL(err, mysqlDuplicate) }
+func (mysqlDialect) duplicate(err error) bool { return mysqlerr.Is(err, mysqlerr.Duplicate) }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/outside"
 )
 
@@ -52,24 +52,10 @@ func (p Purge) covers(name string) bool {
 }
 
 // ErrNoPurge says that there is no purge of a name.
-var ErrNoPurge = errors.New("there is no purge of this name")
+var ErrNoPurge = failure.New(failure.NotFound, "there is no purge of this name")
 
 // ErrStalePurge says that a purge is another one than its caller has read.
-var ErrStalePurge = errors.New("the purge has changed since this etag was read: read it again")
-
-// Problem is what is wrong with a field of a purge.
-type Problem struct{ Field, Problem string }
-
-// WrongError is everything that is wrong with a purge.
-type WrongError []Problem
-
-func (e WrongError) Error() string {
-	var lines []string
-	for _, p := range e {
-		lines = append(lines, p.Field+": "+p.Problem)
-	}
-	return strings.Join(lines, "; ")
-}
+var ErrStalePurge = failure.New(failure.Conflict, "the purge has changed since this etag was read: read it again")
 
 // purgeName is what the names of purges look like.
 var purgeName = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
@@ -80,12 +66,12 @@ const mostDays = 24_855
 // longestName is how long the name of an application, workflow or column may be, in bytes.
 const longestName = 255
 
-// check returns what is wrong with a purge, by itself and in the Forms database, as a WrongError.
+// check returns what is wrong with a purge, by itself and in the Forms database, as failure.Violations.
 func (d *Database) checkPurge(ctx context.Context, p Purge) error {
-	var wrong WrongError
+	var wrong failure.Violations
 	say := func(bad bool, field, problem string) {
 		if bad {
-			wrong = append(wrong, Problem{field, problem})
+			wrong.Add("purge."+field, problem)
 		}
 	}
 	say(!purgeName.MatchString(p.Name), "name", "must be 1 to 40 of a-z, 0-9 and -")
@@ -160,7 +146,7 @@ func (d *Database) purge(ctx context.Context, tx pgx.Tx, name, etag string) (*Pu
 }
 
 // SetPurge creates or replaces a purge, and calls noted with what was before (nil: none) in the transaction of the
-// change. It fails with WrongError, or with ErrStalePurge if an etag is given that is not that of the purge as it is.
+// change. It fails with failure.Violations, or with ErrStalePurge if an etag is given that is not that of the purge as it is.
 func (d *Database) SetPurge(
 	ctx context.Context,
 	p Purge,

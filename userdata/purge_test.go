@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -429,11 +430,11 @@ func testSetPurge(t *testing.T, on engine) {
 		p := good
 		c.change(&p)
 		err := f.SetPurge(t.Context(), p, "", noted)
-		var wrong userdata.WrongError
+		var wrong failure.Violations
 		var fields []string
 		if errors.As(err, &wrong) {
 			for _, w := range wrong {
-				fields = append(fields, w.Field)
+				fields = append(fields, strings.TrimPrefix(w.Field, "purge."))
 			}
 		}
 		if !slices.Equal(fields, c.fields) {

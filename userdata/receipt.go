@@ -3,12 +3,13 @@ package userdata
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Receipt is what remains of an erasure. It holds no user data.
@@ -34,7 +35,7 @@ type Receipt struct {
 }
 
 // ErrPageToken says that a page token is not one of this service's.
-var ErrPageToken = errors.New("is no page token of ListReceipts")
+var ErrPageToken = failure.Field("page_token", "is no page token of ListReceipts")
 
 // selectReceipt selects receipts e; %s is the condition of those that have all of their items and files.
 const selectReceipt = `

@@ -2,17 +2,18 @@ package userdata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // ErrNoStorage says that the document storage is not known, so that there is nothing to sweep.
-var ErrNoStorage = errors.New(
+var ErrNoStorage = failure.New(
+	failure.Precondition,
 	"the document storage (GDS) is not known here: start the server with --forms-gds-dir or --forms-gds-in-database",
 )
 

@@ -2,11 +2,12 @@ package userdata
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/big"
 	"regexp"
 	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Variable names a variable of a workflow; an empty name means all of them.
@@ -21,7 +22,7 @@ func (v Variable) String() string {
 }
 
 // ErrNoVariable says that the database has no such workflow or variable.
-var ErrNoVariable = errors.New("the database knows no such")
+var ErrNoVariable = failure.New(failure.NotFound, "the database knows no such")
 
 // number is a user id that is a number, and not longer than a database can cast.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)

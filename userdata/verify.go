@@ -10,16 +10,18 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // ErrNoReceipt says that there is no receipt with an id.
-var ErrNoReceipt = errors.New("there is no such receipt")
+var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
 
 // ErrUnfinished says that an erasure is in progress.
-var ErrUnfinished = errors.New("the erasure has not ended yet")
+var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended yet")
 
 // ErrNotUser says that a user id is not that of an erasure, or that one is needed or not.
-var ErrNotUser = errors.New("is not the user id of this erasure")
+var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
 // Verification is what was found when it was searched again for what an erasure was about.
 type Verification struct {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // withConn turns a function that needs a connection to the server into that of a command.
@@ -36,7 +36,7 @@ func withConn(
 func (t *target) explained(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
-		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == service.RunActive {
+		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
 			return status.Errorf(
 				s.Code(),
 				"%s; %s shows it",

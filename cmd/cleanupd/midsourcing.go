@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
 // keepHere is given instead of a URL where deliveries are to be kept.

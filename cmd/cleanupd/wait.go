@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/internal/mysqlerr"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it
@@ -26,7 +27,7 @@ func await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 		switch {
 		case err == nil:
 			return nil, nil
-		case !userdata.Lost(err),
+		case !sqlstate.Lost(err) && !mysqlerr.Lost(err),
 			errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
 			return nil, backoff.Permanent(err)
 		case !told[err.Error()]:

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -45,6 +46,9 @@ func (e *SquattedError) Error() string {
 		e.Ours,
 	)
 }
+
+// Kind implements failure.Kinded.
+func (*SquattedError) Kind() failure.Kind { return failure.Unavailable }
 
 // Squatted returns a SquattedError if another role than the session's holds the lock; with shared, in such a
 // way that it cannot be shared.

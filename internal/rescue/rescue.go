@@ -6,6 +6,8 @@ import (
 	"errors"
 	"log/slog"
 	"runtime/debug"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // Panic is a panic as an error. Its text, which may go to callers, reveals nothing of what happened: that is for the
@@ -19,6 +21,9 @@ type Panic struct {
 func (p *Panic) Error() string {
 	return "cleanupd itself made a mistake (a panic): the log of the replica has the details; please report it"
 }
+
+// Kind implements failure.Kinded.
+func (*Panic) Kind() failure.Kind { return failure.Internal }
 
 // Call calls fn, and returns its error, or a *Panic.
 func Call(fn func() error) (err error) {

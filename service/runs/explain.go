@@ -4,10 +4,11 @@ import (
 	"context"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/explain"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/jackc/pgx/v5"
 )
 
 // ExplainTask tells what a task would do here and now. It fails with ErrNoTask.

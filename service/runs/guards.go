@@ -67,7 +67,7 @@ func checkGuards(g guard.Limits) error {
 	var wrong InvalidError
 	say := func(bad bool, field, problem string) {
 		if bad {
-			wrong = append(wrong, Violation{"guards." + field, problem})
+			wrong.Add("guards."+field, problem)
 		}
 	}
 	percent := func(p float64) bool { return !(p >= 0 && p <= 100) } // nor NaN
@@ -153,25 +153,19 @@ var acceptable = []guard.Name{
 // wrongAccepted is what is wrong with the guards that a request accepts.
 func (r Request) wrongAccepted() (wrong InvalidError) {
 	if len(r.Accepted) > 0 && r.Plan == "" {
-		wrong = append(wrong, Violation{"accept_guards", "is for the run of a plan, whose preview shows the numbers"})
+		wrong.Add("accept_guards", "is for the run of a plan, whose preview shows the numbers")
 	}
 	for i, a := range r.Accepted {
 		field := fmt.Sprintf("accept_guards[%d].", i)
 		switch {
 		case a.Guard == guard.Clock || a.Guard == guard.Idle:
-			wrong = append(wrong, Violation{field + "guard", fmt.Sprintf("%s can not be accepted, only set", a.Guard)})
+			wrong.Addf(field+"guard", "%s can not be accepted, only set", a.Guard)
 		case !slices.Contains(acceptable, a.Guard):
-			wrong = append(
-				wrong,
-				Violation{
-					field + "guard",
-					fmt.Sprintf("unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable),
-				},
-			)
+			wrong.Addf(field+"guard", "unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)
 		case a.Table == "":
-			wrong = append(wrong, Violation{field + "table", "is missing: the table as the preview shows it"})
+			wrong.Add(field+"table", "is missing: the table as the preview shows it")
 		case a.Number < 0:
-			wrong = append(wrong, Violation{field + "number", "must not be negative"})
+			wrong.Add(field+"number", "must not be negative")
 		}
 	}
 	return wrong

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -64,18 +65,11 @@ func (h *Hold) checkTotal(ctx context.Context, db campaign.Querier) error {
 		return err
 	}
 	if onHold+len(h.IDs) > mostIDsOnHold {
-		return InvalidError{
-			{
-				"hold",
-				fmt.Sprintf(
-					"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, "+
-						"or hold a table or everything",
-					len(h.IDs),
-					onHold,
-					mostIDsOnHold,
-				),
-			},
-		}
+		return failure.Field("hold", fmt.Sprintf(
+			"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a "+
+				"table or everything",
+			len(h.IDs), onHold, mostIDsOnHold,
+		))
 	}
 	return nil
 }
@@ -83,7 +77,7 @@ func (h *Hold) checkTotal(ctx context.Context, db campaign.Querier) error {
 // check completes a hold that is to be created, or fails with InvalidError.
 func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catalog) error {
 	var wrong InvalidError
-	say := func(field, problem string) { wrong = append(wrong, Violation{"hold." + field, problem}) }
+	say := func(field, problem string) { wrong.Add("hold."+field, problem) }
 	byID := map[HoldKind]string{
 		HoldDeliveries: "deliveries.ids",
 		HoldLists:      "lists.ids",
@@ -92,10 +86,7 @@ func (h *Hold) check(ctx context.Context, db campaign.Querier, c *campaign.Catal
 	}
 	switch field := byID[h.Kind]; {
 	case h.Kind == "":
-		wrong = append(
-			wrong,
-			Violation{"hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything"},
-		)
+		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything")
 	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > mostHeldIDs):
 		say(field, fmt.Sprintf("must have 1 to %d ids, not %d", mostHeldIDs, len(h.IDs)))
 	case field != "" && slices.Contains(h.IDs, 0):

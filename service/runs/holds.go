@@ -13,6 +13,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -29,7 +30,7 @@ const (
 )
 
 // ErrNoHold says that there is no hold with an id.
-var ErrNoHold = errors.New("no such hold")
+var ErrNoHold = failure.New(failure.NotFound, "no such hold")
 
 // CreateHold stores a hold, and returns it when all batches have ended that may have begun before; a hold of everything
 // also waits for work on Forms databases. It fails with InvalidError, or with a RefusedError where the database is

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/refused"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // scheduler is who requests the runs of the schedule.

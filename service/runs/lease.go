@@ -6,9 +6,10 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // confirm says that the worker has started: from then on it is a setback if it does not get on. A database that lets it

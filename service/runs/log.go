@@ -5,15 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // errReplaced says that the stored log does not have an event that it had.
 var errReplaced = errors.New("the log was replaced")
+
+// LogReplaced is the reason of a ReplacedError.
+const LogReplaced = "LOG_REPLACED"
 
 // ReplacedError says that a watcher was sent events that the stored log does not have.
 type ReplacedError struct {
@@ -28,6 +33,17 @@ func (e *ReplacedError) Error() string {
 			"lagged: watch it again with after_sequence %[1]d",
 		e.AfterSequence,
 	)
+}
+
+// Kind implements failure.Kinded.
+func (*ReplacedError) Kind() failure.Kind { return failure.DataLoss }
+
+// Info implements failure.Informed.
+func (e *ReplacedError) Info() (reason string, metadata map[string]string) {
+	return LogReplaced, map[string]string{
+		"run_id":         e.RunID,
+		"after_sequence": strconv.FormatInt(e.AfterSequence, 10),
+	}
 }
 
 // readLog reads a page of a run's events after a place, and that place with its generation. It fails with ErrNotFound

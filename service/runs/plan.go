@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -38,7 +39,7 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Reques
 	req.Plan, req.Tasks = run.ID, run.chosen()
 	for _, name := range req.Tasks {
 		if p.Outside[name].Disabled {
-			return req, InvalidError{{"plan", fmt.Sprintf("has the task %s, which is disabled", name)}}
+			return req, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
 		}
 	}
 	return req, pipeline.ConfirmPlan(ctx, m.config(p), holds, found[req.Tasks[0]]) // all have one basis
@@ -48,7 +49,7 @@ func (m *Manager) planned(ctx context.Context, tx pgx.Tx, p Pipeline, req Reques
 func planOf(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
 	run, err := get(ctx, db, id)
 	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
-		err = InvalidError{{field, "must be the id of a dry run that succeeded, without what_if"}}
+		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if")
 	}
 	return run, err
 }

@@ -1,12 +1,12 @@
 package runs
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -164,7 +164,7 @@ func (r Request) besidePlan() (wrong InvalidError) {
 		"dry_run":    r.DryRun,
 	} {
 		if given && r.Plan != "" {
-			wrong = append(wrong, Violation{field, "must not be given beside a plan, which has its tasks"})
+			wrong.Add(field, "must not be given beside a plan, which has its tasks")
 		}
 	}
 	slices.SortFunc(wrong, func(a, b Violation) int { return strings.Compare(a.Field, b.Field) })
@@ -182,37 +182,17 @@ func outOfRange(limit time.Duration) string {
 	return "must be from a microsecond to 36500 days"
 }
 
-// Violation is something wrong with a field of a request.
-type Violation struct{ Field, Problem string }
+// Violation is a problem of one field of a request.
+type Violation = failure.Violation
 
 // InvalidError lists everything that is wrong with a request.
-type InvalidError []Violation
-
-// Brief is the beginning of the list: clients accept statuses only up to some size.
-func (e InvalidError) Brief() InvalidError {
-	const most = 10
-	if more := len(e) - most; more > 0 {
-		return append(
-			slices.Clone(e[:most]),
-			Violation{e[most].Field, fmt.Sprintf("and %d more mistakes from here on", more)},
-		)
-	}
-	return e
-}
-
-func (e InvalidError) Error() string {
-	var lines []string
-	for _, v := range e {
-		lines = append(lines, v.Field+": "+v.Problem)
-	}
-	return strings.Join(lines, "; ")
-}
+type InvalidError = failure.Violations
 
 // validate returns an InvalidError, or nil.
 func (p Pipeline) validate(r Request) error {
 	wrong := append(r.besidePlan(), r.wrongAccepted()...)
 	if r.WhatIf != nil && !r.DryRun {
-		wrong = append(wrong, Violation{"what_if", "is for dry runs"})
+		wrong.Add("what_if", "is for dry runs")
 	}
 	valid := p.names()
 	for _, list := range []struct {
@@ -220,49 +200,43 @@ func (p Pipeline) validate(r Request) error {
 		names []string
 	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
 		if len(list.names) > len(valid) {
-			wrong = append(
-				wrong,
-				Violation{list.field, fmt.Sprintf("has %d names; there are %d tasks", len(list.names), len(valid))},
-			)
+			wrong.Addf(list.field, "has %d names; there are %d tasks", len(list.names), len(valid))
 			continue
 		}
 		for i, name := range list.names {
 			if !slices.Contains(valid, name) {
-				wrong = append(wrong, Violation{
+				wrong.Addf(
 					fmt.Sprintf("%s[%d]", list.field, i),
-					fmt.Sprintf("unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", ")),
-				})
+					"unknown task %.64q; the tasks are %s",
+					name,
+					strings.Join(valid, ", "),
+				)
 			} else if p.Outside[name].Disabled && !r.DryRun && list.field == "tasks" {
-				wrong = append(
-					wrong,
-					Violation{
-						fmt.Sprintf("%s[%d]", list.field, i),
-						fmt.Sprintf("the task %s is disabled: a dry run foresees what it would do", name),
-					},
+				wrong.Addf(
+					fmt.Sprintf("%s[%d]", list.field, i),
+					"the task %s is disabled: a dry run foresees what it would do",
+					name,
 				)
 			}
 		}
 	}
 	if problem := outOfRange(r.MaxDuration); problem != "" {
-		wrong = append(wrong, Violation{"max_duration", problem})
+		wrong.Add("max_duration", problem)
 	}
 	if wrong == nil && len(p.chosen(r)) == 0 {
-		wrong = append(wrong, Violation{"skip_tasks", "leaves no task to run"})
+		wrong.Add("skip_tasks", "leaves no task to run")
 	}
-	if wrong == nil {
-		return nil
-	}
-	return wrong
+	return wrong.Err()
 }
 
 // ErrNotFound says that there is no such run.
-var ErrNotFound = errors.New("no such run")
+var ErrNotFound = failure.New(failure.NotFound, "no such run")
 
 // ErrNoTask says that there is no task of a name.
-var ErrNoTask = errors.New("no such task")
+var ErrNoTask = failure.New(failure.NotFound, "no such task")
 
 // ErrTooManyDryRuns says that no more dry runs may be active.
-var ErrTooManyDryRuns = errors.New("too many dry runs")
+var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 
 // tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
 func tooManyDryRuns(req Request) error {
@@ -275,7 +249,18 @@ func tooManyDryRuns(req Request) error {
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }
 
+// RunActive is the reason of an ActiveError.
+const RunActive = "RUN_ACTIVE"
+
 // ActiveError says that another run is active.
 type ActiveError struct{ RunID string }
 
 func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
+
+// Kind implements failure.Kinded.
+func (*ActiveError) Kind() failure.Kind { return failure.Conflict }
+
+// Info implements failure.Informed.
+func (e *ActiveError) Info() (reason string, metadata map[string]string) {
+	return RunActive, map[string]string{"run_id": e.RunID}
+}

@@ -79,7 +79,7 @@ func (s *Schedule) complete(ctx context.Context, db campaign.Querier) error {
 func (s *Schedule) completeAt(now time.Time, setting string) error {
 	var wrong InvalidError
 	say := func(field string, problem any) {
-		wrong = append(wrong, Violation{"schedule." + field, fmt.Sprint(problem)})
+		wrong.Add("schedule."+field, fmt.Sprint(problem))
 	}
 	if s.TimeZone == "" {
 		s.TimeZone = timezone.Of(setting)
@@ -126,7 +126,7 @@ func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Tim
 		}
 		times, err := parseCron(expression, zone)
 		if err != nil {
-			wrong = append(wrong, Violation{field, err.Error()})
+			wrong.Add(field, err.Error())
 			continue
 		}
 		if next := times.next(now); first == nil || next.Before(*first) {

@@ -3,7 +3,6 @@ package runs
 import (
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -114,7 +114,7 @@ func get(ctx context.Context, db campaign.Querier, id string) (*Run, error) {
 func (m *Manager) Get(ctx context.Context, id string) (*Run, error) { return get(ctx, m.calls, id) }
 
 // ErrPageToken says that a page token is not one of this service's.
-var ErrPageToken = errors.New("not a page token of this service")
+var ErrPageToken = failure.Field("page_token", "not a page token of this service")
 
 // Filter says which runs are listed; the zero value: all.
 type Filter struct {

@@ -2,17 +2,19 @@ package campaign
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
 // ErrNotCampaign is returned for a database without any known table.
-var ErrNotCampaign = errors.New(
-	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role " +
+var ErrNotCampaign = failure.New(
+	failure.Precondition,
+	"this is no Campaign database: none of the known tables was found; check the database's name, and that the role "+
 		"may use the schema that holds NmsDelivery",
 )
 

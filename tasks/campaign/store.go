@@ -10,11 +10,14 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // ErrNoOptionTable is returned if options cannot be stored because XtkOption, or a column of it, is missing.
-var ErrNoOptionTable = errors.New("table XtkOption, or a column of it, is missing: options cannot be stored")
+var ErrNoOptionTable = failure.New(
+	failure.Precondition, "table XtkOption, or a column of it, is missing: options cannot be stored",
+)
 
 // KeepsMoments reports whether XtkOption can store a time from one run to the next: it has the necessary columns, and
 // row security does not hide its rows.

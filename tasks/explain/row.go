@@ -2,7 +2,6 @@ package explain
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/candidates"
@@ -80,7 +80,7 @@ type Row struct {
 }
 
 // ErrKey reports that a key is not that of one row.
-var ErrKey = errors.New("not a key of one row")
+var ErrKey = failure.Field("key", "not a key of one row")
 
 func notCovered(table, why string) error {
 	return &refused.Error{Reason: refused.NotCovered, Metadata: map[string]string{"table": table}, Message: why}

@@ -1,6 +1,10 @@
 package refused
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+)
 
 // Reasons of an Error.
 const (
@@ -24,6 +28,12 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message }
+
+// Kind implements failure.Kinded.
+func (*Error) Kind() failure.Kind { return failure.Precondition }
+
+// Info implements failure.Informed.
+func (e *Error) Info() (reason string, metadata map[string]string) { return e.Reason, e.Metadata }
 
 // StalePlan returns the refusal of a saved plan, with what has changed since it was made.
 func StalePlan(changes ...string) *Error {

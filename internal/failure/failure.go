@@ -1,0 +1,108 @@
+// Package failure gives errors the kind of status that they end a call with. The packages that return such an error
+// declare it with New or Field, or give a type of their own the method Kind; package service, alone, turns a kind into
+// a status, and needs to know no other error.
+package failure
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Kind is what an error means to the caller.
+type Kind int
+
+// The kinds. An error without one is an internal error.
+const (
+	Internal     Kind = iota
+	Invalid           // the request is wrong, whatever the state of the database
+	NotFound          // what the request names does not exist
+	Conflict          // something else is active, or was changed meanwhile: read again, and retry
+	Precondition      // the database, or what is stored, must change first
+	Exhausted         // too many of these at once: retry later
+	Unavailable       // the database cannot be used now: retry later
+	DataLoss          // what the caller was sent is no longer stored
+)
+
+// Kinded is an error with a kind.
+type Kinded interface {
+	error
+	Kind() Kind
+}
+
+// Informed is an error that tells programs its reason, in capitals, and details by their names.
+type Informed interface {
+	Kinded
+	Info() (reason string, metadata map[string]string)
+}
+
+// kinded is an error of New.
+type kinded struct {
+	kind    Kind
+	message string
+}
+
+// New returns an error of a kind, to be compared with errors.Is.
+func New(kind Kind, message string) error { return &kinded{kind, message} }
+
+func (e *kinded) Error() string { return e.message }
+
+// Kind implements Kinded.
+func (e *kinded) Kind() Kind { return e.kind }
+
+// FieldError is an error about one field of the request. Its text, with what wraps it, is the field's problem.
+type FieldError struct{ Field, Problem string }
+
+// Field returns an error about a field, to be compared with errors.Is.
+func Field(field, problem string) *FieldError { return &FieldError{field, problem} }
+
+func (e *FieldError) Error() string { return e.Problem }
+
+// Kind implements Kinded.
+func (*FieldError) Kind() Kind { return Invalid }
+
+// Violation is a problem of one field of a request.
+type Violation struct{ Field, Problem string }
+
+// Violations is an error that lists everything that is wrong with a request.
+type Violations []Violation
+
+// maxViolations is how many violations are reported: clients accept statuses only up to some size.
+const maxViolations = 10
+
+// Brief returns the first violations, and how many more there are.
+func (v Violations) Brief() Violations {
+	more := len(v) - maxViolations
+	if more <= 0 {
+		return v
+	}
+	first := slices.Clone(v[:maxViolations])
+	return append(first, Violation{v[maxViolations].Field, fmt.Sprintf("and %d more mistakes from here on", more)})
+}
+
+func (v Violations) Error() string {
+	var lines []string
+	for _, one := range v {
+		lines = append(lines, one.Field+": "+one.Problem)
+	}
+	return strings.Join(lines, "; ")
+}
+
+// Kind implements Kinded.
+func (Violations) Kind() Kind { return Invalid }
+
+// Add adds a problem of a field.
+func (v *Violations) Add(field, problem string) { *v = append(*v, Violation{field, problem}) }
+
+// Addf adds a problem of a field, formatted as by fmt.Sprintf.
+func (v *Violations) Addf(field, format string, args ...any) {
+	v.Add(field, fmt.Sprintf(format, args...))
+}
+
+// Err returns the violations as an error, or nil if there are none.
+func (v Violations) Err() error {
+	if len(v) == 0 {
+		return nil
+	}
+	return v
+}
