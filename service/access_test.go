@@ -41,8 +41,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/internal/testca"
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // call is one call of an RPC, over gRPC and over REST, and the lowest role that it needs.
@@ -390,7 +390,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serveAs(t, database(t), false, nil, service.ServerConfig{Guard: guard, TLS: own})
+	return serveAs(t, database(t), false, nil, transport.Config{Guard: guard, TLS: own})
 }
 
 // tls is how a caller speaks TLS.
@@ -676,7 +676,7 @@ func TestRefusalsFillNothing(t *testing.T) {
 		database(t),
 		true,
 		nil,
-		service.ServerConfig{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))},
+		transport.Config{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))},
 	)
 	for token, want := range map[string]codes.Code{
 		"secret-viewer": codes.PermissionDenied,

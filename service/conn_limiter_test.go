@@ -17,7 +17,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/testca"
-	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // Nothing is read of the request of a caller who is refused.
@@ -80,8 +80,8 @@ func TestTooManyStrangers(t *testing.T) {
 		}
 	}
 	ask()
-	closed := make(chan struct{}, 2*service.MaxOfNetwork)
-	for i := range service.MaxOfNetwork + 10 {
+	closed := make(chan struct{}, 2*transport.MaxOfNetwork)
+	for i := range transport.MaxOfNetwork + 10 {
 		conn, err := net.Dial("tcp", []string{s.conn.Target(), strings.TrimPrefix(s.url, "http://")}[i%2])
 		if err != nil {
 			t.Fatal(err)

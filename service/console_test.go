@@ -11,8 +11,8 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // withConsole is a replica that serves the console, to whom the access says.
@@ -22,14 +22,14 @@ func withConsole(t *testing.T, c access.Config) *server {
 }
 
 // console has a replica serve the console, to whom the access says.
-func console(t *testing.T, c access.Config) service.ServerConfig {
+func console(t *testing.T, c access.Config) transport.Config {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)
 	guard, err := access.Open(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return service.ServerConfig{Guard: guard, Console: true}
+	return transport.Config{Guard: guard, Console: true}
 }
 
 func TestConsoleIsServed(t *testing.T) {

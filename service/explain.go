@@ -101,7 +101,7 @@ func (s *Service) ExplainRow(
 // mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Who
 // does is recorded.
 func mayExplainByText(ctx context.Context, table string) error {
-	if caller(ctx).Role < access.Admin {
+	if access.FromContext(ctx).Role < access.Admin {
 		audit.Insist(ctx)
 		return status.Errorf(codes.PermissionDenied, "a text as key needs the role %s", access.Admin)
 	}

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // Why a row is, or is not, deleted is told over gRPC and over REST: the verdict, by which part of which rule, and from
@@ -376,7 +376,7 @@ func TestExplainRowByText(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := serveAs(t, database(t), false, nil, service.ServerConfig{Guard: guard})
+	s := serveAs(t, database(t), false, nil, transport.Config{Guard: guard})
 	s.db.Do(
 		"INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('123', now() + interval '1 hour'); INSERT INTO " +
 			"NmsDelivery (iDeliveryId) VALUES (7)",

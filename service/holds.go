@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -15,7 +16,7 @@ func (s *Service) CreateHold(
 	in *cleanupv1.CreateHoldRequest,
 ) (*cleanupv1.CreateHoldResponse, error) {
 	given := in.GetHold()
-	hold := runs.Hold{Reason: given.GetReason(), CreatedBy: caller(ctx).String()}
+	hold := runs.Hold{Reason: given.GetReason(), CreatedBy: access.FromContext(ctx).String()}
 	switch what := given.GetWhat().(type) {
 	case *cleanupv1.Hold_Deliveries:
 		hold.Kind, hold.IDs = runs.HoldDeliveries, what.Deliveries.GetIds()
@@ -63,7 +64,7 @@ func (s *Service) ReleaseHold(
 	ctx context.Context,
 	in *cleanupv1.ReleaseHoldRequest,
 ) (*cleanupv1.ReleaseHoldResponse, error) {
-	released, err := s.runs.ReleaseHold(ctx, in.GetHoldId(), caller(ctx).String())
+	released, err := s.runs.ReleaseHold(ctx, in.GetHoldId(), access.FromContext(ctx).String())
 	if err != nil {
 		return nil, err
 	}

@@ -24,8 +24,8 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/testca"
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // well checks that others are served as before.
@@ -82,12 +82,12 @@ func TestTooLarge(t *testing.T) {
 // A caller's calls that wait, here for a lock in the database, are counted over gRPC and REST together.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, database(t), true, nil, service.ServerConfig{Guard: &access.Guard{}, TurnTimeout: time.Hour})
+	s := serveAs(t, database(t), true, nil, transport.Config{Guard: &access.Guard{}, TurnTimeout: time.Hour})
 	tx := s.db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	const more = 10
-	refused, served := make(chan struct{}, service.MaxCalls+more), make(chan struct{}, service.MaxCalls+more)
+	refused, served := make(chan struct{}, transport.MaxCalls+more), make(chan struct{}, transport.MaxCalls+more)
 	var wg sync.WaitGroup
-	for i := range service.MaxCalls + more {
+	for i := range transport.MaxCalls + more {
 		wg.Go(func() {
 			code, text := codes.OK, ""
 			if i%2 == 0 {
@@ -122,7 +122,7 @@ func TestTooManyCalls(t *testing.T) {
 		t.Fatal(err)
 	}
 	wg.Wait()
-	if len(served) != service.MaxCalls || len(refused) != 0 {
+	if len(served) != transport.MaxCalls || len(refused) != 0 {
 		t.Errorf("%d calls were served", len(served))
 	}
 	s.well(t)
@@ -134,8 +134,8 @@ func TestTooManyStreams(t *testing.T) {
 	id := s.queued(t)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	answers := make(chan error, service.MaxWatchers+1)
-	for range service.MaxWatchers + 1 {
+	answers := make(chan error, transport.MaxStreams+1)
+	for range transport.MaxStreams + 1 {
 		stream, err := s.WatchRun(ctx, &cleanupv1.WatchRunRequest{RunId: id})
 		if err != nil {
 			t.Fatal(err)
@@ -157,7 +157,7 @@ func TestTooManyStreams(t *testing.T) {
 	}
 	s.well(t)
 	leave()
-	for range service.MaxWatchers {
+	for range transport.MaxStreams {
 		wantCode(t, <-answers, codes.Canceled)
 	}
 }
@@ -169,7 +169,7 @@ func TestTooManyHealthStreams(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
 	refused := make(chan error)
-	for range service.MaxChecks + 1 {
+	for range transport.MaxChecks + 1 {
 		stream, err := healthv1.NewHealthClient(s.conn).Watch(ctx, &healthv1.HealthCheckRequest{})
 		if err != nil {
 			t.Fatal(err)
@@ -227,9 +227,9 @@ func (s *server) queued(t *testing.T) (id string) {
 // A client that does not complete its request is cut off.
 func TestSlowClients(t *testing.T) {
 	t.Parallel()
-	config := service.ServerConfig{
+	config := transport.Config{
 		Guard:    &access.Guard{},
-		Timeouts: service.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond},
+		Timeouts: transport.Timeouts{Headers: 300 * time.Millisecond, Body: 300 * time.Millisecond},
 	}
 	t.Run("cut off", func(t *testing.T) {
 		s := serveAs(t, database(t), true, nil, config)
@@ -309,7 +309,7 @@ func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the stre
 		database(t),
 		true,
 		nil,
-		service.ServerConfig{Guard: &access.Guard{}, Timeouts: service.Timeouts{Stall: time.Second}},
+		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: time.Second}},
 	)
 	id := s.queued(t)
 	s.db.Do(
@@ -376,7 +376,7 @@ func TestQuietStream(t *testing.T) {
 		db,
 		true,
 		nil,
-		service.ServerConfig{Guard: &access.Guard{}, TLS: own, Timeouts: service.Timeouts{Stall: time.Second}},
+		transport.Config{Guard: &access.Guard{}, TLS: own, Timeouts: transport.Timeouts{Stall: time.Second}},
 	)
 	event := func(sequence int) {
 		db.Do(

@@ -20,9 +20,9 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -59,11 +59,11 @@ func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t
 
 // serveForms starts a replica that works on a Forms database, too.
 func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
-	return serveAs(t, db, idle, forms, service.ServerConfig{Guard: &access.Guard{}})
+	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
 }
 
 // serveAs starts a replica that serves as it is said. Its own client trusts nobody and shows nothing.
-func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config service.ServerConfig) *server {
+func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config transport.Config) *server {
 	t.Helper()
 	migrate(t, db)
 	ctx, cancel := context.WithCancel(context.Background())

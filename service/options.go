@@ -150,6 +150,11 @@ func inJSON(o *cleanupv1.Options) (values map[string]any) {
 
 type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
+// errStaleEtag says that the options have changed since the caller read them.
+var errStaleEtag = failure.New(
+	failure.Conflict, "the options have changed since this etag was read: read them again",
+)
+
 // changesOf turns a request into changes of what is stored, or fails with InvalidError.
 func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	message := in.GetOptions().ProtoReflect()

@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -17,8 +16,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -61,7 +60,7 @@ func TestCallsThatPanic(t *testing.T) {
 // A panic before a call's handler, here in its authentication for want of a guard, ends the call alone, too.
 func TestAuthenticationThatPanics(t *testing.T) {
 	t.Parallel()
-	s := serveAs(t, database(t), true, nil, service.ServerConfig{})
+	s := serveAs(t, database(t), true, nil, transport.Config{})
 	for range 2 {
 		_, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
 		wantCode(t, err, codes.Internal)
@@ -75,30 +74,6 @@ func TestAuthenticationThatPanics(t *testing.T) {
 	_ = answer.Body.Close()
 	if answer.StatusCode != http.StatusInternalServerError {
 		t.Error(answer.Status)
-	}
-}
-
-// A response that has begun when its handler panics is cut off, so that nobody takes it for a whole one.
-func TestResponseThatPanics(t *testing.T) {
-	t.Parallel()
-	for begun, want := range map[string]int{"": http.StatusInternalServerError, `{"half":`: http.StatusOK} {
-		web := httptest.NewServer(service.Surviving(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			if begun != "" {
-				_, _ = io.WriteString(w, begun)
-				_ = http.NewResponseController(w).Flush()
-			}
-			panic("PLANTED")
-		})))
-		answer, err := http.Get(web.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(answer.Body)
-		_ = answer.Body.Close()
-		web.Close()
-		if answer.StatusCode != want || (err != nil) != (begun != "") || strings.Contains(string(body), "PLANTED") {
-			t.Errorf("%q: %s, %v: %s", begun, answer.Status, err, body)
-		}
 	}
 }
 
@@ -130,7 +105,7 @@ func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 		database(t),
 		true,
 		nil,
-		service.ServerConfig{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
 	)
 	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
 	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")

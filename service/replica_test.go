@@ -21,12 +21,13 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // replica is a server of the tests, in this process or in another one.
 type replica struct {
-	server     *service.Server
+	server     *transport.Server
 	manager    *runs.Manager
 	forms      *userdata.Database // nil: none
 	grpc, http net.Listener
@@ -37,7 +38,7 @@ func newReplica(
 	name string,
 	pool *pgxpool.Pool,
 	forms *userdata.Database,
-	config service.ServerConfig,
+	config transport.Config,
 ) (r *replica, err error) {
 	log := slog.New(slog.DiscardHandler)
 	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
@@ -92,7 +93,7 @@ func replicaProcess(database string) error {
 		fmt.Sprint(os.Getpid()),
 		pool,
 		nil,
-		service.ServerConfig{Guard: &access.Guard{}, Console: true},
+		transport.Config{Guard: &access.Guard{}, Console: true},
 	)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -12,7 +13,9 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // DefaultPageSize is the size of a page if a request gives none, the others are the greatest, by what is listed.
@@ -40,8 +43,8 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		MaxDuration: maxDuration(
 			in.GetMaxDuration(),
 		),
-		RequestedBy: caller(stream.Context()).String(),
-		ByViewer:    caller(stream.Context()).Role < access.Operator,
+		RequestedBy: access.FromContext(stream.Context()).String(),
+		ByViewer:    access.FromContext(stream.Context()).Role < access.Operator,
 		Plan:        in.GetPlan(),
 		WhatIf:      whatIf,
 		Accepted:    accepted(in.GetAcceptGuards()),
@@ -50,7 +53,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	if err != nil {
 		return err
 	}
-	settle(stream.Context(), nil)
+	audit.Settle(stream.Context(), codes.OK.String())
 	return s.watch(stream.Context(), run.ID, runs.Place{}, in.GetDetach(), stream)
 }
 
@@ -212,4 +215,49 @@ func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) 
 		)
 	}
 	return out, nil
+}
+
+// runStatus returns the status that the stream of a run ends with, and nil if the run succeeded.
+func runStatus(r *runs.Run) error {
+	if r.State == runs.Succeeded {
+		return nil
+	}
+	code, reason := codes.Internal, "RUN_FAILED"
+	switch r.Cause {
+	case runs.CauseCancelled:
+		code, reason = codes.Canceled, "RUN_CANCELLED"
+	case runs.CauseNotCampaign:
+		code = codes.FailedPrecondition
+	case runs.CauseUnavailable:
+		code = codes.Unavailable
+	}
+	if refused := r.Reason(); refused != "" {
+		code, reason = codes.FailedPrecondition, refused
+	}
+	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
+	if t := r.Result(metadata["task"]); t != nil {
+		maps.Copy(metadata, t.Metadata)
+	}
+	return transport.StatusWithInfo(code, r.Error, reason, metadata)
+}
+
+// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has
+// started.
+func (s *Service) mayCancel(ctx context.Context, id string) error {
+	who := access.FromContext(ctx)
+	if who.Role >= access.Operator {
+		return nil
+	}
+	run, err := s.runs.Get(ctx, id)
+	if err != nil && !errors.Is(err, runs.ErrNotFound) {
+		return err
+	}
+	if err == nil && run.DryRun && run.RequestedBy == who.String() {
+		return nil
+	}
+	return status.Errorf(
+		codes.PermissionDenied,
+		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own",
+		access.Operator,
+	)
 }

@@ -9,12 +9,13 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // WhoAmI implements cleanupv1.CleanupServiceServer.
 func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
-	c := caller(ctx)
+	c := access.FromContext(ctx)
 	return &cleanupv1.WhoAmIResponse{
 		Subject: c.Subject,
 		Role:    cleanupv1.Role(c.Role),

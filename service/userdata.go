@@ -9,14 +9,15 @@ import (
 	"strconv"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
@@ -174,7 +175,7 @@ func (s *UserData) erase(
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errErasureGoesOn) })()
-	request.RequestedBy = caller(ctx).String()
+	request.RequestedBy = access.FromContext(ctx).String()
 	if dryRun {
 		if err := audit.Note(ctx, nil, details); err != nil {
 			return err
@@ -189,7 +190,7 @@ func (s *UserData) erase(
 	if err != nil {
 		return unlessStopping(ctx, err)
 	}
-	settle(ctx, nil)
+	audit.Settle(ctx, codes.OK.String())
 	receipt, err := s.forms.Watch(ctx, id, send)
 	switch {
 	case errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), errErasureGoesOn):
@@ -197,9 +198,12 @@ func (s *UserData) erase(
 	case err != nil:
 		return err
 	case !receipt.Succeeded:
-		return withDetails(codes.Internal, "not everything was erased: "+some(receipt.Problems), &errdetails.ErrorInfo{
-			Reason: "ERASURE_FAILED", Domain: domain, Metadata: map[string]string{"erasure_id": id},
-		})
+		return transport.StatusWithInfo(
+			codes.Internal,
+			"not everything was erased: "+some(receipt.Problems),
+			"ERASURE_FAILED",
+			map[string]string{"erasure_id": id},
+		)
 	}
 	return nil
 }

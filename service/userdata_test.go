@@ -22,17 +22,18 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
 // formsServer is a replica that works on a Forms database, too.
 func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
-	return formsServerAs(t, service.ServerConfig{Guard: &access.Guard{}})
+	return formsServerAs(t, transport.Config{Guard: &access.Guard{}})
 }
 
 // formsServerAs is a formsServer that serves as it is said.
-func formsServerAs(t *testing.T, config service.ServerConfig) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
+func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	forms := pgtest.Empty(t)
 	forms.Do(formsdb.Schema)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // accessConfig configures TLS and authentication.
@@ -104,7 +104,7 @@ func (c *accessConfig) open(
 	ctx context.Context,
 	log *slog.Logger,
 	grpc, http net.Listener,
-) (out service.ServerConfig, err error) {
+) (out transport.Config, err error) {
 	c.Log = log
 	if c.ClientID != "" && c.Issuer == "" {
 		return out, usagef("--oidc-client-id needs --oidc-issuer")
@@ -112,7 +112,7 @@ func (c *accessConfig) open(
 	if c.ClientSecretFile != "" && c.ClientID == "" {
 		return out, usagef("--oidc-client-secret-file needs --oidc-client-id")
 	}
-	out = service.ServerConfig{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
+	out = transport.Config{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, usagef(
 			"--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w",

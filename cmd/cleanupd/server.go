@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/refused"
@@ -31,7 +32,7 @@ type server struct {
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
 	forms      *userdata.Database       // nil: none
 	manager    *runs.Manager
-	server     *service.Server
+	server     *transport.Server
 	grpc, http net.Listener
 	log        *slog.Logger
 	stop       context.CancelFunc // ends streams

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
-	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // target is the server that a client talks to, and the client's credentials.
@@ -65,15 +65,15 @@ func (t *target) dial() (*grpc.ClientConn, error) {
 	if number, unknown := net.LookupPort("tcp", port); err != nil || unknown != nil || number == 0 {
 		return nil, usagef("--server: %q is no HOST:PORT", t.address)
 	}
-	transport, secure, err := t.transport()
+	creds, secure, err := t.transport()
 	if err != nil {
 		return nil, err
 	}
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(
-			transport,
+			creds,
 		),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(service.MaxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(transport.MaxResponse)),
 		grpc.WithUnaryInterceptor(printableAnswers),
 		grpc.WithStreamInterceptor(printableStreams),
 	}

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // rule is what a call of an RPC needs.
@@ -105,32 +104,10 @@ func (r rule) needs(req any) access.Role {
 
 // permit fails if the caller may not make this request.
 func permit(ctx context.Context, method string, req any) error {
-	if needed := rules[method].needs(req); caller(ctx).Role < needed {
+	if needed := rules[method].needs(req); access.FromContext(ctx).Role < needed {
 		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", short(method), needed)
 	}
 	return nil
-}
-
-// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has
-// started.
-func (s *Service) mayCancel(ctx context.Context, id string) error {
-	who := caller(ctx)
-	if who.Role >= access.Operator {
-		return nil
-	}
-	run, err := s.runs.Get(ctx, id)
-	if err != nil && !errors.Is(err, runs.ErrNotFound) {
-		return err
-	}
-	if err == nil && run.DryRun && run.RequestedBy == who.String() {
-		return nil
-	}
-	return status.Errorf(
-		codes.PermissionDenied,
-		"%s needs the role %s, but for dry runs of one's own",
-		short(cleanupv1.CleanupService_CancelRun_FullMethodName),
-		access.Operator,
-	)
 }
 
 // denied is the status for missing or invalid credentials.

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"net/http"
@@ -20,7 +20,7 @@ func (s *Server) handler(
 	limits *limits,
 	refusals *refusals,
 	registry *prometheus.Registry,
-	c ServerConfig,
+	c Config,
 ) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"fmt"
@@ -130,8 +130,8 @@ func TestStreamsInAll(t *testing.T) {
 		role access.Role
 		want int
 	}{
-		{access.Viewer, most[aStream].n},
-		{access.Viewer, streamsInAll - most[aStream].n},
+		{access.Viewer, MaxStreams},
+		{access.Viewer, streamsInAll - MaxStreams},
 		{access.Viewer, 0},
 		{access.Operator, streamsOfOthers},
 		{access.Admin, 0},

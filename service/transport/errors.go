@@ -1,9 +1,8 @@
-package service
+package transport
 
 import (
 	"context"
 	"errors"
-	"maps"
 
 	"github.com/jackc/pgerrcode"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
@@ -14,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/mysqlerr"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
-	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // domain names this service in error details.
@@ -31,11 +29,6 @@ var codeOf = map[failure.Kind]codes.Code{
 	failure.Unavailable:  codes.Unavailable,
 	failure.DataLoss:     codes.DataLoss,
 }
-
-// errStaleEtag says that the options have changed since the caller read them.
-var errStaleEtag = failure.New(
-	failure.Conflict, "the options have changed since this etag was read: read them again",
-)
 
 // toStatus returns the status that an error of a handler ends a call with. The context is that of the call.
 func toStatus(ctx context.Context, err error) error {
@@ -78,9 +71,7 @@ func kindedStatus(kinded failure.Kinded, err error) error {
 		return invalidStatus(failure.Violations{{Field: kinded.Field, Problem: err.Error()}})
 	case failure.Informed:
 		reason, metadata := kinded.Info()
-		return withDetails(code, err.Error(), &errdetails.ErrorInfo{
-			Reason: reason, Domain: domain, Metadata: metadata,
-		})
+		return StatusWithInfo(code, err.Error(), reason, metadata)
 	}
 	return status.Error(code, validText(err.Error()))
 }
@@ -124,30 +115,12 @@ func (e *unexpected) Error() string { return e.status.Message() }
 // GRPCStatus is what the caller is told.
 func (e *unexpected) GRPCStatus() *status.Status { return e.status }
 
-// runStatus is how the stream of a run ends: nil when the run succeeded.
-func runStatus(r *runs.Run) error {
-	if r.State == runs.Succeeded {
-		return nil
-	}
-	code, reason := codes.Internal, "RUN_FAILED"
-	switch r.Cause {
-	case runs.CauseCancelled:
-		code, reason = codes.Canceled, "RUN_CANCELLED"
-	case runs.CauseNotCampaign:
-		code = codes.FailedPrecondition
-	case runs.CauseUnavailable:
-		code = codes.Unavailable
-	}
-	if refused := r.Reason(); refused != "" {
-		code, reason = codes.FailedPrecondition, refused
-	}
-	metadata := map[string]string{"run_id": r.ID, "task": r.FailedTask()}
-	if t := r.Result(metadata["task"]); t != nil {
-		maps.Copy(metadata, t.Metadata)
-	}
-	return withDetails(code, r.Error, &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: metadata})
+// StatusWithInfo returns a status that tells programs its reason and metadata.
+func StatusWithInfo(code codes.Code, message, reason string, metadata map[string]string) error {
+	return withDetails(code, message, &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: metadata})
 }
 
+// withDetails returns a status with one detail.
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
 	replaceInvalid(protoadapt.MessageV2Of(detail).ProtoReflect())
 	s, err := status.New(code, validText(message)).WithDetails(detail)

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -16,9 +16,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxAnswer is the most bytes of a response. The largest is that of FindUserData, about a person with many process
+// MaxResponse is the most bytes of a response. The largest is that of FindUserData, about a person with many process
 // instances.
-const MaxAnswer = 64 << 20
+const MaxResponse = 64 << 20
 
 // What a caller may send. No request of the API comes near these sizes.
 const (
@@ -66,16 +66,24 @@ const (
 	aSignIn // by network
 )
 
-// most is how much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one
-// address, behind a proxy.
+// How much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one address,
+// behind a proxy.
+const (
+	MaxCalls       = 100
+	MaxStreams     = 1400
+	MaxConnections = 1000
+	MaxChecks      = 50 // calls that need no credentials
+)
+
+// most is how much of each resource a caller may have at a time.
 var most = [...]struct {
 	n    int
 	what string
 }{
-	aCall:       {100, "calls"},
-	aStream:     {1400, "streams"},
-	aConnection: {1000, "connections"},
-	aCheck:      {50, "health checks"},
+	aCall:       {MaxCalls, "calls"},
+	aStream:     {MaxStreams, "streams"},
+	aConnection: {MaxConnections, "connections"},
+	aCheck:      {MaxChecks, "health checks"},
 	aSignIn:     {signInsAtOnce, "sign-ins"},
 }
 
@@ -199,7 +207,7 @@ func (l *limits) inTurn(
 	if !strings.HasPrefix(info.FullMethod, "/"+cleanupv1.CleanupService_ServiceDesc.ServiceName+"/") {
 		return handler(ctx, req)
 	}
-	who := caller(ctx).String()
+	who := access.FromContext(ctx).String()
 	l.mu.Lock()
 	free := l.accounts[who].turns
 	l.mu.Unlock()

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"cmp"
@@ -28,12 +28,13 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/audit"
 )
 
 // stopTimeout is how long calls in progress may take when the server stops.
 const stopTimeout = 5 * time.Second
 
-// Server is both listeners, gRPC and HTTP, and the gateway between them.
+// Server serves gRPC and HTTP, with the gateway between them.
 type Server struct {
 	grpc, inner *grpc.Server
 	health      healthServer
@@ -42,8 +43,16 @@ type Server struct {
 	http        *http.Server
 }
 
-// ServerConfig configures a Server.
-type ServerConfig struct {
+// Config configures a Server.
+type Config struct {
+	Cleanup  cleanupv1.CleanupServiceServer
+	UserData cleanupv1.UserDataServiceServer
+	// CleanupReady and UserDataReady return why a service cannot work now, or nil.
+	CleanupReady, UserDataReady func(context.Context) error
+	// Metrics are served at /metrics, in addition to those of calls and of the process.
+	Metrics prometheus.Collector
+	// Audit is the database that keeps the audit.
+	Audit audit.DB
 	// Guard authenticates callers.
 	Guard *access.Guard
 	// TLS is for both listeners; nil: plain text.
@@ -58,14 +67,13 @@ type ServerConfig struct {
 	Log         *slog.Logger
 }
 
-// NewServer returns a server of s and u.
-func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
-	s.userData = u.forms != nil
+// NewServer returns a server, which Serve starts.
+func NewServer(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		s.runs.Metrics(),
+		c.Metrics,
 	)
 	exporter, err := otelprometheus.New(
 		otelprometheus.WithRegisterer(registry),
@@ -84,7 +92,7 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 		},
 	)
 	out := &Server{
-		health: healthServer{health.NewServer(), s.runs.Ready, u.ready, c.Log},
+		health: healthServer{health.NewServer(), c.CleanupReady, c.UserDataReady, c.Log},
 		pipe:   bufconn.Listen(1 << 20),
 	}
 	timeouts := c.Timeouts.withDefaults()
@@ -97,21 +105,21 @@ func NewServer(s *Service, u *UserData, c ServerConfig) (*Server, error) {
 		c.Log,
 	}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
-		g := &gate{identify, limits, timeouts, refusals, s.pool, c.Log}
+		g := &gate{identify, limits, timeouts, refusals, c.Audit, c.Log}
 		server := grpc.NewServer(
 			append(
 				more,
 				measure,
 				passEncoded(),
 				grpc.MaxRecvMsgSize(maxRequest),
-				grpc.MaxSendMsgSize(MaxAnswer),
+				grpc.MaxSendMsgSize(MaxResponse),
 				grpc.MaxHeaderListSize(maxHeaders),
 				grpc.ChainUnaryInterceptor(limits.inTurn, survivor.unaryStatus),
 				grpc.ChainStreamInterceptor(survivor.stream, g.stream, timeouts.stream, survivor.streamStatus),
 			)...)
 		behind := guarded{server, g, survivor}
-		cleanupv1.RegisterCleanupServiceServer(behind, s)
-		cleanupv1.RegisterUserDataServiceServer(behind, u)
+		cleanupv1.RegisterCleanupServiceServer(behind, c.Cleanup)
+		cleanupv1.RegisterUserDataServiceServer(behind, c.UserData)
 		healthv1.RegisterHealthServer(behind, out.health)
 		reflection.Register(behind)
 		return server, checkRules(server)
@@ -149,7 +157,7 @@ func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 		grpc.InTapHandle(
 			cuttable,
 		),
-		grpc.MaxConcurrentStreams(uint32(most[aCall].n + most[aStream].n)),
+		grpc.MaxConcurrentStreams(MaxCalls + MaxStreams),
 		grpc.ConnectionTimeout(timeouts.Headers),
 		grpc.KeepaliveEnforcementPolicy(
 			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true},

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -49,7 +49,7 @@ const callerHeader = "cleanupd-caller-bin"
 
 // forwarded is the metadata by which the gateway passes the caller on.
 func forwarded(ctx context.Context, _ *http.Request) metadata.MD {
-	c, err := json.Marshal(caller(ctx))
+	c, err := json.Marshal(access.FromContext(ctx))
 	if err != nil { // never: a Caller has only strings and a number
 		return nil
 	}
@@ -86,7 +86,7 @@ func only(
 			err = limits.introduce(r.Context(), c.String())
 		}
 		if err == nil {
-			next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, c)))
+			next.ServeHTTP(w, r.WithContext(access.NewContext(r.Context(), c)))
 			return
 		}
 		code := status.Code(err)

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -19,7 +19,7 @@ import (
 // for its place.
 const (
 	maxStrangers    = 256
-	maxOfNetwork    = 128
+	MaxOfNetwork    = 128
 	strangersChance = 250 * time.Millisecond
 )
 
@@ -89,7 +89,7 @@ func (l *connLimiter) take(v *strangerConn) (first *strangerConn) {
 		}
 	}
 	switch {
-	case same >= maxOfNetwork:
+	case same >= MaxOfNetwork:
 		return first
 	case len(l.strangers) >= maxStrangers:
 		return l.strangers[0]

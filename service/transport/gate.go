@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -33,14 +33,6 @@ type gate struct {
 	log      *slog.Logger
 }
 
-type callerKey struct{}
-
-// caller is who makes a call.
-func caller(ctx context.Context) access.Caller {
-	c, _ := ctx.Value(callerKey{}).(access.Caller)
-	return c
-}
-
 // requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is
 // one.
 const requestHeader = "request-id"
@@ -67,13 +59,13 @@ func (g *gate) admit(
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only if headers have been sent
 	c, err := g.identify(ctx)
-	ctx = context.WithValue(ctx, callerKey{}, c)
+	ctx = access.NewContext(ctx, c)
 	log, leave, stranger := g.log.With("request_id", id), func() {}, err != nil
 	end = func(err error) {
 		leave()
 		code := status.Code(err)
 		tell := func() {
-			settle(ctx, err)
+			audit.Settle(ctx, nameOf(status.Code(err)))
 			log.Log(
 				ctx,
 				levelOf(code),
@@ -162,9 +154,6 @@ func short(method string) string {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
-
-// settle records the result of a call, once.
-func settle(ctx context.Context, err error) { audit.Settle(ctx, nameOf(status.Code(err))) }
 
 // guarded registers services with a server behind a gate.
 type guarded struct {

@@ -1,4 +1,4 @@
-package service
+package transport
 
 import (
 	"context"
@@ -35,7 +35,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		grpc.WithStatsHandler(
 			redacted{otelgrpc.NewClientHandler()},
 		),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithContextDialer(
 			func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) },
 		),
