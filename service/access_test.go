@@ -54,7 +54,7 @@ type call struct {
 	body         string
 }
 
-// calls are those of every RPC, with what the contract says about who may do what.
+// calls has a call of every RPC, with the lowest role that the API documents.
 var calls = []call{
 	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
 	{

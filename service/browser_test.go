@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the path of the browser; empty: there is none.
+// chromium is the path of the browser, or empty.
 func chromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -37,7 +37,7 @@ type tab struct {
 
 	mu    sync.Mutex
 	wrong []string // what the browser has complained of
-	cut   bool     // the test cuts connections, which is no mistake of the page's
+	cut   bool     // the test cuts connections: not a mistake of the page
 	hosts map[string]bool
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // A run is followed in two tabs to its end, although the replica that does it, and serves the console, is killed in the
-// middle: another one goes on behind the same address. On the screen is what is in the log, each event once.
+// middle: another one goes on behind the same address. The screen shows each event of the log once.
 func TestConsoleSurvivesAKill(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

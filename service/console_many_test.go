@@ -91,7 +91,7 @@ func TestConsoleOfManyRuns(t *testing.T) {
 		t.Errorf("the overview has %d elements", n)
 	}
 
-	// The run goes on, held by nobody, and has had 90,000 events: every third one a line of the log.
+	// The run is active without a lease, and has had 90,000 events: every third one a line of the log.
 	write := func(from, to int) {
 		s.db.Do(fmt.Sprintf(`INSERT INTO cleanupd.event (run_id, sequence, generation, body)
 				SELECT '%[1]s', i, e.generation, CASE
@@ -140,7 +140,7 @@ func TestConsoleOfManyRuns(t *testing.T) {
 		t.Errorf("it took %s requests", asked)
 	}
 
-	// Back and forth: what is looked at moves, and what is held stays the same.
+	// Scrolling back and forth moves the view, and keeps the number of events in memory.
 	newest := func() string { return p.evaluate("document.querySelector('.log p:last-child').innerText") }
 	if last := newest(); !strings.Contains(last, "line 99999") {
 		t.Errorf("the newest line is %q", last)

@@ -18,7 +18,7 @@ import (
 
 var pictures = flag.String("pictures", "", "where to put the pictures of the console for the documents; empty: nowhere")
 
-// TestConsoleOfALongRun looks at runs with more events than are loaded at first; make pictures keeps what it sees.
+// TestConsoleOfALongRun looks at runs with more events than are loaded at first; make pictures keeps the screens.
 func TestConsoleOfALongRun(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -47,7 +47,7 @@ func TestConsoleOfALongRun(t *testing.T) {
 		}
 		png, err := chromedp.Run(p.ctx, chromedp.CaptureScreenshot())
 		if err == nil {
-			err = os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644) // a picture is no secret
+			err = os.WriteFile(filepath.Join(*pictures, name+".png"), png, 0o644) // a picture is not secret
 		}
 		if err != nil {
 			t.Fatal(err)

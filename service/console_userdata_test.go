@@ -100,7 +100,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.sees(": Nothing found.")
 	p.accessible(axe(t), "a receipt")
 
-	// Of two people with one id in two domains only the one that is meant, and by ids what is chosen.
+	// Of two people with one id in two domains only the chosen one, and by ids the chosen instances.
 	p.open(page, "User data")
 	p.fill("User ID", "bob")
 	p.press("Find")

@@ -17,15 +17,15 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 		State:         cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
 		DryRun:        r.DryRun,
 		RequestedBy:   r.RequestedBy,
-		ReferenceTime: moment(r.ReferenceTime),
+		ReferenceTime: timestamp(r.ReferenceTime),
 		CreateTime:    timestamppb.New(r.CreateTime),
-		StartTime: moment(
+		StartTime: timestamp(
 			r.StartTime,
 		),
-		EndTime:      moment(r.EndTime),
+		EndTime:      timestamp(r.EndTime),
 		Error:        r.Error,
 		Plan:         r.Plan,
-		WhatIf:       supposedMessage(r.WhatIf),
+		WhatIf:       whatIfMessage(r.WhatIf),
 		Reason:       r.Reason(),
 		AcceptGuards: trippedMessages(r.Accepted),
 		LastSequence: r.LastSequence,
@@ -44,8 +44,8 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 		RowsUpdated:          t.RowsUpdated,
 		TablesDropped:        t.TablesDropped,
 		Batches:              t.Batches,
-		StartTime:            moment(t.StartTime),
-		EndTime:              moment(t.EndTime),
+		StartTime:            timestamp(t.StartTime),
+		EndTime:              timestamp(t.EndTime),
 		Error:                t.Error,
 		RemoteDeliveriesLeft: t.RemoteDeliveriesLeft,
 		RowsRefused:          t.RowsRefused,
@@ -77,8 +77,8 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 			Bytes:     p.Bytes,
 			Tables:    p.Tables,
 			Names:     p.Names,
-			Oldest:    moment(p.Oldest),
-			Newest:    moment(p.Newest),
+			Oldest:    timestamp(p.Oldest),
+			Newest:    timestamp(p.Newest),
 			Sample:    p.Sample,
 			Rule:      p.Rule,
 			Remarks:   p.Remarks,
@@ -135,15 +135,15 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 	return out
 }
 
-func moment(t *time.Time) *timestamppb.Timestamp {
+func timestamp(t *time.Time) *timestamppb.Timestamp {
 	if t == nil {
 		return nil
 	}
 	return timestamppb.New(*t)
 }
 
-// momentIn is a moment in a field of a request; nil if there is none.
-func momentIn(field string, t *timestamppb.Timestamp) (*time.Time, error) {
+// parseTime returns the time in a field of a request; nil if it has none.
+func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	if t == nil {
 		return nil, nil
 	}
@@ -154,8 +154,8 @@ func momentIn(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	return &at, nil
 }
 
-// maxDuration is the limit in a request: 0 if there is none, negative if it is invalid.
-func maxDuration(d *durationpb.Duration) time.Duration {
+// parseMaxDuration returns the limit in a request: 0 if it has none, negative if it is invalid.
+func parseMaxDuration(d *durationpb.Duration) time.Duration {
 	switch {
 	case d == nil:
 		return 0

@@ -1,4 +1,4 @@
-// Package service is the API: it translates messages into calls of packages runs and userdata, and of the options in
-// package campaign, and their results into messages and statuses. The REST gateway calls the same services in the same
-// process.
+// Package service has the handlers of the API: each translates a message into a call of packages runs, userdata or
+// campaign, and the result into a message. Package transport serves the handlers; it authenticates the callers and turns
+// errors into statuses. Package serve builds both.
 package service

@@ -57,7 +57,7 @@ func (s *Service) ExplainRow(
 		if given.value == "" {
 			wrong.Add(given.field, "is missing")
 		} else if !utf8.ValidString(given.value) || strings.ContainsRune(given.value, 0) {
-			wrong.Add(given.field, "holds what no text in the database does")
+			wrong.Add(given.field, "has a character that the database cannot store")
 		}
 	}
 	if wrong != nil {
@@ -78,7 +78,7 @@ func (s *Service) ExplainRow(
 		ReferenceTime: timestamppb.New(x.Now),
 		Verdict:       verdict(x.Verdict),
 		Task:          x.Task,
-		Since:         moment(x.Since),
+		Since:         timestamp(x.Since),
 		Why:           x.Why,
 	}
 	for _, step := range x.Steps {
@@ -98,8 +98,8 @@ func (s *Service) ExplainRow(
 	return out, nil
 }
 
-// mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Who
-// does is recorded.
+// mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Such
+// calls are audited.
 func mayExplainByText(ctx context.Context, table string) error {
 	if access.FromContext(ctx).Role < access.Admin {
 		audit.Insist(ctx)
@@ -119,7 +119,7 @@ func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
 		Rule:    s.Rule,
 		Held:    s.OnHold,
 		Verdict: verdict(s.Verdict),
-		Since:   moment(s.Since),
+		Since:   timestamp(s.Since),
 		Why:     s.Why,
 	}
 	for _, p := range s.Conditions {

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// Why a row is, or is not, deleted is told over gRPC and over REST: the verdict, by which part of which rule, and from
+// ExplainRow returns, over gRPC and over REST, why a row is or is not deleted: the verdict, the part of the rule, and from
 // when on. Of a row that is gone, the runs that may have taken it. Only what rules read is shown.
 func TestExplainRow(t *testing.T) {
 	t.Parallel()
@@ -254,7 +254,7 @@ func TestExplainRow(t *testing.T) {
 	}
 }
 
-// A step that is skipped, for want of a usable option, a table or a column, is told with the reason, and so is one
+// A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is one
 // whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {
 	t.Parallel()
@@ -284,7 +284,7 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 	}
 }
 
-// A row that is coalesced is told by its date, from the last time to now; its table needs no key.
+// A row that is rolled up is chosen by its date, from the last time to now; its table needs no key.
 func TestExplainRowThatIsCoalesced(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

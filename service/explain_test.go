@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// Every task is explained: its statements are those that the server takes, with the cutoffs in force; of holds it tells
+// Every task is explained: the server accepts its statements, with the current cutoffs; of holds it shows
 // that there are some.
 func TestExplainTask(t *testing.T) {
 	t.Parallel()

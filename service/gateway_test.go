@@ -316,7 +316,7 @@ func refusals(t *testing.T, s *server) {
 	}
 }
 
-// A client that used a wrong method is told which ones there are.
+// A client that used a wrong method gets the allowed ones.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

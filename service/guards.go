@@ -33,15 +33,15 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 		return nil, failure.Field("guards", "is missing")
 	}
 	settings := guard.DefaultLimits
-	set(&settings.MinRows, given.MinRows)
-	set(&settings.MinProcessInstances, given.MinProcessInstances)
-	set(&settings.MaxSharePercent, given.MaxSharePercent)
-	set(&settings.Cutoff, given.Cutoff)
-	set(&settings.MaxGrowth, given.MaxGrowth)
-	set(&settings.MaxTables, given.MaxTables)
-	set(&settings.MaxDropPercent, given.MaxDropPercent)
-	set(&settings.MaxClockDifference, period(given.GetMaxClockDifference()))
-	set(&settings.MaxIdle, period(given.GetMaxIdle()))
+	setIfGiven(&settings.MinRows, given.MinRows)
+	setIfGiven(&settings.MinProcessInstances, given.MinProcessInstances)
+	setIfGiven(&settings.MaxSharePercent, given.MaxSharePercent)
+	setIfGiven(&settings.Cutoff, given.Cutoff)
+	setIfGiven(&settings.MaxGrowth, given.MaxGrowth)
+	setIfGiven(&settings.MaxTables, given.MaxTables)
+	setIfGiven(&settings.MaxDropPercent, given.MaxDropPercent)
+	setIfGiven(&settings.MaxClockDifference, parsePeriod(given.GetMaxClockDifference()))
+	setIfGiven(&settings.MaxIdle, parsePeriod(given.GetMaxIdle()))
 	if err := s.runs.SetGuards(ctx, settings); err != nil {
 		return nil, err
 	}
@@ -52,15 +52,15 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	return &cleanupv1.SetGuardsResponse{Guards: guardsMessage(settings), Latched: latchedMessages(latched)}, nil
 }
 
-// set sets a value unless none is given.
-func set[T any](value, given *T) {
+// setIfGiven sets a value if one is given.
+func setIfGiven[T any](value, given *T) {
 	if given != nil {
 		*value = *given
 	}
 }
 
-// period is a duration in a request: nil if there is none, negative if it is invalid.
-func period(d *durationpb.Duration) *time.Duration {
+// parsePeriod returns a duration in a request: nil if it has none, negative if it is invalid.
+func parsePeriod(d *durationpb.Duration) *time.Duration {
 	if d == nil {
 		return nil
 	}
@@ -110,8 +110,8 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	return out
 }
 
-// accepted are the guards that a request may pass.
-func accepted(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
+// acceptedGuards returns the guards that a request accepts.
+func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
 		trips = append(
 			trips,

@@ -11,7 +11,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Guards are read and set, over gRPC and over REST; what is not given is as by default. A task that one refuses says
+// Guards are read and set, over gRPC and over REST; a missing field has its default. A task that a guard refuses says
 // why; a plan passes it with the number that its preview shows.
 func TestGuards(t *testing.T) {
 	t.Parallel()
@@ -150,7 +150,7 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// A guard that tripped is let go of by a change of an option that its task reads, at once and for good, and by no
+// A tripped guard is released by a change of an option that its task reads, at once and for good, and by no
 // other.
 func TestAnOptionUnlatches(t *testing.T) {
 	t.Parallel()

@@ -32,7 +32,7 @@ func (s *Service) CreateHold(
 		hold.Kind = runs.HoldEverything
 	}
 	var err error
-	if hold.ExpireTime, err = momentIn("hold.expire_time", given.GetExpireTime()); err != nil {
+	if hold.ExpireTime, err = parseTime("hold.expire_time", given.GetExpireTime()); err != nil {
 		return nil, err
 	}
 	stored, err := s.runs.CreateHold(ctx, hold)
@@ -44,7 +44,7 @@ func (s *Service) CreateHold(
 
 // ListHolds implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest) (*cleanupv1.ListHoldsResponse, error) {
-	size, err := pageSize(in.GetPageSize(), MaxHolds)
+	size, err := parsePageSize(in.GetPageSize(), MaxHolds)
 	if err != nil {
 		return nil, err
 	}
@@ -77,8 +77,8 @@ func holdMessage(h *runs.Hold) *cleanupv1.Hold {
 		Reason:      h.Reason,
 		CreatedBy:   h.CreatedBy,
 		CreateTime:  timestamppb.New(h.CreateTime),
-		ExpireTime:  moment(h.ExpireTime),
-		ReleaseTime: moment(h.ReleaseTime),
+		ExpireTime:  timestamp(h.ExpireTime),
+		ReleaseTime: timestamp(h.ReleaseTime),
 		ReleasedBy:  h.ReleasedBy,
 		NotCovered:  h.NotCovered,
 	}

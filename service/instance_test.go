@@ -36,7 +36,7 @@ var changeNothing = []protoreflect.Name{
 	"ListFormsPurges",
 }
 
-// Whatever changes anything is refused where the database is another instance's. A new RPC has to be on either side.
+// Every change is refused where the database is another instance's. A new RPC has to be on either side.
 func TestRPCsOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	s, _, _ := formsServer(t)

@@ -15,7 +15,7 @@ func (s *Service) ListRemoteDeliveries(
 	ctx context.Context,
 	in *cleanupv1.ListRemoteDeliveriesRequest,
 ) (*cleanupv1.ListRemoteDeliveriesResponse, error) {
-	size, err := pageSize(in.GetPageSize(), MaxRemoteDeliveries)
+	size, err := parsePageSize(in.GetPageSize(), MaxRemoteDeliveries)
 	if err != nil {
 		return nil, err
 	}

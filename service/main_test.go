@@ -62,7 +62,7 @@ func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database
 	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
 }
 
-// serveAs starts a replica that serves as it is said. Its own client trusts nobody and shows nothing.
+// serveAs starts a replica with a configuration. Its own client has no CA and no credentials.
 func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config transport.Config) *server {
 	t.Helper()
 	migrate(t, db)

@@ -85,7 +85,7 @@ func (s scraped) series(name string) map[string]float64 {
 	return out
 }
 
-// nonzero leaves out what is 0.
+// nonzero leaves out zeros.
 func nonzero(series map[string]float64) map[string]float64 {
 	maps.DeleteFunc(series, func(_ string, v float64) bool { return v == 0 })
 	return series
@@ -123,7 +123,7 @@ func watched(t *testing.T, got scraped) {
 	}
 }
 
-// The metrics of a run agree with its account; names and units follow Prometheus' conventions, whoever exports them.
+// The metrics of a run agree with its ledger; names and units follow Prometheus' conventions.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -242,7 +242,7 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// What the last run of a task left is told by its reason; a dry run, and one of other tasks, do not matter.
+// Rows that the last run of a task retained are counted by their reason; a dry run, and one of other tasks, do not matter.
 func TestMetricsOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	db := database(t)

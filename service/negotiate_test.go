@@ -33,7 +33,7 @@ func (s *server) asked(t *testing.T, method, path, body string, headers map[stri
 	return resp
 }
 
-// A stream is lines of JSON, for those who don't ask for JSON alone; what it says is the same.
+// A stream is lines of JSON unless the client accepts only JSON; its content is the same.
 func TestMediaTypesOfStreams(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -22,15 +22,15 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// optionField is a field of the message Options and the option behind it.
+// optionField is a field of the message Options with its option.
 type optionField struct {
 	name       string
 	option     campaign.Option
 	outputOnly bool
 }
 
-// fields are the fields of the message Options and the options behind them, in the message's order.
-var fields = []optionField{
+// optionFields are the fields of the message Options, in their order there.
+var optionFields = []optionField{
 	{name: "storage_optimization", option: campaign.NoStats},
 	{name: "tracking_stat_purge_delay_days", option: campaign.TrackingStatPurge},
 	{name: "tracking_log_purge_delay_days", option: campaign.TrackingLogPurge},
@@ -47,9 +47,9 @@ var fields = []optionField{
 	{name: "last_error_stat_coalesce_time", option: campaign.LastErrorStatCoalesce, outputOnly: true},
 }
 
-var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+var optionDescriptors = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
-// optionsLock is the advisory lock that makes changes of options take turns: "options" in ASCII.
+// optionsLock is the advisory lock that serializes changes of options: "options" in ASCII.
 const optionsLock = 0x6f7074696f6e73
 
 // GetOptions implements cleanupv1.CleanupServiceServer.
@@ -65,7 +65,7 @@ func (s *Service) GetOptions(
 	if err != nil {
 		return nil, err
 	}
-	return optionsAnswer(stored), nil
+	return optionsResponse(stored), nil
 }
 
 // SetOptions implements cleanupv1.CleanupServiceServer.
@@ -73,7 +73,7 @@ func (s *Service) SetOptions(
 	ctx context.Context,
 	in *cleanupv1.SetOptionsRequest,
 ) (*cleanupv1.SetOptionsResponse, error) {
-	changes, err := changesOf(in)
+	changes, err := optionChanges(in)
 	if err != nil {
 		return nil, err
 	}
@@ -96,7 +96,7 @@ func (s *Service) SetOptions(
 		if err != nil {
 			return err
 		}
-		if before = optionsAnswer(stored); in.GetEtag() != "" && in.GetEtag() != before.GetEtag() {
+		if before = optionsResponse(stored); in.GetEtag() != "" && in.GetEtag() != before.GetEtag() {
 			return errStaleEtag
 		}
 		for _, c := range changes {
@@ -107,11 +107,11 @@ func (s *Service) SetOptions(
 		if stored, err = campaign.ReadOptions(ctx, tx, catalog); err != nil {
 			return err
 		}
-		now = optionsAnswer(stored)
+		now = optionsResponse(stored)
 		if err := s.runs.Unlatch(ctx, tx, stored.InForce()); err != nil {
 			return err
 		}
-		return audit.Note(ctx, tx, changed(before.GetOptions(), now.GetOptions()))
+		return audit.Note(ctx, tx, optionDetails(before.GetOptions(), now.GetOptions()))
 	})
 	if err != nil {
 		return nil, err
@@ -125,10 +125,10 @@ func (s *Service) SetOptions(
 	}, nil
 }
 
-// changed returns which fields were changed, with the old and the new value.
-func changed(from, to *cleanupv1.Options) audit.Details {
-	out, before, after := audit.Details{}, inJSON(from), inJSON(to)
-	for _, f := range fields {
+// optionDetails returns the fields that changed, with their old and new values.
+func optionDetails(from, to *cleanupv1.Options) audit.Details {
+	out, before, after := audit.Details{}, fieldValues(from), fieldValues(to)
+	for _, f := range optionFields {
 		if before[f.name] != after[f.name] {
 			out[f.name] = map[string]any{"from": before[f.name], "to": after[f.name]}
 		}
@@ -136,27 +136,27 @@ func changed(from, to *cleanupv1.Options) audit.Details {
 	return out
 }
 
-// inJSON returns the fields by name, with their JSON values: strings and numbers.
-func inJSON(o *cleanupv1.Options) (values map[string]any) {
+// fieldValues returns the JSON values of the fields, strings and numbers, by name.
+func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o)
 	if err == nil {
 		err = json.Unmarshal(text, &values)
 	}
-	if err != nil { // never: the message is one of ours
+	if err != nil { // never: the message is valid
 		return map[string]any{"error": err.Error()}
 	}
 	return values
 }
 
-type change func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
+type optionChange func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
 // errStaleEtag says that the options have changed since the caller read them.
 var errStaleEtag = failure.New(
 	failure.Conflict, "the options have changed since this etag was read: read them again",
 )
 
-// changesOf turns a request into changes of what is stored, or fails with InvalidError.
-func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
+// optionChanges returns the changes of stored options that a request asks for. It fails with failure.Violations.
+func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	message := in.GetOptions().ProtoReflect()
 	// The gateway turns the body {} into a mask of one empty path.
 	paths := slices.DeleteFunc(
@@ -165,13 +165,13 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	)
 	var wrong failure.Violations
 	for i, path := range paths {
-		if optionFields.ByName(protoreflect.Name(path)) == nil {
+		if optionDescriptors.ByName(protoreflect.Name(path)) == nil {
 			wrong.Addf(fmt.Sprintf("update_mask.paths[%d]", i), "Options has no field %.64q", path)
 		}
 	}
-	var changes []change
-	for _, f := range fields {
-		field := optionFields.ByName(protoreflect.Name(f.name))
+	var changes []optionChange
+	for _, f := range optionFields {
+		field := optionDescriptors.ByName(protoreflect.Name(f.name))
 		if (len(paths) > 0 && !slices.Contains(paths, f.name)) || (len(paths) == 0 && !message.Has(field)) {
 			continue
 		}
@@ -202,7 +202,7 @@ func changesOf(in *cleanupv1.SetOptionsRequest) ([]change, error) {
 	return changes, nil
 }
 
-// problem is what is wrong with a value to be stored; empty: nothing.
+// problem returns why a value cannot be stored, or an empty text.
 func (f optionField) problem(value int) string {
 	err := f.option.Check(value)
 	switch {
@@ -214,16 +214,16 @@ func (f optionField) problem(value int) string {
 	return err.Error()
 }
 
-// supposed are the values of options in a dry run that supposes them to be stored, by the options' names; nil: it
-// supposes nothing. It fails with InvalidError.
-func supposed(o *cleanupv1.Options) (map[string]int, error) {
+// whatIfValues returns the values of options that a dry run assumes, by the options' names; nil if it assumes none. It
+// fails with failure.Violations.
+func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	if o == nil {
 		return nil, nil
 	}
 	values := map[string]int{}
 	var wrong failure.Violations
-	for _, f := range fields {
-		field := optionFields.ByName(protoreflect.Name(f.name))
+	for _, f := range optionFields {
+		field := optionDescriptors.ByName(protoreflect.Name(f.name))
 		if !o.ProtoReflect().Has(field) {
 			continue
 		}
@@ -245,13 +245,13 @@ func supposed(o *cleanupv1.Options) (map[string]int, error) {
 	return values, nil
 }
 
-// supposedMessage is the message of such values; nil: there are none.
-func supposedMessage(values map[string]int) *cleanupv1.Options {
+// whatIfMessage returns the message of such values; nil if there are none.
+func whatIfMessage(values map[string]int) *cleanupv1.Options {
 	if values == nil {
 		return nil
 	}
 	o := &cleanupv1.Options{}
-	for _, f := range fields {
+	for _, f := range optionFields {
 		if value, ok := values[f.option.Name]; ok {
 			setField(o, f.name, value)
 		}
@@ -259,8 +259,8 @@ func supposedMessage(values map[string]int) *cleanupv1.Options {
 	return o
 }
 
-// storedValue is a field's value in terms of the option. Values of the enum are one above the stored codes, since its
-// zero is UNSPECIFIED.
+// storedValue returns the value of the option for a field's value. The values of an enum are one above the stored
+// codes, since its zero is UNSPECIFIED.
 func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
 	if field.Kind() == protoreflect.EnumKind {
 		return int(message.Get(field).Enum()) - 1
@@ -268,19 +268,19 @@ func storedValue(message protoreflect.Message, field protoreflect.FieldDescripto
 	return int(message.Get(field).Int())
 }
 
-// optionsAnswer says what is in force, what the defaults are, and which options are stored.
-func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
+// optionsResponse returns the effective values, the defaults, and which options are stored.
+func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	out := &cleanupv1.GetOptionsResponse{
 		Options:    &cleanupv1.Options{},
 		Defaults:   &cleanupv1.Options{},
 		Customized: &fieldmaskpb.FieldMask{},
 		Etag:       etag(stored),
 	}
-	for _, f := range fields {
+	for _, f := range optionFields {
 		if stored.Stored(f.option) {
 			out.Customized.Paths = append(out.Customized.Paths, f.name)
 		}
-		value, err := inForce(stored, f.option)
+		value, err := effectiveValue(stored, f.option)
 		if err != nil {
 			out.Invalid = append(out.Invalid, &cleanupv1.InvalidOption{
 				Field: f.name, Option: f.option.Name, StoredValue: stored.Number(f.option), Reason: err.Error(),
@@ -294,15 +294,16 @@ func optionsAnswer(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 		}
 		setField(out.Defaults, f.name, f.option.Default)
 	}
-	last, _ := stored.Moment(campaign.LastCleanup) // errors are those told above
-	out.Options.LastCleanupTime = moment(last)
+	last, _ := stored.Moment(campaign.LastCleanup) // the loop has reported its error
+	out.Options.LastCleanupTime = timestamp(last)
 	coalesced, _ := stored.Moment(campaign.LastErrorStatCoalesce)
-	out.Options.LastErrorStatCoalesceTime = moment(coalesced)
+	out.Options.LastErrorStatCoalesceTime = timestamp(coalesced)
 	return out
 }
 
-// inForce is the value that tasks use: days for a delay, 0 for a moment. It fails if they do not use what is stored.
-func inForce(stored *campaign.Options, o campaign.Option) (int, error) {
+// effectiveValue returns the value that tasks use: days for a delay, 0 for a time. It fails if they do not use the stored
+// value.
+func effectiveValue(stored *campaign.Options, o campaign.Option) (int, error) {
 	switch {
 	case o.IsDelay():
 		delay, err := stored.Delay(o)
@@ -315,7 +316,7 @@ func inForce(stored *campaign.Options, o campaign.Option) (int, error) {
 }
 
 func setField(o *cleanupv1.Options, name string, value int) {
-	field := optionFields.ByName(protoreflect.Name(name))
+	field := optionDescriptors.ByName(protoreflect.Name(name))
 	v := protoreflect.ValueOfInt32(int32(value))
 	if field.Kind() == protoreflect.EnumKind {
 		v = protoreflect.ValueOfEnum(protoreflect.EnumNumber(value + 1))
@@ -326,7 +327,7 @@ func setField(o *cleanupv1.Options, name string, value int) {
 // etag changes with every stored option that a caller may set.
 func etag(stored *campaign.Options) string {
 	var all strings.Builder
-	for _, f := range fields {
+	for _, f := range optionFields {
 		if !f.outputOnly {
 			fmt.Fprintln(
 				&all,

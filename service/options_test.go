@@ -144,7 +144,7 @@ func TestSetOptions(t *testing.T) {
 	set(&cleanupv1.SetOptionsRequest{}) // nothing to change
 }
 
-// An option that is stored as a text keeps its type, and what is set takes effect.
+// An option that is stored as a text keeps its type, and the new value takes effect.
 func TestOptionsInTexts(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -329,7 +329,7 @@ func TestEtag(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition)
 }
 
-// Who keeps the options from being changed, by their lock, is told.
+// The error names the session that holds the lock of the options.
 func TestSquattedOptions(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -22,7 +22,7 @@ import (
 )
 
 // A call that panics ends with INTERNAL, over gRPC and REST, and the server goes on: here any call about user data
-// panics, and so does the work on erasures, for want of a pool.
+// panics, and so does the worker of erasures, because their pool is missing.
 func TestCallsThatPanic(t *testing.T) {
 	t.Parallel()
 	s := serveForms(t, database(t), true, userdata.New(userdata.Config{}))
@@ -57,7 +57,7 @@ func TestCallsThatPanic(t *testing.T) {
 	}
 }
 
-// A panic before a call's handler, here in its authentication for want of a guard, ends the call alone, too.
+// A panic before a call's handler, here in its authentication because the guard is missing, ends only that call, too.
 func TestAuthenticationThatPanics(t *testing.T) {
 	t.Parallel()
 	s := serveAs(t, database(t), true, nil, transport.Config{})
@@ -77,7 +77,7 @@ func TestAuthenticationThatPanics(t *testing.T) {
 	}
 }
 
-// told is what a log has so far.
+// told collects a log.
 type told struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -95,7 +95,7 @@ func (l *told) String() string {
 	return l.text.String()
 }
 
-// What goes wrong unexpectedly in the database is told to the log, with the id that the caller gets, and not to the
+// The log has the text of an unexpected error of the database, with the id that the caller gets; it is not sent to the
 // caller.
 func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 	t.Parallel()

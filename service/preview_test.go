@@ -6,7 +6,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A dry run foresees, table by table, what the run does after it; gRPC and REST tell the same.
+// A dry run predicts, table by table, what the next run does; gRPC and REST show the same.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

@@ -18,7 +18,7 @@ func (s *UserData) ListFormsPurges(
 	_ *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {
 	if s.forms == nil {
-		return nil, s.none()
+		return nil, s.noForms()
 	}
 	list, err := s.forms.Purges(ctx)
 	if err != nil {
@@ -37,7 +37,7 @@ func (s *UserData) SetFormsPurge(
 	in *cleanupv1.SetFormsPurgeRequest,
 ) (*cleanupv1.SetFormsPurgeResponse, error) {
 	if s.forms == nil {
-		return nil, s.none()
+		return nil, s.noForms()
 	}
 	given := in.GetPurge()
 	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
@@ -51,7 +51,7 @@ func (s *UserData) SetFormsPurge(
 		Days:        int(given.GetDays()),
 		Enabled:     given.GetEnabled(),
 	}
-	if err := s.forms.SetPurge(ctx, p, given.GetEtag(), noteFrom(&p)); err != nil {
+	if err := s.forms.SetPurge(ctx, p, given.GetEtag(), purgeDetails(&p)); err != nil {
 		return nil, err
 	}
 	return &cleanupv1.SetFormsPurgeResponse{Purge: purgeMessage(p)}, nil
@@ -63,16 +63,16 @@ func (s *UserData) DeleteFormsPurge(
 	in *cleanupv1.DeleteFormsPurgeRequest,
 ) (*cleanupv1.DeleteFormsPurgeResponse, error) {
 	if s.forms == nil {
-		return nil, s.none()
+		return nil, s.noForms()
 	}
-	if err := s.forms.DeletePurge(ctx, in.GetName(), noteFrom(nil)); err != nil {
+	if err := s.forms.DeletePurge(ctx, in.GetName(), purgeDetails(nil)); err != nil {
 		return nil, err
 	}
 	return &cleanupv1.DeleteFormsPurgeResponse{}, nil
 }
 
-// noteFrom notes for the audit that a purge becomes another one; nil: that it is deleted.
-func noteFrom(to *userdata.Purge) func(ctx context.Context, tx pgx.Tx, before *userdata.Purge) error {
+// purgeDetails returns a function that adds the old and the new purge to the audit entry; to is nil if it is deleted.
+func purgeDetails(to *userdata.Purge) func(ctx context.Context, tx pgx.Tx, before *userdata.Purge) error {
 	return func(ctx context.Context, tx pgx.Tx, before *userdata.Purge) error {
 		return audit.Note(ctx, tx, audit.Details{"from": before, "to": to})
 	}

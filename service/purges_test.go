@@ -42,7 +42,7 @@ func setPurge(t *testing.T, client cleanupv1.UserDataServiceClient, p *cleanupv1
 	return out.GetPurge()
 }
 
-// resultOf is what a run tells of a task; nil: nothing.
+// resultOf returns the result of a task in a run, or nil.
 func resultOf(run *cleanupv1.Run, task string) *cleanupv1.TaskResult {
 	i := slices.IndexFunc(run.GetResults(), func(r *cleanupv1.TaskResult) bool { return r.GetTask() == task })
 	if i < 0 {
@@ -153,7 +153,7 @@ func TestPurgesInRuns(t *testing.T) {
 		!strings.Contains(e.GetStatements()[0].GetSql(), "tb_process_instance") {
 		t.Errorf("%v %v", e, err)
 	}
-	// A run of which the purge is deleted, and its filter, still know its name.
+	// A run of a purge that was deleted later, and the filter of runs, still have its name.
 	if _, err := client.DeleteFormsPurge(t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"}); err != nil {
 		t.Error(err)
 	}
@@ -177,7 +177,7 @@ func TestPurgesInRuns(t *testing.T) {
 	}
 }
 
-// More than half of the process instances do not go without somebody's word, nor what a shorter delay makes due.
+// More than half of the process instances are not deleted without approval, nor those that a shorter delay makes obsolete.
 func TestPurgesAreGuarded(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
@@ -313,7 +313,7 @@ func TestShareOfPurges(t *testing.T) {
 	}
 }
 
-// While everything is held nothing goes that is due, and nobody's data is erased.
+// While everything is on hold no obsolete instance is deleted, and no person's data is erased.
 func TestFormsIsHeld(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
@@ -393,7 +393,7 @@ func waitingPurge(
 }
 
 // A hold of everything that is created during a purge stops it. The run counts what was deleted before, as the receipt
-// does, and what is retained.
+// does, and the retained rows.
 func TestFormsIsHeldDuringPurge(t *testing.T) {
 	t.Parallel()
 	s, forms, stream, locked := waitingPurge(t)
@@ -460,7 +460,7 @@ func TestPurgesThatFail(t *testing.T) {
 	}
 }
 
-// A cancelled run stops after its transaction, and says what it did.
+// A cancelled run stops after its transaction, and reports its deletions.
 func TestPurgesAreCancelled(t *testing.T) {
 	t.Parallel()
 	s, forms, stream, locked := waitingPurge(t)

@@ -107,7 +107,7 @@ func replicaProcess(database string) error {
 	return nil
 }
 
-// startReplica starts a process of its own that serves a database, and returns its address.
+// startReplica starts a process that serves a database, and returns its address.
 func startReplica(t *testing.T, db *pgtest.DB) (process *exec.Cmd, address string) {
 	t.Helper()
 	process = exec.Command(os.Args[0])

@@ -18,7 +18,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// busy is a replica whose slots for runs are all taken by runs that nobody works on: an accepted request is ABORTED
+// busy is a replica whose slots for runs are all taken by runs without a worker: an accepted request is ABORTED
 // (409) for a run, RESOURCE_EXHAUSTED (429) for a dry run, and nothing is started.
 func busy(f *testing.F) *server {
 	s := serve(f, database(f), true)

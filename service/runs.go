@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// DefaultPageSize is the size of a page if a request gives none, the others are the greatest, by what is listed.
+// DefaultPageSize is the size of a page if a request gives none. The others are the largest page sizes.
 const (
 	DefaultPageSize = 50
 	MaxRuns         = 100
@@ -31,7 +31,7 @@ const (
 
 // RunCleanup implements cleanupv1.CleanupServiceServer.
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
-	whatIf, err := supposed(in.GetWhatIf())
+	whatIf, err := whatIfValues(in.GetWhatIf())
 	if err != nil {
 		return err
 	}
@@ -40,14 +40,14 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		SkipTasks:       in.GetSkipTasks(),
 		DryRun:          in.GetDryRun(),
 		ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: maxDuration(
+		MaxDuration: parseMaxDuration(
 			in.GetMaxDuration(),
 		),
 		RequestedBy: access.FromContext(stream.Context()).String(),
 		ByViewer:    access.FromContext(stream.Context()).Role < access.Operator,
 		Plan:        in.GetPlan(),
 		WhatIf:      whatIf,
-		Accepted:    accepted(in.GetAcceptGuards()),
+		Accepted:    acceptedGuards(in.GetAcceptGuards()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 }
 
 var (
-	errDetached = errors.New("the caller wants no more events")
+	errDetached = errors.New("the caller has detached")
 	errStopping = status.Error(
 		codes.Unavailable,
 		"this replica is stopping: go on watching elsewhere with after_sequence",
@@ -117,15 +117,15 @@ func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cle
 
 // ListRuns implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (*cleanupv1.ListRunsResponse, error) {
-	size, err := pageSize(in.GetPageSize(), MaxRuns)
+	size, err := parsePageSize(in.GetPageSize(), MaxRuns)
 	if err != nil {
 		return nil, err
 	}
-	view, err := viewOf(in)
+	view, err := parseView(in)
 	if err != nil {
 		return nil, err
 	}
-	filter, err := filterOf(in)
+	filter, err := parseFilter(in)
 	if err != nil {
 		return nil, err
 	}
@@ -140,8 +140,8 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 	return out, nil
 }
 
-// viewOf is the requested view of runs.
-func viewOf(in *cleanupv1.ListRunsRequest) (runs.View, error) {
+// parseView returns the requested view of runs.
+func parseView(in *cleanupv1.ListRunsRequest) (runs.View, error) {
 	if in.View == nil {
 		return runs.Basic, nil
 	}
@@ -154,8 +154,8 @@ func viewOf(in *cleanupv1.ListRunsRequest) (runs.View, error) {
 	return "", failure.Field("view", "must be RUN_VIEW_BASIC or RUN_VIEW_FULL")
 }
 
-// filterOf says which runs are requested.
-func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
+// parseFilter returns which runs are requested.
+func parseFilter(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 	if in.State != nil {
 		name, known := cleanupv1.RunState_name[int32(in.GetState())]
 		if !known || in.GetState() == cleanupv1.RunState_RUN_STATE_UNSPECIFIED {
@@ -164,15 +164,15 @@ func filterOf(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
 		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
 	f.Task, f.DryRun = in.GetTask(), in.DryRun
-	if f.From, err = momentIn("created_from", in.GetCreatedFrom()); err != nil {
+	if f.From, err = parseTime("created_from", in.GetCreatedFrom()); err != nil {
 		return f, err
 	}
-	f.Before, err = momentIn("created_before", in.GetCreatedBefore())
+	f.Before, err = parseTime("created_before", in.GetCreatedBefore())
 	return f, err
 }
 
-// pageSize is the size of a requested page.
-func pageSize(asked int32, most int) (int, error) {
+// parsePageSize returns the size of a requested page.
+func parsePageSize(asked int32, most int) (int, error) {
 	switch {
 	case asked < 0:
 		return 0, failure.Field("page_size", "must not be negative")
@@ -241,8 +241,7 @@ func runStatus(r *runs.Run) error {
 	return transport.StatusWithInfo(code, r.Error, reason, metadata)
 }
 
-// mayCancel fails if the caller may not cancel a run: one who is no operator may cancel the dry runs that he has
-// started.
+// mayCancel fails if the caller may not cancel a run: viewers may cancel only the dry runs that they started.
 func (s *Service) mayCancel(ctx context.Context, id string) error {
 	who := access.FromContext(ctx)
 	if who.Role >= access.Operator {

@@ -444,7 +444,7 @@ func TestReflectionAndHealth(t *testing.T) {
 	}
 }
 
-// A replica whose database can not be written is not ready, however it is asked, and says why; those who watch its
+// A replica whose database cannot be written is not ready, however it is asked, and says why; those who watch its
 // health are told.
 func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 	t.Parallel()

@@ -41,12 +41,12 @@ func (s *Service) SetSchedule(
 		MoreCrons:       given.GetMoreCrons(),
 		TimeZone:        given.GetTimeZone(),
 		Enabled:         given.GetEnabled(),
-		MaxDuration:     maxDuration(given.GetMaxDuration()),
+		MaxDuration:     parseMaxDuration(given.GetMaxDuration()),
 		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(),
 		NextPlan:        given.GetNextPlan(),
 	}
 	var err error
-	if schedule.Once, err = momentIn("schedule.once", given.GetOnce()); err != nil {
+	if schedule.Once, err = parseTime("schedule.once", given.GetOnce()); err != nil {
 		return nil, err
 	}
 	stored, err := s.runs.SetSchedule(ctx, schedule)
@@ -68,11 +68,11 @@ func scheduleMessage(s *runs.Schedule) (*cleanupv1.Schedule, error) {
 	out := &cleanupv1.Schedule{
 		Cron:            s.Cron,
 		MoreCrons:       s.MoreCrons,
-		Once:            moment(s.Once),
+		Once:            timestamp(s.Once),
 		TimeZone:        s.TimeZone,
 		Enabled:         s.Enabled,
 		ContinueOnError: &s.ContinueOnError,
-		NextRunTime:     moment(s.NextRunTime),
+		NextRunTime:     timestamp(s.NextRunTime),
 		LastRunId:       s.LastRunID,
 		NextPlan:        s.NextPlan,
 	}

@@ -40,7 +40,7 @@ func TestSchedule(t *testing.T) {
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
 	for _, c := range []struct {
 		given, want *cleanupv1.Schedule
-		starts      int // that are told in advance
+		starts      int // that are shown in advance
 	}{
 		{
 			&cleanupv1.Schedule{},

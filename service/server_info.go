@@ -35,7 +35,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		Instance:   about.Instance,
 		Replica:    about.Replica,
 		Database:   about.Database,
-		UserData:   s.userData,
+		UserData:   s.hasUserData,
 		History:    durationpb.New(about.History),
 		PlanMaxAge: durationpb.New(about.PlanAge),
 	}
@@ -62,7 +62,7 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 
 // ListAudit implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest) (*cleanupv1.ListAuditResponse, error) {
-	size, err := pageSize(in.GetPageSize(), MaxAudit)
+	size, err := parsePageSize(in.GetPageSize(), MaxAudit)
 	if err != nil {
 		return nil, err
 	}

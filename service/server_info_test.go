@@ -11,7 +11,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A server that asks nobody for credentials says so, and which replicas there are; over gRPC and over REST.
+// A server without authentication says so, and which replicas are running; over gRPC and over REST.
 func TestWhatServes(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -20,7 +20,7 @@ func TestWhatServes(t *testing.T) {
 		who.GetAddress() != "127.0.0.1" {
 		t.Errorf("%v, %v", who, err)
 	}
-	// the replica tells of itself once it works
+	// the replica registers once it works
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		server, err := s.GetServer(t.Context(), &cleanupv1.GetServerRequest{})
 		if err != nil {
@@ -93,7 +93,7 @@ func TestListAudit(t *testing.T) {
 	}
 }
 
-// ListRuns lists those that were asked for, and a run says how many events it has.
+// ListRuns lists the requested runs, and a run says how many events it has.
 func TestListRunsByFilter(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

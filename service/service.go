@@ -15,21 +15,21 @@ type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
-	// userData says that there is a database for the RPCs beside these.
-	userData bool
-	// stopping ends when streams must end.
+	// hasUserData says that UserDataService has a Forms database.
+	hasUserData bool
+	// stopping is done when streams must end.
 	stopping context.Context
 }
 
-// New returns the service. Its pool is for what callers ask of the database that is cleaned, such as runs.Config.Calls.
-// When stopping ends, its streams end with UNAVAILABLE.
+// New returns the service. It uses the pool for the questions of callers, as runs.Config.Calls. When stopping ends, its
+// streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{pool: pool, runs: manager, stopping: stopping}
 }
 
-// NewServer returns a server of both services. The fields of the configuration that are about these are set here.
+// NewServer returns a server of both services. It sets the fields of the configuration that depend on them.
 func NewServer(s *Service, u *UserData, c transport.Config) (*transport.Server, error) {
-	s.userData = u.forms != nil
+	s.hasUserData = u.forms != nil
 	c.Cleanup, c.CleanupReady, c.Metrics, c.Audit = s, s.runs.Ready, s.runs.Metrics(), s.pool
 	c.UserData, c.UserDataReady = u, u.ready
 	return transport.NewServer(c)

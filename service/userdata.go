@@ -25,20 +25,20 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Database
-	// refusal is why there is no Forms database; nil: none was named.
-	refusal error
-	// stopping ends when streams must end.
+	// unavailable says why the Forms database must not be used; nil if none was configured.
+	unavailable error
+	// stopping is done when streams must end.
 	stopping context.Context
 }
 
-// NewUserData returns the service for a Forms database; nil: it refuses every call. When stopping ends, its streams end
+// NewUserData returns the service for a Forms database; with nil it fails every call. When stopping ends, its streams end
 // with UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
 
-// NoUserData returns the service where a Forms database must not be reached; why is what it answers.
-func NoUserData(why error) *UserData { return &UserData{refusal: why} }
+// NoUserData returns a service that fails every call with an error: the Forms database must not be used.
+func NoUserData(why error) *UserData { return &UserData{unavailable: why} }
 
 // ready fails if there is a Forms database, and it does not answer.
 func (u *UserData) ready(ctx context.Context) error {
@@ -54,19 +54,19 @@ var errNoForms = status.Error(
 	"this server knows no AEM Forms database: start it with --forms-database-url",
 )
 
-// none is why there is no Forms database.
-func (s *UserData) none() error {
-	if s.refusal != nil {
-		return s.refusal
+// noForms returns why there is no Forms database.
+func (s *UserData) noForms() error {
+	if s.unavailable != nil {
+		return s.unavailable
 	}
 	return errNoForms
 }
 
-// reached fails where the Forms database must not be reached: there is none, or the service's own database is another
-// instance's by now.
-func (s *UserData) reached(ctx context.Context) error {
+// checkReachable fails if the Forms database must not be used: there is none, or the service's own database belongs to
+// another instance now.
+func (s *UserData) checkReachable(ctx context.Context) error {
 	if s.forms == nil {
-		return s.none()
+		return s.noForms()
 	}
 	return s.forms.Own(ctx)
 }
@@ -76,14 +76,14 @@ func (s *UserData) FindUserData(
 	ctx context.Context,
 	in *cleanupv1.FindUserDataRequest,
 ) (*cleanupv1.FindUserDataResponse, error) {
-	if err := s.reached(ctx); err != nil {
+	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
 	}
-	query, wrong := toQuery(in.GetUserId(), in.GetVariables(), nil)
+	query, wrong := parseQuery(in.GetUserId(), in.GetVariables(), nil)
 	if wrong != nil {
 		return nil, wrong
 	}
-	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // nobody is looked for unseen
+	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // no search without an audit entry
 		return nil, err
 	}
 	found, err := s.forms.Find(ctx, query)
@@ -128,10 +128,10 @@ func (s *UserData) EraseUserData(
 	in *cleanupv1.EraseUserDataRequest,
 	stream cleanupv1.UserDataService_EraseUserDataServer,
 ) error {
-	if err := s.reached(stream.Context()); err != nil {
+	if err := s.checkReachable(stream.Context()); err != nil {
 		return err
 	}
-	request, err := toErasure(in)
+	request, err := parseErasure(in)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (s *UserData) SweepDocuments(
 	in *cleanupv1.SweepDocumentsRequest,
 	stream cleanupv1.UserDataService_SweepDocumentsServer,
 ) error {
-	if err := s.reached(stream.Context()); err != nil {
+	if err := s.checkReachable(stream.Context()); err != nil {
 		return err
 	}
 	return s.erase(
@@ -180,7 +180,7 @@ func (s *UserData) erase(
 		if err := audit.Note(ctx, nil, details); err != nil {
 			return err
 		}
-		return unlessStopping(ctx, s.forms.Preview(ctx, request, send))
+		return orStopping(ctx, s.forms.Preview(ctx, request, send))
 	}
 	request.Starting = func(ctx context.Context, id string) error { // the audit is committed first
 		details["erasure_id"] = id
@@ -188,7 +188,7 @@ func (s *UserData) erase(
 	}
 	id, err := s.forms.Start(ctx, request)
 	if err != nil {
-		return unlessStopping(ctx, err)
+		return orStopping(ctx, err)
 	}
 	audit.Settle(ctx, codes.OK.String())
 	receipt, err := s.forms.Watch(ctx, id, send)
@@ -200,7 +200,7 @@ func (s *UserData) erase(
 	case !receipt.Succeeded:
 		return transport.StatusWithInfo(
 			codes.Internal,
-			"not everything was erased: "+some(receipt.Problems),
+			"not everything was erased: "+firstProblems(receipt.Problems),
 			"ERASURE_FAILED",
 			map[string]string{"erasure_id": id},
 		)
@@ -208,8 +208,8 @@ func (s *UserData) erase(
 	return nil
 }
 
-// some are the first of several problems, since clients limit the length of a status.
-func some(problems []string) string {
+// firstProblems returns the first problems of a list, since clients limit the length of a status.
+func firstProblems(problems []string) string {
 	const most = 5
 	if more := len(problems) - most; more > 0 {
 		problems = append(slices.Clone(problems[:most]), fmt.Sprintf("and %d more: see the receipt", more))
@@ -217,8 +217,8 @@ func some(problems []string) string {
 	return strings.Join(problems, "; ")
 }
 
-// unlessStopping tells a caller whose call ends since this replica stops to try again.
-func unlessStopping(ctx context.Context, err error) error {
+// orStopping returns an error, or that the caller should try again if the call ended because this replica stops.
+func orStopping(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
 		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")
 	}
@@ -236,7 +236,7 @@ func (s *UserData) GetReceipt(
 	in *cleanupv1.GetReceiptRequest,
 ) (*cleanupv1.GetReceiptResponse, error) {
 	if s.forms == nil {
-		return nil, s.none()
+		return nil, s.noForms()
 	}
 	r, err := s.forms.Receipt(ctx, in.GetReceiptId())
 	if err != nil {
@@ -250,18 +250,18 @@ func (s *UserData) VerifyErasure(
 	ctx context.Context,
 	in *cleanupv1.VerifyErasureRequest,
 ) (*cleanupv1.VerifyErasureResponse, error) {
-	if err := s.reached(ctx); err != nil {
+	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
 	}
 	var query *userdata.Query
 	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {
-		q, wrong := toQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
+		q, wrong := parseQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
 		if wrong != nil {
 			return nil, wrong
 		}
 		query = &q
 	}
-	// nobody is looked for unseen
+	// no search without an audit entry
 	if err := audit.Note(ctx, nil, audit.Details{"erasure_id": in.GetReceiptId()}); err != nil {
 		return nil, err
 	}
@@ -278,9 +278,9 @@ func (s *UserData) ListReceipts(
 	in *cleanupv1.ListReceiptsRequest,
 ) (*cleanupv1.ListReceiptsResponse, error) {
 	if s.forms == nil {
-		return nil, s.none()
+		return nil, s.noForms()
 	}
-	size, err := pageSize(in.GetPageSize(), MaxReceipts)
+	size, err := parsePageSize(in.GetPageSize(), MaxReceipts)
 	if err != nil {
 		return nil, err
 	}
@@ -295,8 +295,8 @@ func (s *UserData) ListReceipts(
 	return out, nil
 }
 
-// toQuery checks what to search for.
-func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
+// parseQuery returns the search of a request. It fails with failure.Violations.
+func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
 	q := userdata.Query{UserID: user, PrincipalIDs: principals}
 	var wrong failure.Violations
 	check := func(field, value string, required bool) {
@@ -304,7 +304,7 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 		case required && value == "":
 			wrong.Add(field, "is required")
 		case strings.ContainsRune(value, 0):
-			wrong.Add(field, "holds a NUL character, which no text in the database does")
+			wrong.Add(field, "has a NUL character, which PostgreSQL and MySQL cannot store")
 		}
 	}
 	check("user_id", user, true)
@@ -323,8 +323,8 @@ func toQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []
 	return q, nil
 }
 
-// toErasure checks what to erase.
-func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
+// parseErasure returns the request of an erasure. It fails with failure.Violations.
+func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
 	var wrong failure.Violations
 	ids := func(field string, texts []string) (list []int64) {
 		for i, text := range texts {
@@ -332,7 +332,7 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 			if err != nil || id <= 0 {
 				wrong.Addf(
 					fmt.Sprintf("%s[%d]", field, i),
-					"must be a number above 0, not %.64q (0 means none: by it everybody's orphan tasks would "+"go)",
+					"must be a number above 0, not %.64q (0 means none: it would erase everybody's orphan tasks)",
 					text,
 				)
 			}
@@ -345,15 +345,15 @@ func toErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err erro
 	byUser := in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0
 	switch {
 	case byID && byUser:
-		wrong.Add("user_id", "is given, or something of a user's, beside ids: give either")
+		wrong.Add("user_id", "must not be given together with ids (nor variables, nor principal_ids): give either")
 	case !byID && !byUser:
-		wrong.Add("user_id", "is required, or ids of process instances or tasks are")
+		wrong.Add("user_id", "is required unless ids of process instances or tasks are given")
 	}
 	if wrong != nil {
 		return r, wrong
 	}
 	if byUser {
-		q, err := toQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
+		q, err := parseQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
 		r.Query = &q
 		return r, err
 	}
@@ -404,7 +404,7 @@ func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 		Id:                 r.ID,
 		RequestedBy:        r.RequestedBy,
 		CreateTime:         timestamppb.New(r.CreateTime),
-		EndTime:            moment(r.EndTime),
+		EndTime:            timestamp(r.EndTime),
 		Succeeded:          r.Succeeded,
 		DryRun:             r.DryRun,
 		Sweep:              r.Sweep,

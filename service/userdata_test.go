@@ -446,7 +446,7 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// nobody is a stream of which the context alone is asked for.
+// nobody is a stream that has only a context.
 type nobody[M any] struct {
 	grpc.ServerStreamingServer[M]
 	ctx context.Context

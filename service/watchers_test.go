@@ -44,7 +44,7 @@ var (
 	watchedRounds = flag.Int("watched-rounds", 1, "how often TestWatchers does so, with watchers and without")
 )
 
-// Watchers neither slow a run down nor cost more queries, even if some of them do not read. Those that read see every
+// Watchers neither slow a run down nor cost more queries, even if some of them do not read. Watchers that read see every
 // event. The watchers are a separate process, so that their own work is not measured.
 func TestWatchers(t *testing.T) {
 	var with, without []time.Duration
@@ -226,7 +226,7 @@ func (c *crowd) leave(t *testing.T) time.Duration {
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
-// watch is the process: one of five watchers does not read what it is sent, over gRPC or, for ten of them, over REST.
+// watch is the process: one of five watchers does not read its events, over gRPC or, for ten of them, over REST.
 func watch(given string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil { // as if it were on another machine
 		return err

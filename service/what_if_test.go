@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A dry run tells what other options would change, over gRPC and over REST; it is no plan, and a run takes no such
+// A dry run shows what other options would change, over gRPC and over REST; it is not a plan, and a run accepts no such
 // question.
 func TestWhatIf(t *testing.T) {
 	t.Parallel()

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Role is what a caller may do; each role includes the lower ones.
+// Role says what a caller may do. A role includes the lower ones.
 type Role int
 
-// The roles, in ascending order. Nobody is no role: a call that needs it needs no credentials either.
+// The roles, in ascending order. A call that needs the role Nobody needs no credentials.
 const (
 	Nobody Role = iota
 	Viewer
@@ -36,7 +36,7 @@ func ParseRole(name string) (Role, error) {
 	return Nobody, fmt.Errorf("%q is no role: viewer, operator or admin", name)
 }
 
-// Caller is who makes a call.
+// Caller identifies who makes a call.
 type Caller struct {
 	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each
 	// other; empty without authentication.
@@ -60,7 +60,7 @@ var (
 		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured",
 	)
 	ErrInvalid     = errors.New("the credentials are not valid")
-	ErrUnavailable = errors.New("the credentials can not be checked now")
+	ErrUnavailable = errors.New("the credentials cannot be checked now")
 )
 
 // Config says which credentials are accepted. Without any, everyone is an admin.
@@ -68,7 +68,7 @@ type Config struct {
 	// ClientCA is a PEM file with the certificate authorities of client certificates; empty: none are accepted.
 	ClientCA string
 	// ClientCRL is a PEM file with certificate revocation lists. With it, a client certificate is refused if it, or an
-	// intermediate one, is revoked, or its issuer has no list in force there; empty: revocation is not checked.
+	// intermediate one, is revoked, or its issuer has no valid list there. If empty, revocation is not checked.
 	ClientCRL string
 	// ClientRoles are NAME=ROLE, for the common name, or a subject alternative name, of a client certificate; none: the
 	// names viewer, operator and admin have the role of that name.
@@ -77,7 +77,7 @@ type Config struct {
 	TokenFile string
 	// Issuer is the URL of an OpenID Connect issuer, whose JWTs for Audience are accepted; empty: none are.
 	Issuer, Audience string
-	// ClientID is how the issuer knows the console, so that people can sign in there; empty: they can not.
+	// ClientID is the client id of the console at the issuer. If empty, nobody can sign in there.
 	// ClientSecretFile holds its secret; empty: it has none.
 	ClientID, ClientSecretFile string
 	// RolesClaim is the claim with the role, or a list of them: its name, or its path with dots; empty: roles.

@@ -32,13 +32,13 @@ func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), na
 	return f, f.reload()
 }
 
-// get is the current value.
+// get returns the current value.
 func (f *file[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if time.Since(f.loaded) >= reloadEvery {
 		if err := f.reload(); err != nil {
-			f.log.Error("a file can not be used; what it said before still holds", "error", err)
+			f.log.Error("the file cannot be used; its previous content stays valid", "error", err)
 		}
 	}
 	return f.value

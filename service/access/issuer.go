@@ -155,7 +155,7 @@ func (i *issuer) identify(ctx context.Context, raw string) (subject string, role
 	return "jwt:" + i.url + "#" + verified.Subject, roleOf(at(claims, i.claim)), nil
 }
 
-// at is a claim by its name, or by its path with dots.
+// at returns a claim by its name, or by its path with dots.
 func at(claims map[string]any, path string) any {
 	if value, ok := claims[path]; ok {
 		return value
@@ -168,7 +168,7 @@ func at(claims map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// roleOf is the highest role in a claim, which is a string or a list of them.
+// roleOf returns the highest role in a claim, which is a string or a list of them.
 func roleOf(claim any) (role Role) {
 	switch claim := claim.(type) {
 	case string:

@@ -60,7 +60,7 @@ func (l revocations) checkOne(cert, issuer *x509.Certificate, now time.Time) err
 		if list.CheckSignatureFrom(issuer) != nil {
 			continue
 		}
-		// One that is no longer in force still says what was revoked.
+		// An expired list still says which certificates were revoked.
 		if slices.ContainsFunc(
 			list.RevokedCertificateEntries,
 			func(e x509.RevocationListEntry) bool { return e.SerialNumber.Cmp(cert.SerialNumber) == 0 },

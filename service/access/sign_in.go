@@ -12,7 +12,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Methods are the credentials that are accepted, in the words of Caller.By; none: callers need none.
+// Methods returns the accepted credentials, as in Caller.By. If there are none, callers need no credentials.
 func (g *Guard) Methods() (methods []string) {
 	if g.certificates != nil {
 		methods = append(methods, "certificate")
@@ -38,7 +38,7 @@ type Authorization struct {
 	Audience string `json:"audience"`
 }
 
-// Authorization returns where a browser is sent to sign in; nil if nobody can sign in so. It fails with ErrUnavailable.
+// Authorization returns where a browser is sent to sign in; nil if sign-in is not configured. It fails with ErrUnavailable.
 func (g *Guard) Authorization(ctx context.Context) (*Authorization, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
 		return nil, nil
@@ -58,7 +58,7 @@ type Grant struct {
 	RefreshToken string `json:"refreshToken"`
 }
 
-// Signed is what it gets for that.
+// Signed has the tokens that it gets for a grant.
 type Signed struct {
 	Token        string `json:"token"`                  // for the header authorization: Bearer
 	RefreshToken string `json:"refreshToken,omitempty"` // empty: the issuer gave none
@@ -98,7 +98,7 @@ func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	return nil, err
 }
 
-// client is the service as the issuer knows it.
+// client returns the OAuth client that the issuer knows.
 func (i *issuer) client(ctx context.Context, redirect string) (*oauth2.Config, error) {
 	if _, err := i.discover(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

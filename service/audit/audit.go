@@ -44,8 +44,8 @@ type act struct {
 
 type key struct{}
 
-// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db is for what is not recorded in the
-// transaction of a change. An optional call is recorded only after Note or Insist.
+// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db stores entries that are not part
+// of the transaction of a change. An optional call is recorded only after Note or Insist.
 func Begin(
 	ctx context.Context,
 	db DB,
@@ -61,7 +61,7 @@ func Begin(
 	)
 }
 
-// Insist has the call recorded that the context carries, whatever its result.
+// Insist makes the call that the context carries recorded, also if it fails.
 func Insist(ctx context.Context) {
 	if a, ok := ctx.Value(key{}).(*act); ok {
 		a.optional = false
@@ -163,7 +163,7 @@ type Entry struct {
 	Result  string    `json:"result"`
 }
 
-// Columns are those of Entry.
+// Columns are the columns of Entry.
 const Columns = "time, subject, role, by, address, rpc, details, result"
 
 // List calls each with the newest entries since a time, up to limit, oldest first.

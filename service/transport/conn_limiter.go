@@ -15,48 +15,49 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// How many strangers there may be, in all and from one network (networkOf), and how long one may stay while others wait
-// for its place.
+// MaxOfNetwork limits the connections of one network (networkOf) that are strangers, maxStrangers those of all. While
+// others wait, a stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let whoever
+// opens connections first keep out everybody else (TestFlood).
 const (
-	maxStrangers    = 256
 	MaxOfNetwork    = 128
-	strangersChance = 250 * time.Millisecond
+	maxStrangers    = 256
+	minStrangerTime = 250 * time.Millisecond
 )
 
-// connLimiter is where connections are strangers, until a call on them is authenticated.
+// connLimiter limits the connections without an authenticated call, of all listeners together.
 type connLimiter struct {
 	mu        sync.Mutex
 	strangers []*strangerConn // the oldest first
 }
 
-// strangerConn is a connection that a listener has accepted.
+// strangerConn is an accepted connection. It is a stranger until a call on it is authenticated.
 type strangerConn struct {
 	net.Conn
 	limiter *connLimiter
 	network string
 	since   time.Time
-	pace    atomic.Pointer[rate.Limiter]
+	rate    atomic.Pointer[rate.Limiter]
 	known   chan struct{} // closed once a call is authenticated
 	gone    chan struct{} // closed with the connection
 
-	mu    sync.Mutex
-	leave func() // the connection is not one of its caller's any more; nil: it is a stranger
+	mu      sync.Mutex
+	release func() // of its caller; nil while it is a stranger
 }
 
-// doors is a listener whose connections are visitors of a limiter.
-type doors struct {
+// limitedListener is a listener whose connections pass a limiter.
+type limitedListener struct {
 	net.Listener
 	limiter *connLimiter
 }
 
-// Accept implements net.Listener. While there are too many strangers the oldest gives way, after its chance to say who
-// it is.
-func (d doors) Accept() (net.Conn, error) {
+// Accept implements net.Listener. While there are too many strangers it closes the oldest one, once that has had
+// minStrangerTime.
+func (d limitedListener) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	v := &strangerConn{
+	c := &strangerConn{
 		Conn:    conn,
 		limiter: d.limiter,
 		network: networkOf(conn.RemoteAddr().String()),
@@ -64,25 +65,25 @@ func (d doors) Accept() (net.Conn, error) {
 		known:   make(chan struct{}),
 		gone:    make(chan struct{}),
 	}
-	v.pace.Store(strangersPace.limiter())
-	for first := d.limiter.take(v); first != nil; first = d.limiter.take(v) {
+	c.rate.Store(strangersRate.limiter())
+	for first := d.limiter.add(c); first != nil; first = d.limiter.add(c) {
 		select {
 		case <-first.known:
 		case <-first.gone:
-		case <-time.After(time.Until(first.since.Add(strangersChance))):
+		case <-time.After(time.Until(first.since.Add(minStrangerTime))):
 			_ = first.Close()
 		}
 	}
-	return v, nil
+	return c, nil
 }
 
-// take takes a stranger in, or returns the one that must leave before.
-func (l *connLimiter) take(v *strangerConn) (first *strangerConn) {
+// add adds a stranger, or returns the one that must be closed first.
+func (l *connLimiter) add(c *strangerConn) (first *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	same := 0
 	for _, s := range l.strangers {
-		if s.network == v.network {
+		if s.network == c.network {
 			if same++; first == nil {
 				first = s
 			}
@@ -94,24 +95,24 @@ func (l *connLimiter) take(v *strangerConn) (first *strangerConn) {
 	case len(l.strangers) >= maxStrangers:
 		return l.strangers[0]
 	}
-	l.strangers = append(l.strangers, v)
+	l.strangers = append(l.strangers, c)
 	return nil
 }
 
-func (l *connLimiter) remove(v *strangerConn) {
+func (l *connLimiter) remove(c *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.strangers = slices.DeleteFunc(l.strangers, func(s *strangerConn) bool { return s == v })
+	l.strangers = slices.DeleteFunc(l.strangers, func(s *strangerConn) bool { return s == c })
 }
 
-// Read implements net.Conn. Nothing is read faster than at the visitor's pace.
-func (v *strangerConn) Read(p []byte) (int, error) {
-	const most = 16 << 10
-	n, err := v.Conn.Read(p[:min(len(p), most)])
-	if wait := v.pace.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
-		known := v.known
+// Read implements net.Conn, at the connection's rate.
+func (c *strangerConn) Read(p []byte) (int, error) {
+	const maxPerCaller = 16 << 10
+	n, err := c.Conn.Read(p[:min(len(p), maxPerCaller)])
+	if wait := c.rate.Load().ReserveN(time.Now(), n).Delay(); wait > 0 {
+		known := c.known
 		select {
-		case <-known: // there is another pace now
+		case <-known: // it has the rate of its caller now
 			known = nil
 		default:
 		}
@@ -120,48 +121,49 @@ func (v *strangerConn) Read(p []byte) (int, error) {
 		select {
 		case <-timer.C:
 		case <-known:
-		case <-v.gone:
+		case <-c.gone:
 		}
 	}
 	return n, err
 }
 
 // Close implements net.Conn.
-func (v *strangerConn) Close() error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
+func (c *strangerConn) Close() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
-	case <-v.gone:
+	case <-c.gone:
 	default:
-		close(v.gone)
-		v.limiter.remove(v)
-		if v.leave != nil {
-			v.leave()
+		close(c.gone)
+		c.limiter.remove(c)
+		if c.release != nil {
+			c.release()
 		}
 	}
-	return v.Conn.Close()
+	return c.Conn.Close()
 }
 
-// CloseWrite is for the HTTP server, which thereby lets a client read the response to a request that is too large.
-func (v *strangerConn) CloseWrite() error {
-	if conn, ok := v.Conn.(interface{ CloseWrite() error }); ok {
+// CloseWrite lets the HTTP server close one direction, so that a client can read the response to a request that is too
+// large.
+func (c *strangerConn) CloseWrite() error {
+	if conn, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return conn.CloseWrite()
 	}
 	return nil
 }
 
-// RemoteAddr implements net.Conn. By the address a call finds its connection.
-func (v *strangerConn) RemoteAddr() net.Addr { return origin{v.Conn.RemoteAddr(), v} }
+// RemoteAddr implements net.Conn. The address leads a call to its connection.
+func (c *strangerConn) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
 
-// origin is the address of a visitor.
+// origin is an address with its connection.
 type origin struct {
 	net.Addr
-	visitor *strangerConn
+	conn *strangerConn
 }
 
-// introduce makes the connection of a call one of a caller's: it is no stranger from then on. It fails if he has too
-// many.
-func (l *limits) introduce(ctx context.Context, who string) error {
+// authenticated assigns the connection of a call to its caller: it is not a stranger from then on. It fails if the
+// caller has too many.
+func (l *limits) authenticated(ctx context.Context, who string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
 		return nil
@@ -170,28 +172,28 @@ func (l *limits) introduce(ctx context.Context, who string) error {
 	if !ok { // the gateway's
 		return nil
 	}
-	v := from.visitor
-	v.mu.Lock()
-	defer v.mu.Unlock()
+	c := from.conn
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	select {
-	case <-v.known:
+	case <-c.known:
 		return nil
-	case <-v.gone:
+	case <-c.gone:
 		return nil
 	default:
 	}
-	a, leave, err := l.enter(who, access.Nobody, aConnection)
+	u, release, err := l.acquire(who, access.Nobody, connectionSlot)
 	if err != nil {
 		return err
 	}
-	v.leave = leave
-	v.pace.Store(a.bytes)
-	close(v.known)
-	v.limiter.remove(v)
+	c.release = release
+	c.rate.Store(u.bytes)
+	close(c.known)
+	c.limiter.remove(c)
 	return nil
 }
 
-// networkOf is the network of an address that one party may be supposed to have to itself.
+// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6 address.
 func networkOf(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -45,11 +45,11 @@ func toStatus(ctx context.Context, err error) error {
 	case ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)):
 		return status.FromContextError(ctx.Err()).Err()
 	case sqlstate.Lost(err), mysqlerr.Lost(err): // including timeouts of our own
-		return withCause(codes.Unavailable, "the database does not answer: try again", err)
+		return hideCause(codes.Unavailable, "the database does not answer: try again", err)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
-		return withCause(codes.Unavailable, "the database takes too long: try again", err)
+		return hideCause(codes.Unavailable, "the database takes too long: try again", err)
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
-		return withCause(codes.Unavailable, "the rows are locked by another session: try again", err)
+		return hideCause(codes.Unavailable, "the rows are locked by another session: try again", err)
 	case sqlstate.Is(err, pgerrcode.UntranslatableCharacter), sqlstate.Is(err, pgerrcode.CharacterNotInRepertoire):
 		return status.Error(
 			codes.InvalidArgument,
@@ -58,7 +58,7 @@ func toStatus(ctx context.Context, err error) error {
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), mysqlerr.Denied(err):
 		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
 	}
-	return withCause(codes.Internal, "an unexpected error", err)
+	return hideCause(codes.Internal, "an unexpected error", err)
 }
 
 // kindedStatus returns the status of an error with a kind, which err is or wraps.
@@ -89,15 +89,16 @@ func invalidStatus(violations failure.Violations) error {
 	return withDetails(codes.InvalidArgument, violations.Error(), details)
 }
 
-// unexpected is a status whose cause is for the log alone.
-type unexpected struct {
+// hiddenCause is a status whose cause is for the log alone.
+type hiddenCause struct {
 	status *status.Status
 	cause  error
 }
 
-// withCause is a status that does not tell its cause, but where it is told: in the log, with the id of the call.
-func withCause(code codes.Code, message string, cause error) error {
-	return &unexpected{
+// hideCause returns a status without its cause. Its message says where the cause is: in the log, with the id of the
+// call.
+func hideCause(code codes.Code, message string, cause error) error {
+	return &hiddenCause{
 		status.New(
 			code,
 			message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)",
@@ -107,15 +108,15 @@ func withCause(code codes.Code, message string, cause error) error {
 }
 
 // Unwrap returns the cause.
-func (e *unexpected) Unwrap() error { return e.cause }
+func (e *hiddenCause) Unwrap() error { return e.cause }
 
 // Error implements error.
-func (e *unexpected) Error() string { return e.status.Message() }
+func (e *hiddenCause) Error() string { return e.status.Message() }
 
-// GRPCStatus is what the caller is told.
-func (e *unexpected) GRPCStatus() *status.Status { return e.status }
+// GRPCStatus returns the status that the caller receives.
+func (e *hiddenCause) GRPCStatus() *status.Status { return e.status }
 
-// StatusWithInfo returns a status that tells programs its reason and metadata.
+// StatusWithInfo returns a status with a google.rpc.ErrorInfo.
 func StatusWithInfo(code codes.Code, message, reason string, metadata map[string]string) error {
 	return withDetails(code, message, &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: metadata})
 }

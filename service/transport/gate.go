@@ -23,22 +23,22 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// gate lets calls through to a server, or refuses them, before a request is read, and logs each.
+// gate identifies, limits and logs the calls of a server, and rejects them before their request is read.
 type gate struct {
-	identify func(ctx context.Context) (access.Caller, error)
-	limits   *limits
-	timeouts Timeouts
-	refusals *refusals
-	db       audit.DB
-	log      *slog.Logger
+	identify   func(ctx context.Context) (access.Caller, error)
+	limits     *limits
+	timeouts   Timeouts
+	rejections *rejections
+	db         audit.DB
+	log        *slog.Logger
 }
 
-// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, if there is
-// one.
+// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, or a random
+// text.
 const requestHeader = "request-id"
 
-// admit authenticates a call, and counts it as one of its caller's. It returns a context that carries the caller, and a
-// function to call when the call has ended.
+// admit authenticates a call, and counts it for its caller. It returns a context that carries the caller, and a function
+// to call with the error of the call when it has ended.
 func (g *gate) admit(
 	ctx context.Context,
 	method string,
@@ -50,76 +50,78 @@ func (g *gate) admit(
 		if p, ok := peer.FromContext(ctx); ok {
 			address = hostOf(p.Addr.String())
 		}
-		_, leave, err := g.limits.enter(address, access.Nobody, aCheck)
-		return ctx, func(error) { leave() }, err
+		_, release, err := g.limits.acquire(address, access.Nobody, checkSlot)
+		return ctx, func(error) { release() }, err
 	}
-	begun, id := time.Now(), rand.Text()
+	start, id := time.Now(), rand.Text()
 	if span := trace.SpanContextFromContext(ctx); span.IsValid() {
 		id = span.TraceID().String()
 	}
 	_ = grpc.SetHeader(ctx, metadata.Pairs(requestHeader, id)) // fails only if headers have been sent
 	c, err := g.identify(ctx)
 	ctx = access.NewContext(ctx, c)
-	log, leave, stranger := g.log.With("request_id", id), func() {}, err != nil
+	log, release, stranger := g.log.With("request_id", id), func() {}, err != nil
 	end = func(err error) {
-		leave()
+		release()
 		code := status.Code(err)
-		tell := func() {
-			audit.Settle(ctx, nameOf(status.Code(err)))
+		report := func() {
+			audit.Settle(ctx, codeName(code))
 			log.Log(
-				ctx,
-				levelOf(code),
-				"call",
-				"rpc",
-				short(method),
-				"subject",
-				c.Subject,
-				"address",
-				c.Address,
-				"code",
-				nameOf(code),
-				"error",
-				said(method, err),
-				"took",
-				time.Since(begun),
+				ctx, levelOf(code), "call",
+				"rpc", shortName(method),
+				"subject", c.Subject,
+				"address", c.Address,
+				"code", codeName(code),
+				"error", logText(method, err),
+				"took", time.Since(start),
 			)
 		}
-		if !stranger && !cheap(code) {
-			tell()
+		if !stranger && !isCheap(code) {
+			report()
 			return
 		}
-		g.refusals.report(
-			refusal{c.String(), method, code},
-			tell,
-			g.again(c, method, code, (r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger),
+		g.rejections.report(
+			rejection{c.String(), method, code},
+			report,
+			g.reportRepeated(
+				c,
+				method,
+				code,
+				(r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger,
+			),
 		)
 	}
 	if err != nil {
-		return ctx, end, denied(err)
+		return ctx, end, credentialsStatus(err)
 	}
-	if err := g.limits.introduce(ctx, c.String()); err != nil {
+	if err := g.limits.authenticated(ctx, c.String()); err != nil {
 		return ctx, end, err
 	}
-	if _, leave, err = g.limits.enter(c.String(), c.Role, kind); err != nil {
+	if _, release, err = g.limits.acquire(c.String(), c.Role, kind); err != nil {
 		return ctx, end, err
 	}
 	if r.audited || r.someAudited {
-		ctx = audit.Begin(ctx, g.db, log, c, short(method), r.someAudited)
+		ctx = audit.Begin(ctx, g.db, log, c, shortName(method), r.someAudited)
 	}
-	return ctx, end, permit(ctx, method, nil)
+	return ctx, end, authorize(ctx, method, nil)
 }
 
-// again reports calls that were refused some more times. It does not hold on to any of them.
-func (g *gate) again(c access.Caller, method string, code codes.Code, audited bool) func(who string, times int) {
+// reportRepeated returns a function that reports repeated rejections. It does not keep the calls in memory.
+func (g *gate) reportRepeated(
+	c access.Caller,
+	method string,
+	code codes.Code,
+	audited bool,
+) func(who string, times int) {
 	return func(who string, times int) {
 		if audited {
-			audit.Repeat(g.db, g.log, c, short(method), nameOf(code), times)
+			audit.Repeat(g.db, g.log, c, shortName(method), codeName(code), times)
 		}
-		g.log.Warn("calls", "rpc", short(method), "who", who, "code", nameOf(code), "times", times)
+		g.log.Warn("calls", "rpc", shortName(method), "who", who, "code", codeName(code), "times", times)
 	}
 }
 
-// levelOf is the log level of a call with a status code.
+// levelOf returns the log level of a call with a status code.
 func levelOf(c codes.Code) slog.Level {
 	switch c {
 	case codes.OK:
@@ -132,10 +134,10 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// said is the message of an error for the log, or its cause; only the SQLSTATE, if there is one, where it may name a
-// person.
-func said(method string, err error) string {
-	var e *unexpected
+// logText returns what the log says of an error: its hidden cause or its message. Of user data RPCs it is only the
+// SQLSTATE, since a message may name a person.
+func logText(method string, err error) string {
+	var e *hiddenCause
 	hidden := errors.As(err, &e)
 	switch {
 	case strings.HasPrefix(method, "/"+cleanupv1.UserDataService_ServiceDesc.ServiceName):
@@ -146,48 +148,48 @@ func said(method string, err error) string {
 	return status.Convert(err).Message()
 }
 
-// nameOf is the name of a code.
-func nameOf(c codes.Code) string { return code.Code(c).String() }
+// codeName returns the name of a code.
+func codeName(c codes.Code) string { return code.Code(c).String() }
 
-// short is a method's name without its package.
-func short(method string) string {
+// shortName returns a method's name without its package.
+func shortName(method string) string {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
 
-// guarded registers services with a server behind a gate.
-type guarded struct {
+// gatedRegistrar registers services with a server behind a gate.
+type gatedRegistrar struct {
 	*grpc.Server
 	*gate
-	survivor recovery
+	recovery recovery
 }
 
-// RegisterService implements grpc.ServiceRegistrar. Interceptors of unary calls come too late: their request has been
-// read.
-func (g guarded) RegisterService(service *grpc.ServiceDesc, impl any) {
+// RegisterService implements grpc.ServiceRegistrar. It wraps the handlers, since interceptors of unary calls run after
+// their request has been read.
+func (g gatedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 	behind := *service
 	behind.Methods = slices.Clone(service.Methods)
 	for i, m := range behind.Methods {
 		name := "/" + service.ServiceName + "/" + m.MethodName
-		behind.Methods[i].Handler = g.survivor.method(name, g.unary(name, m.Handler))
+		behind.Methods[i].Handler = g.recovery.method(name, g.unary(name, m.Handler))
 	}
 	g.Server.RegisterService(&behind, impl)
 }
 
 func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
-		ctx, end, err := g.admit(ctx, method, aCall)
+		ctx, end, err := g.admit(ctx, method, callSlot)
 		defer func() { end(err) }()
 		if err != nil {
 			return nil, err
 		}
-		wait := g.timeouts.await(ctx, method)
+		wait := g.timeouts.abortLate(ctx, method)
 		return next(srv, ctx, func(req any) error {
 			defer wait.Stop()
 			if err := decode(req); err != nil {
 				return err
 			}
-			return permit(ctx, method, req)
+			return authorize(ctx, method, req)
 		}, interceptor)
 	}
 }
@@ -198,12 +200,12 @@ func (g *gate) stream(
 	info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) (err error) {
-	ctx, end, err := g.admit(stream.Context(), info.FullMethod, aStream)
+	ctx, end, err := g.admit(stream.Context(), info.FullMethod, streamSlot)
 	defer func() { end(err) }()
 	if err != nil {
 		return err
 	}
-	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.await(ctx, info.FullMethod)})
+	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.abortLate(ctx, info.FullMethod)})
 }
 
 // admitted is a stream whose caller is known. Its requests are checked when they are received.
@@ -223,5 +225,5 @@ func (s *admitted) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return permit(s.ctx, s.method, m)
+	return authorize(s.ctx, s.method, m)
 }

@@ -33,7 +33,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		"passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(
-			redacted{otelgrpc.NewClientHandler()},
+			redactingHandler{otelgrpc.NewClientHandler()},
 		),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithContextDialer(
@@ -43,11 +43,11 @@ func (s *Server) gateway() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.toInner = conn
+	s.gatewayConn = conn
 	strict := strictJSON{&runtime.JSONPb{MarshalOptions: protojson.MarshalOptions{EmitDefaultValues: true}}}
 	mux := runtime.NewServeMux(
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
-		runtime.WithMarshalerOption(lines, jsonLines{strict}),
+		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
 		runtime.WithErrorHandler(
 			func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
 				if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
@@ -58,14 +58,14 @@ func (s *Server) gateway() (http.Handler, error) {
 		),
 		runtime.WithRoutingErrorHandler(routingError),
 		runtime.WithMiddlewares(strictRoute),
-		runtime.WithMetadata(forwarded),
+		runtime.WithMetadata(callerMetadata),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingHeaderMatcher(func(name string) (string, bool) { return name, name == requestHeader }),
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
-	return negotiated(mux), errors.Join(
+	return negotiate(mux), errors.Join(
 		cleanupv1.RegisterCleanupServiceHandlerClient(
 			context.Background(),
 			mux,
@@ -79,7 +79,7 @@ func (s *Server) gateway() (http.Handler, error) {
 	)
 }
 
-// strictJSON is protobuf's JSON without its leniencies: unknown fields and anything after the value are errors.
+// strictJSON reads protobuf's JSON strictly: unknown fields, and anything after the value, are errors.
 type strictJSON struct{ *runtime.JSONPb }
 
 func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
@@ -103,10 +103,9 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// strictRoute refuses query parameters that the route does not accept (the gateway would ignore them: a dry_run
-// misplaced there would start a real run), a body where the route takes none, one that is not said to be JSON where it
-// takes one (a browser sends other types to any site without asking it first), and the verb :cancel with a method that
-// has none.
+// strictRoute rejects query parameters that the route does not accept (the gateway would ignore them: a misplaced dry_run
+// would start a real run), a body where the route takes none, a body whose type is not JSON (a browser sends other types
+// to any site without asking it first), and the verb :cancel with a method that has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		route, ok := operationsOf(r.URL)[r.Method]
@@ -138,11 +137,11 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// checkAddress returns what is wrong with an address that may have certain query parameters.
+// checkAddress fails if an address has other query parameters than the allowed ones, or is not UTF-8.
 func checkAddress(u *url.URL, allowed []string) error {
 	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which drops malformed parameters
 	if err != nil {
-		return fmt.Errorf("the query can not be read: %w", err)
+		return fmt.Errorf("the query cannot be read: %w", err)
 	}
 	for name, values := range query {
 		switch {
@@ -160,7 +159,7 @@ func checkAddress(u *url.URL, allowed []string) error {
 	return nil
 }
 
-// checkNoBody fails if there is more than an empty message. It reads no more than it takes to know.
+// checkNoBody fails if a body has more than an empty message. It reads at most its beginning.
 func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
@@ -211,7 +210,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
 	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {
-		body = []byte(`{"code":13,"message":"the error can not be written as JSON"}`)
+		body = []byte(`{"code":13,"message":"the error cannot be written as JSON"}`)
 	}
 	if operationsOf(r.URL)[r.Method].stream {
 		body = slices.Concat([]byte(`{"error":`), body, []byte("}"))

@@ -13,25 +13,25 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// lookAgain is how often a client that watches the health has it looked at.
-const lookAgain = 5 * time.Second
+// refreshInterval is the time between two checks while a client watches the health.
+const refreshInterval = 5 * time.Second
 
-// healthServer serves gRPC health: that of the services, and that of the whole server, which /readyz tells as well.
+// healthServer serves gRPC health of each service and of the whole server, which is the same as /readyz.
 type healthServer struct {
 	*health.Server
 	cleanup, userData func(context.Context) error // why a service is not ready
 	log               *slog.Logger
 }
 
-// ready is why the server is not ready.
-func (h healthServer) ready(ctx context.Context) error {
+// notReady returns why the server is not ready, or nil.
+func (h healthServer) notReady(ctx context.Context) error {
 	return cmp.Or(h.cleanup(ctx), h.userData(ctx))
 }
 
 // refresh brings the health up to date.
 func (h healthServer) refresh(ctx context.Context) {
 	for name, ready := range map[string]func(context.Context) error{
-		"": h.ready,
+		"": h.notReady,
 		cleanupv1.CleanupService_ServiceDesc.ServiceName:  h.cleanup,
 		cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
 	} {
@@ -64,14 +64,14 @@ func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.He
 	defer stop()
 	h.refresh(ctx)
 	go func() {
-		ticker := time.NewTicker(lookAgain)
+		ticker := time.NewTicker(refreshInterval)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-ticker.C:
-				rescue.Log(h.log, "look at the health", rescue.Call(func() error { h.refresh(ctx); return nil }))
+				rescue.Log(h.log, "check the health", rescue.Call(func() error { h.refresh(ctx); return nil }))
 			}
 		}
 	}()

@@ -16,58 +16,57 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxResponse is the most bytes of a response. The largest is that of FindUserData, about a person with many process
-// instances.
+// MaxResponse limits the size of a response, in bytes. The largest responses are of FindUserData, about a person with
+// many process instances.
 const MaxResponse = 64 << 20
 
-// What a caller may send. No request of the API comes near these sizes.
+// Limits of what a caller may send, in bytes. No request of the API comes near them.
 const (
 	maxRequest = 1 << 20
 	maxHeaders = 64 << 10
 )
 
-// pace is how many bytes may arrive at once, and how many a second from then on. It bounds what is in memory of
-// requests that have not arrived completely.
-type pace struct {
-	burst  int
-	second rate.Limit
+// byteRate limits how many bytes may arrive at once, and how many a second from then on. It bounds the memory that
+// incomplete requests take: grpc allocates a message when its length has arrived.
+type byteRate struct {
+	burst     int
+	perSecond rate.Limit
 }
 
-// A stranger is a connection on which nobody has shown who he is yet: its pace is enough for the largest headers of a
-// first call, and for health checks. That of a caller is for all his connections together.
+// A stranger is a connection without an authenticated call: its rate is enough for the largest headers of a first call,
+// and for health checks. The rate of a caller is for all its connections together.
 var (
-	strangersPace = pace{maxHeaders + 8<<10, 2 << 10}
-	callersPace   = pace{4 << 20, 256 << 10}
+	strangersRate = byteRate{maxHeaders + 8<<10, 2 << 10}
+	callersRate   = byteRate{4 << 20, 256 << 10}
 )
 
-// A caller may make this many calls and streams at once, and so many a second from then on: a thousand watchers may
-// come again at once.
+// Limits of how many calls and streams a caller may begin at once, and a second from then on: a thousand watchers may
+// reconnect at the same moment.
 const (
-	callsAtOnce            = 2500
-	callsEach   rate.Limit = 50
+	callBurst                 = 2500
+	callsPerSecond rate.Limit = 50
 )
 
-// So many sign-ins of a network go to the issuer at once, and so many a second from then on.
+// Limits of how many sign-ins of a network go to the issuer at once, and a second from then on.
 const (
-	signInsAtOnce            = 30
-	signInsEach   rate.Limit = 1
+	signInBurst                 = 30
+	signInsPerSecond rate.Limit = 1
 )
 
-func (p pace) limiter() *rate.Limiter { return rate.NewLimiter(p.second, p.burst) }
+func (r byteRate) limiter() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
-// resource is what a caller may have only so much of at a time.
+// resource is something that a caller may have a limited number of at a time.
 type resource int
 
 const (
-	aCall resource = iota
-	aStream
-	aConnection
-	aCheck  // calls that need no credentials, by address
-	aSignIn // by network
+	callSlot resource = iota
+	streamSlot
+	connectionSlot
+	checkSlot  // calls that need no credentials, by address
+	signInSlot // by network
 )
 
-// How much a caller may have at a time, over gRPC and REST together. A thousand watchers may come from one address,
-// behind a proxy.
+// Limits of a caller, over gRPC and REST together. A thousand watchers may come from one address, behind a proxy.
 const (
 	MaxCalls       = 100
 	MaxStreams     = 1400
@@ -75,130 +74,132 @@ const (
 	MaxChecks      = 50 // calls that need no credentials
 )
 
-// most is how much of each resource a caller may have at a time.
-var most = [...]struct {
+// maxPerCaller has the limit of each resource.
+var maxPerCaller = [...]struct {
 	n    int
 	what string
 }{
-	aCall:       {MaxCalls, "calls"},
-	aStream:     {MaxStreams, "streams"},
-	aConnection: {MaxConnections, "connections"},
-	aCheck:      {MaxChecks, "health checks"},
-	aSignIn:     {signInsAtOnce, "sign-ins"},
+	callSlot:       {MaxCalls, "calls"},
+	streamSlot:     {MaxStreams, "streams"},
+	connectionSlot: {MaxConnections, "connections"},
+	checkSlot:      {MaxChecks, "health checks"},
+	signInSlot:     {signInBurst, "sign-ins"},
 }
 
-// How many streams all callers may have together, each of which takes up to 128 KiB if nobody reads it, and how many
-// more operators and administrators may have.
+// Limits of the streams of all callers together. A stream that its client does not read takes up to 128 KiB. The
+// reserved ones are for operators and administrators.
 const (
-	streamsInAll    = 1500
-	streamsOfOthers = 100
+	maxAllStreams   = 1500
+	reservedStreams = 100
 )
 
-// How many calls of a caller may be at work on the database at once. A turn rests for some times as long as a call took
-// it, so that a caller who asks all the time has the database a quarter of the time, and the runs the rest.
+// Limits of the calls of a caller that use the database at once. After a call its slot stays taken for restFactor times
+// as long as the call took, at most maxRest: so a caller that never pauses uses the database a quarter of the time, and
+// leaves the rest to runs (TestFloodOfReaders).
 const (
-	turns       = 2
-	rests       = 7
-	longestRest = 2 * time.Second
+	maxActiveCalls = 2
+	restFactor     = 7
+	maxRest        = 2 * time.Second
 )
 
-// account is what a caller has at the moment.
-type account struct {
-	underWay [len(most)]int
-	bytes    *rate.Limiter
-	calls    *rate.Limiter
-	signIns  *rate.Limiter
-	turns    chan struct{}
+// usage counts the resources that a caller has.
+type usage struct {
+	inProgress [len(maxPerCaller)]int
+	bytes      *rate.Limiter
+	calls      *rate.Limiter
+	signIns    *rate.Limiter
+	slots      chan struct{}
 }
 
-// idle reports whether nothing would be forgotten with an account.
-func (a *account) idle() bool {
-	return a.underWay == [len(most)]int{} && a.calls.Tokens() >= float64(callsAtOnce) &&
-		a.signIns.Tokens() >= float64(signInsAtOnce)
+// idle reports whether the usage is the same as that of a new caller.
+func (u *usage) idle() bool {
+	return u.inProgress == [len(maxPerCaller)]int{} && u.calls.Tokens() >= float64(callBurst) &&
+		u.signIns.Tokens() >= float64(signInBurst)
 }
 
-// limits are the accounts of callers.
+// limits counts the resources of all callers.
 type limits struct {
-	turnTimeout time.Duration // how long a call waits for its turn
+	turnTimeout time.Duration // how long a call waits for a slot
 
-	mu       sync.Mutex
-	accounts map[string]*account
-	streams  int       // of all
-	swept    time.Time // when idle accounts were last forgotten
+	mu      sync.Mutex
+	callers map[string]*usage
+	streams int       // of all callers
+	swept   time.Time // when idle callers were last removed
 }
 
-// enter counts one more until leave is called, or fails with RESOURCE_EXHAUSTED if it is one too many.
-func (l *limits) enter(who string, role access.Role, r resource) (a *account, leave func(), err error) {
+// acquire takes one of a resource until release is called. It fails with RESOURCE_EXHAUSTED if the caller has as many as
+// it may.
+func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if time.Since(l.swept) > time.Second {
-		maps.DeleteFunc(l.accounts, func(_ string, a *account) bool { return a.idle() })
+		maps.DeleteFunc(l.callers, func(_ string, u *usage) bool { return u.idle() })
 		l.swept = time.Now()
 	}
-	a = l.accounts[who]
-	if a == nil {
-		a = &account{
-			bytes:   callersPace.limiter(),
-			calls:   rate.NewLimiter(callsEach, callsAtOnce),
-			signIns: rate.NewLimiter(signInsEach, signInsAtOnce),
-			turns:   make(chan struct{}, turns),
+	u = l.callers[who]
+	if u == nil {
+		u = &usage{
+			bytes:   callersRate.limiter(),
+			calls:   rate.NewLimiter(callsPerSecond, callBurst),
+			signIns: rate.NewLimiter(signInsPerSecond, signInBurst),
+			slots:   make(chan struct{}, maxActiveCalls),
 		}
-		l.accounts[who] = a
+		l.callers[who] = u
 	}
-	if a.underWay[r] >= most[r].n {
+	if u.inProgress[r] >= maxPerCaller[r].n {
 		return nil, func() {}, status.Errorf(
 			codes.ResourceExhausted,
-			"%s has %d %s under way, as many as one caller may: wait until one ends",
+			"%s has %d %s in progress, the limit of a caller: wait until one ends",
 			who,
-			most[r].n,
-			most[r].what,
+			maxPerCaller[r].n,
+			maxPerCaller[r].what,
 		)
 	}
-	if (r == aCall || r == aStream) && !a.calls.Allow() {
+	if (r == callSlot || r == streamSlot) && !u.calls.Allow() {
 		return nil, func() {}, status.Errorf(
 			codes.ResourceExhausted,
 			"%s makes more than %v calls a second",
 			who,
-			callsEach,
+			callsPerSecond,
 		)
 	}
-	if r == aStream {
-		inAll := streamsInAll
+	if r == streamSlot {
+		inAll := maxAllStreams
 		if role > access.Viewer {
-			inAll += streamsOfOthers
+			inAll += reservedStreams
 		}
 		if l.streams >= inAll {
 			return nil, func() {}, status.Errorf(
 				codes.ResourceExhausted,
-				"%d streams are under way, as many as there may be: wait until one ends",
+				"%d streams are in progress, the limit of all callers: wait until one ends",
 				l.streams,
 			)
 		}
 		l.streams++
 	}
-	if r == aSignIn && !a.signIns.Allow() {
+	if r == signInSlot && !u.signIns.Allow() {
 		return nil, func() {}, status.Errorf(
 			codes.ResourceExhausted,
 			"%s signs in more than once a second: wait a moment",
 			who,
 		)
 	}
-	a.underWay[r]++
-	return a, sync.OnceFunc(func() { l.leave(who, r) }), nil
+	u.inProgress[r]++
+	return u, sync.OnceFunc(func() { l.release(who, r) }), nil
 }
 
-func (l *limits) leave(who string, r resource) {
+func (l *limits) release(who string, r resource) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.accounts[who].underWay[r]--
-	if r == aStream {
+	l.callers[who].inProgress[r]--
+	if r == streamSlot {
 		l.streams--
 	}
 }
 
-// inTurn lets only so many unary calls of a caller work on the database at once. It fails with RESOURCE_EXHAUSTED if
-// the others take too long.
-func (l *limits) inTurn(
+// limitActive is an interceptor that limits how many unary calls of a caller use the database at once. It fails with
+// RESOURCE_EXHAUSTED if the others take too long.
+func (l *limits) limitActive(
 	ctx context.Context,
 	req any,
 	info *grpc.UnaryServerInfo,
@@ -209,25 +210,25 @@ func (l *limits) inTurn(
 	}
 	who := access.FromContext(ctx).String()
 	l.mu.Lock()
-	free := l.accounts[who].turns
+	slots := l.callers[who].slots
 	l.mu.Unlock()
-	late := time.NewTimer(l.turnTimeout)
-	defer late.Stop()
+	timeout := time.NewTimer(l.turnTimeout)
+	defer timeout.Stop()
 	select {
-	case free <- struct{}{}:
+	case slots <- struct{}{}:
 		begun := time.Now()
 		defer func() {
-			time.AfterFunc(min(rests*time.Since(begun), longestRest), func() { <-free })
+			time.AfterFunc(min(restFactor*time.Since(begun), maxRest), func() { <-slots })
 		}()
 		return handler(ctx, req)
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
-	case <-late.C:
+	case <-timeout.C:
 		return nil, status.Errorf(
 			codes.ResourceExhausted,
-			"%s has %d other calls at work since %s: try again",
+			"%s has had %d other calls in progress for %s: try again",
 			who,
-			turns,
+			maxActiveCalls,
 			l.turnTimeout,
 		)
 	}

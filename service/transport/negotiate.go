@@ -9,18 +9,18 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// lines is the media type of a stream: a JSON object a line.
-const lines = "application/x-ndjson"
+// ndjson is the media type of a stream: a JSON object a line.
+const ndjson = "application/x-ndjson"
 
-// jsonLines is JSON, of which a stream is lines.
-type jsonLines struct{ strictJSON }
+// ndjsonMarshaler writes a stream as one JSON object a line.
+type ndjsonMarshaler struct{ strictJSON }
 
 // StreamContentType implements runtime.StreamContentType.
-func (jsonLines) StreamContentType(any) string { return lines }
+func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
-// negotiated gives the API's callers what they ask for: a stream as lines, unless they ask for application/json; a long
-// answer compressed; and of HEAD the header that GET has.
-func negotiated(next http.Handler) http.Handler {
+// negotiate returns a handler that sends a stream as lines unless the caller accepts application/json, compresses long
+// responses, and answers HEAD with the header of GET.
+func negotiate(next http.Handler) http.Handler {
 	compressed := gzhttp.GzipHandler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		head := r.Method == http.MethodHead
@@ -35,7 +35,7 @@ func negotiated(next http.Handler) http.Handler {
 			w.Header().Set("X-Accel-Buffering", "no") // a proxy must not collect events
 			r = r.Clone(r.Context())
 			if !accepts(r, "application/json") {
-				r.Header.Set("Accept", lines)
+				r.Header.Set("Accept", ndjson)
 			}
 			next.ServeHTTP(w, r)
 			return

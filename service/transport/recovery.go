@@ -29,33 +29,36 @@ func (s recovery) call(name string, fn func() error) error {
 // method returns the handler of a unary method, with all that precedes its interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
-		err = s.call(short(name), func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err })
+		err = s.call(
+			shortName(name),
+			func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err },
+		)
 		return resp, err
 	}
 }
 
-// stream is the outermost interceptor of streams.
+// stream intercepts streams, outermost.
 func (s recovery) stream(
 	srv any,
 	stream grpc.ServerStream,
 	info *grpc.StreamServerInfo,
 	handler grpc.StreamHandler,
 ) error {
-	return s.call(short(info.FullMethod), func() error { return handler(srv, stream) })
+	return s.call(shortName(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
-// unaryStatus is the innermost interceptor of unary calls: it alone turns their errors into statuses.
+// unaryStatus intercepts unary calls, innermost: here alone their errors become statuses.
 func (s recovery) unaryStatus(
 	ctx context.Context,
 	req any,
 	info *grpc.UnaryServerInfo,
 	handler grpc.UnaryHandler,
 ) (resp any, err error) {
-	err = s.call(short(info.FullMethod), func() (err error) { resp, err = handler(ctx, req); return err })
+	err = s.call(shortName(info.FullMethod), func() (err error) { resp, err = handler(ctx, req); return err })
 	return resp, toStatus(ctx, err)
 }
 
-// streamStatus is the innermost interceptor of streams: it alone turns their errors into statuses.
+// streamStatus intercepts streams, innermost: here alone their errors become statuses.
 func (s recovery) streamStatus(
 	srv any,
 	stream grpc.ServerStream,
@@ -65,14 +68,14 @@ func (s recovery) streamStatus(
 	return toStatus(stream.Context(), s.stream(srv, stream, info, handler))
 }
 
-// handler returns next for HTTP. A response that has begun is cut off.
+// handler returns a handler that calls next. After a panic it cuts off a response that has started.
 func (s recovery) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out := &beginning{ResponseWriter: w}
+		out := &startedWriter{ResponseWriter: w}
 		err := s.call(r.Method+" "+r.URL.Path, func() error { next.ServeHTTP(out, r); return nil })
 		switch {
 		case err == nil:
-		case out.begun:
+		case out.started:
 			panic(http.ErrAbortHandler)
 		default:
 			writeError(w, r, err)
@@ -80,21 +83,21 @@ func (s recovery) handler(next http.Handler) http.Handler {
 	})
 }
 
-// beginning knows whether a response has begun.
-type beginning struct {
+// startedWriter records whether a response has started.
+type startedWriter struct {
 	http.ResponseWriter
-	begun bool
+	started bool
 }
 
-// Unwrap is for http.ResponseController.
-func (w *beginning) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+// Unwrap lets http.ResponseController reach the writer.
+func (w *startedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *beginning) WriteHeader(code int) {
-	w.begun = true
+func (w *startedWriter) WriteHeader(code int) {
+	w.started = true
 	w.ResponseWriter.WriteHeader(code)
 }
 
-func (w *beginning) Write(p []byte) (int, error) {
-	w.begun = true
+func (w *startedWriter) Write(p []byte) (int, error) {
+	w.started = true
 	return w.ResponseWriter.Write(p)
 }

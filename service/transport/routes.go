@@ -10,11 +10,11 @@ import (
 	"github.com/cleanupd/cleanupd"
 )
 
-// operation is what the API's description says of one method of a path.
+// operation has what the OpenAPI description says about one method of a path.
 type operation struct {
 	query  []string // the names of its query parameters, in both spellings
-	body   bool     // it takes one
-	stream bool     // it answers with one
+	body   bool     // it takes a body
+	stream bool     // it responds with a stream
 }
 
 // path is a path of the API with its operations by method.
@@ -24,8 +24,8 @@ type path struct {
 	operations map[string]operation
 }
 
-// paths are those of the API, with the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which
-// matches it, too.
+// paths are the paths of the API, the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which
+// also matches it.
 var paths = readPaths(cleanupd.OpenAPI)
 
 var (
@@ -51,7 +51,10 @@ func readPaths(description string) (list []path) {
 		p := path{template, nil, map[string]operation{}}
 		pattern := template
 		for method, described := range methods {
-			o := operation{body: described.RequestBody != nil, stream: described.Responses["200"].Content[lines] != nil}
+			o := operation{
+				body:   described.RequestBody != nil,
+				stream: described.Responses["200"].Content[ndjson] != nil,
+			}
 			for _, parameter := range described.Parameters {
 				switch {
 				case parameter.In == "path" && parameter.Schema.Pattern != "": // it may have slashes

@@ -16,12 +16,12 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// rule is what a call of an RPC needs.
+// rule says which role a call of an RPC needs, and whether it is audited.
 type rule struct {
 	role    access.Role // the lowest
-	dryRun  access.Role // the lowest for a dry run; Nobody: the same
+	dryRun  access.Role // the lowest for a dry run; if Nobody, the same
 	audited bool
-	// someAudited says that only those calls are audited for which the handler decides so.
+	// someAudited says that the handler decides which calls are audited (audit.Insist).
 	someAudited bool
 }
 
@@ -87,7 +87,7 @@ func hasRule(method string) bool {
 	return ok
 }
 
-// needs is the lowest role for a call with a request; nil: the request is not known yet.
+// needs returns the lowest role for a call with a request. A nil request has not arrived yet.
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role
@@ -102,16 +102,16 @@ func (r rule) needs(req any) access.Role {
 	return r.role
 }
 
-// permit fails if the caller may not make this request.
-func permit(ctx context.Context, method string, req any) error {
+// authorize fails if the caller may not make this request.
+func authorize(ctx context.Context, method string, req any) error {
 	if needed := rules[method].needs(req); access.FromContext(ctx).Role < needed {
-		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", short(method), needed)
+		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", shortName(method), needed)
 	}
 	return nil
 }
 
-// denied is the status for missing or invalid credentials.
-func denied(err error) error {
+// credentialsStatus returns the status for missing or invalid credentials.
+func credentialsStatus(err error) error {
 	if errors.Is(err, access.ErrUnavailable) {
 		return status.Error(codes.Unavailable, err.Error())
 	}

@@ -36,11 +36,11 @@ const stopTimeout = 5 * time.Second
 
 // Server serves gRPC and HTTP, with the gateway between them.
 type Server struct {
-	grpc, inner *grpc.Server
-	health      healthServer
-	pipe        *bufconn.Listener
-	toInner     *grpc.ClientConn // the gateway's
-	http        *http.Server
+	grpc, gatewayServer *grpc.Server
+	health              healthServer
+	pipe                *bufconn.Listener
+	gatewayConn         *grpc.ClientConn // the gateway's
+	http                *http.Server
 }
 
 // Config configures a Server.
@@ -49,7 +49,7 @@ type Config struct {
 	UserData cleanupv1.UserDataServiceServer
 	// CleanupReady and UserDataReady return why a service cannot work now, or nil.
 	CleanupReady, UserDataReady func(context.Context) error
-	// Metrics are served at /metrics, in addition to those of calls and of the process.
+	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
 	Metrics prometheus.Collector
 	// Audit is the database that keeps the audit.
 	Audit audit.DB
@@ -61,7 +61,7 @@ type Config struct {
 	HTTPLoopback bool
 	// Console says that a page for browsers is served at /.
 	Console bool
-	// TurnTimeout is how long a call waits while others of its caller are at work on the database; 0: 10 seconds.
+	// TurnTimeout limits how long a call waits while other calls of its caller use the database; default 10 seconds.
 	TurnTimeout time.Duration
 	Timeouts    Timeouts
 	Log         *slog.Logger
@@ -84,7 +84,7 @@ func NewServer(c Config) (*Server, error) {
 		return nil, err
 	}
 	measure := grpc.StatsHandler(
-		redacted{
+		redactingHandler{
 			otelgrpc.NewServerHandler(
 				otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
 				otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))),
@@ -96,16 +96,16 @@ func NewServer(c Config) (*Server, error) {
 		pipe:   bufconn.Listen(1 << 20),
 	}
 	timeouts := c.Timeouts.withDefaults()
-	limits, refusals, survivor := &limits{
+	limits, rejections, recovery := &limits{
 		turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second),
-		accounts:    map[string]*account{},
-	}, &refusals{
-		more: map[refusal]int{},
+		callers:     map[string]*usage{},
+	}, &rejections{
+		counts: map[rejection]int{},
 	}, recovery{
 		c.Log,
 	}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
-		g := &gate{identify, limits, timeouts, refusals, c.Audit, c.Log}
+		g := &gate{identify, limits, timeouts, rejections, c.Audit, c.Log}
 		server := grpc.NewServer(
 			append(
 				more,
@@ -114,23 +114,23 @@ func NewServer(c Config) (*Server, error) {
 				grpc.MaxRecvMsgSize(maxRequest),
 				grpc.MaxSendMsgSize(MaxResponse),
 				grpc.MaxHeaderListSize(maxHeaders),
-				grpc.ChainUnaryInterceptor(limits.inTurn, survivor.unaryStatus),
-				grpc.ChainStreamInterceptor(survivor.stream, g.stream, timeouts.stream, survivor.streamStatus),
+				grpc.ChainUnaryInterceptor(limits.limitActive, recovery.unaryStatus),
+				grpc.ChainStreamInterceptor(recovery.stream, g.stream, timeouts.stream, recovery.streamStatus),
 			)...)
-		behind := guarded{server, g, survivor}
-		cleanupv1.RegisterCleanupServiceServer(behind, c.Cleanup)
-		cleanupv1.RegisterUserDataServiceServer(behind, c.UserData)
-		healthv1.RegisterHealthServer(behind, out.health)
-		reflection.Register(behind)
+		gated := gatedRegistrar{server, g, recovery}
+		cleanupv1.RegisterCleanupServiceServer(gated, c.Cleanup)
+		cleanupv1.RegisterUserDataServiceServer(gated, c.UserData)
+		healthv1.RegisterHealthServer(gated, out.health)
+		reflection.Register(gated)
 		return server, checkRules(server)
 	}
-	if out.grpc, err = build(overGRPC(c.Guard), outside(c.TLS, timeouts)...); err != nil {
+	if out.grpc, err = build(identifyGRPC(c.Guard), publicOptions(c.TLS, timeouts)...); err != nil {
 		return nil, err
 	}
-	if out.inner, err = build(byGateway); err != nil {
+	if out.gatewayServer, err = build(identifyFromGateway); err != nil {
 		return nil, err
 	}
-	handler, err := out.handler(limits, refusals, registry, c)
+	handler, err := out.handler(httpGate{c.Guard, limits, rejections, c.Log}, registry, c)
 	if err != nil {
 		return nil, err
 	}
@@ -150,12 +150,12 @@ func NewServer(c Config) (*Server, error) {
 	return out, nil
 }
 
-// outside are the options of the server that others reach. The gateway's connection has no limit on streams, since it
-// carries those of all callers.
-func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
+// publicOptions returns the options of the server that clients reach. The gateway's connection has no limit of streams,
+// since it carries the streams of all callers.
+func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(
-			cuttable,
+			makeAbortable,
 		),
 		grpc.MaxConcurrentStreams(MaxCalls + MaxStreams),
 		grpc.ConnectionTimeout(timeouts.Headers),
@@ -180,14 +180,14 @@ func outside(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 // Streams must end by themselves (when the context given to New does).
 func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Listener) error {
 	group, ctx := errgroup.WithContext(ctx)
-	entrance := &connLimiter{}
+	limiter := &connLimiter{}
 	serve := s.http.Serve
 	if s.http.TLSConfig != nil {
 		serve = func(l net.Listener) error { return s.http.ServeTLS(l, "", "") }
 	}
-	group.Go(func() error { return unlessStopped(s.grpc.Serve(doors{grpcListener, entrance})) })
-	group.Go(func() error { return unlessStopped(s.inner.Serve(s.pipe)) })
-	group.Go(func() error { return unlessStopped(serve(doors{httpListener, entrance})) })
+	group.Go(func() error { return ignoreStopped(s.grpc.Serve(limitedListener{grpcListener, limiter})) })
+	group.Go(func() error { return ignoreStopped(s.gatewayServer.Serve(s.pipe)) })
+	group.Go(func() error { return ignoreStopped(serve(limitedListener{httpListener, limiter})) })
 	group.Go(func() error {
 		<-ctx.Done()
 		s.stop()
@@ -196,8 +196,8 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 	return group.Wait()
 }
 
-// unlessStopped is the error of a server that has ended, or nil if it was stopped, even before it began.
-func unlessStopped(err error) error {
+// ignoreStopped returns the error of a server that has ended, or nil if it was stopped, even before it started.
+func ignoreStopped(err error) error {
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -212,8 +212,8 @@ func (s *Server) stop() {
 	if s.http.Shutdown(ctx) != nil {
 		_ = s.http.Close()
 	}
-	_ = s.toInner.Close()
-	for _, server := range []*grpc.Server{s.grpc, s.inner} {
+	_ = s.gatewayConn.Close()
+	for _, server := range []*grpc.Server{s.grpc, s.gatewayServer} {
 		force := time.AfterFunc(stopTimeout, server.Stop)
 		server.GracefulStop()
 		force.Stop()

@@ -9,8 +9,8 @@ import (
 )
 
 // marshal returns a message in wire format. Texts of a database without an encoding (SQL_ASCII), and messages of a
-// server before the connection has an encoding, may be no valid UTF-8, which protobuf refuses: what is invalid in them
-// is replaced.
+// server before the connection has an encoding, may be invalid UTF-8, which protobuf rejects: invalid bytes are
+// replaced.
 func marshal[Wire any](m proto.Message, by func(m proto.Message) (Wire, error)) (Wire, error) {
 	wire, err := by(m)
 	if err == nil {

@@ -17,7 +17,7 @@ import (
 // A flood of refusals is reported at once, and then with a count, once a minute; a later one is the first again.
 func TestRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &refusals{more: map[refusal]int{}}
+		r := &rejections{counts: map[rejection]int{}}
 		var mu sync.Mutex
 		var told []string
 		tell := func(text string) {
@@ -28,7 +28,7 @@ func TestRefusals(t *testing.T) {
 		refuse := func(who string, times int) {
 			for range times {
 				r.report(
-					refusal{who, "it", codes.PermissionDenied},
+					rejection{who, "it", codes.PermissionDenied},
 					func() { tell(who) },
 					func(who string, times int) { tell(fmt.Sprint(who, " ", times)) },
 				)
@@ -48,8 +48,8 @@ func TestRefusals(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if len(r.more) > 0 {
-			t.Errorf("%v is kept", r.more)
+		if len(r.counts) > 0 {
+			t.Errorf("%v is kept", r.counts)
 		}
 	})
 }
@@ -57,14 +57,14 @@ func TestRefusals(t *testing.T) {
 // Strangers from everywhere are not all remembered.
 func TestRefusalsOfManyStrangers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &refusals{more: map[refusal]int{}}
+		r := &rejections{counts: map[rejection]int{}}
 		var told atomic.Int64
-		for i := range 10 * maxRefusals {
+		for i := range 10 * maxRejections {
 			r.report(
-				refusal{fmt.Sprint(i), "it", codes.Unauthenticated},
+				rejection{fmt.Sprint(i), "it", codes.Unauthenticated},
 				func() { told.Add(1) },
 				func(who string, times int) {
-					if who != others || times != 9*maxRefusals-1 {
+					if who != otherCallers || times != 9*maxRejections-1 {
 						t.Errorf("%s %d", who, times)
 					}
 					told.Add(1)
@@ -73,7 +73,7 @@ func TestRefusalsOfManyStrangers(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
-		if told := told.Load(); told != maxRefusals+2 {
+		if told := told.Load(); told != maxRejections+2 {
 			t.Errorf("%d reports", told)
 		}
 	})
@@ -83,20 +83,20 @@ func TestRefusalsOfManyStrangers(t *testing.T) {
 // while.
 func TestCallsASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &limits{accounts: map[string]*account{}}
+		l := &limits{callers: map[string]*usage{}}
 		call := func(who string, times int) (served int) {
 			for range times {
-				_, leave, err := l.enter(who, access.Viewer, aCall)
+				_, leave, err := l.acquire(who, access.Viewer, callSlot)
 				if leave(); err == nil {
 					served++
 				}
 			}
 			return served
 		}
-		for _, c := range []struct{ pause, want int }{{0, callsAtOnce}, {1, 50}, {2, 100}, {3600, callsAtOnce}} {
+		for _, c := range []struct{ pause, want int }{{0, callBurst}, {1, 50}, {2, 100}, {3600, callBurst}} {
 			time.Sleep(time.Duration(c.pause) * time.Second)
 			synctest.Wait()
-			if got := call("jane", 2*callsAtOnce); got != c.want {
+			if got := call("jane", 2*callBurst); got != c.want {
 				t.Errorf("after %d s: %d calls, want %d", c.pause, got, c.want)
 			}
 		}
@@ -105,8 +105,8 @@ func TestCallsASecond(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if call("jim", 1); len(l.accounts) != 1 {
-			t.Errorf("%d accounts are kept", len(l.accounts))
+		if call("jim", 1); len(l.callers) != 1 {
+			t.Errorf("%d accounts are kept", len(l.callers))
 		}
 	})
 }
@@ -115,11 +115,11 @@ func TestCallsASecond(t *testing.T) {
 // that ends makes room.
 func TestStreamsInAll(t *testing.T) {
 	t.Parallel()
-	l := &limits{accounts: map[string]*account{}}
+	l := &limits{callers: map[string]*usage{}}
 	var leave func()
 	fill := func(who string, role access.Role) (n int) {
 		for {
-			_, end, err := l.enter(who, role, aStream)
+			_, end, err := l.acquire(who, role, streamSlot)
 			if err != nil {
 				return n
 			}
@@ -131,9 +131,9 @@ func TestStreamsInAll(t *testing.T) {
 		want int
 	}{
 		{access.Viewer, MaxStreams},
-		{access.Viewer, streamsInAll - MaxStreams},
+		{access.Viewer, maxAllStreams - MaxStreams},
 		{access.Viewer, 0},
-		{access.Operator, streamsOfOthers},
+		{access.Operator, reservedStreams},
 		{access.Admin, 0},
 	} {
 		if got := fill(fmt.Sprint("caller ", i), c.role); got != c.want {

@@ -7,23 +7,22 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// redacted passes the statistics of calls on, without the messages of errors that the log does not have either: spans
-// would hold them.
-type redacted struct{ stats.Handler }
+// redactingHandler passes on the statistics of calls, with the error texts of the log (logText): spans would keep others.
+type redactingHandler struct{ stats.Handler }
 
 type methodKey struct{}
 
 // TagRPC implements stats.Handler.
-func (d redacted) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
+func (d redactingHandler) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	return d.Handler.TagRPC(context.WithValue(ctx, methodKey{}, info.FullMethodName), info)
 }
 
 // HandleRPC implements stats.Handler.
-func (d redacted) HandleRPC(ctx context.Context, s stats.RPCStats) {
+func (d redactingHandler) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if end, ok := s.(*stats.End); ok && end.Error != nil {
 		method, _ := ctx.Value(methodKey{}).(string)
 		quiet := *end
-		quiet.Error = status.Error(status.Code(end.Error), said(method, end.Error))
+		quiet.Error = status.Error(status.Code(end.Error), logText(method, end.Error))
 		s = &quiet
 	}
 	d.Handler.HandleRPC(ctx, s)
