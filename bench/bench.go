@@ -187,7 +187,7 @@ func measure(
 	statements := &Statements{}
 	clean := func(ctx context.Context) error { return m.run(ctx, url, &statements.took) }
 	if m.statement == "" {
-		s, err := startService(ctx, url, m.tight, statements)
+		s, err := startService(ctx, url, m, statements)
 		if err != nil {
 			return r, err
 		}

@@ -6,20 +6,22 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Method is a way to delete.
 type Method struct {
 	Name string
-	// statement deletes once. Empty: the service does it.
+	// statement deletes once. If it is empty, the service deletes.
 	statement string
 	// limited says that the statement must be repeated until it deletes nothing.
 	limited bool
-	// tight says that the service uses one worker and small batches, and gives way to others.
-	tight bool
 	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
 	from bool
+	// tight says that the service uses one worker and small batches, and gives way to others.
+	tight bool
+	// synchronous says that each COMMIT waits for the disk, which is PostgreSQL's default, and that each statement is a
+	// transaction. Otherwise commits are asynchronous, and perCommit statements share one, as with the service.
+	synchronous bool
 	// holds is how many holds of holdSize recipients the service has to respect.
 	holds int
 }
@@ -27,40 +29,57 @@ type Method struct {
 // holdSize is how many recipients a hold of the benchmark names, each of them with one log.
 const holdSize = 1_000
 
-// batch is how many rows the batched statements delete at once.
-const batch = "5000"
+// limit is how many rows a limited statement deletes at most. The service, too, deletes at most so many with one.
+const limit = "5000"
 
-// Methods are what is compared. The first is the baseline, the last two are the service.
-var Methods = []Method{
-	{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old},
+// perCommit is how many statements share a transaction, as the service sends them next to an application.
+const perCommit = 4
+
+// batched are the statements that are repeated.
+var batched = []Method{
 	{
 		Name:      "IN (SELECT … LIMIT)",
-		limited:   true,
-		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + batch + ")",
+		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + limit + ")",
 	},
 	{
-		Name:    "ORDER BY … LIMIT, SKIP LOCKED",
-		limited: true,
+		Name: "ORDER BY … LIMIT, SKIP LOCKED",
 		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table +
-			" WHERE " + old + " ORDER BY " + key + " LIMIT " + batch + " FOR UPDATE SKIP LOCKED)",
+			" WHERE " + old + " ORDER BY " + key + " LIMIT " + limit + " FOR UPDATE SKIP LOCKED)",
 	},
 	{
 		Name:      "ctid, LIMIT",
-		limited:   true,
-		statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + batch + "))",
+		statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + limit + "))",
 	},
 	{
-		Name:    "keyset",
-		limited: true,
-		from:    true,
+		Name: "keyset",
+		from: true,
 		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table +
-			" WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + batch + ") RETURNING " + key,
+			" WHERE " + key + " > $1 AND " + old + " ORDER BY " + key + " LIMIT " + limit + ") RETURNING " + key,
 	},
-	{Name: "cleanupd"},
-	{Name: "cleanupd, giving way", tight: true},
 }
 
-// methods returns what is compared: with holds the service alone, without and with them.
+// Methods are the methods that are compared. The first is the baseline.
+var Methods = allMethods()
+
+// allMethods returns the baseline, each batched statement with commits as the service's and as by default, and the
+// service: as by default, with synchronous commits, and giving way to others.
+func allMethods() []Method {
+	all := []Method{{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old, synchronous: true}}
+	for _, m := range batched {
+		m.limited = true
+		all = append(all, m)
+		m.Name, m.synchronous = m.Name+", synchronous", true
+		all = append(all, m)
+	}
+	return append(
+		all,
+		Method{Name: "cleanupd"},
+		Method{Name: "cleanupd, synchronous", synchronous: true},
+		Method{Name: "cleanupd, giving way", tight: true},
+	)
+}
+
+// methods returns the methods to compare: with holds only the service, without and with them.
 func (o Options) methods() []Method {
 	if o.Holds == 0 {
 		return Methods
@@ -78,26 +97,40 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	for last := int64(0); ; {
-		begun := time.Now()
-		n, err := m.once(ctx, conn, &last)
-		if err != nil || n == 0 {
+	statements := 1
+	if !m.synchronous {
+		statements = perCommit
+		if _, err := conn.Exec(ctx, "SET synchronous_commit = off"); err != nil {
 			return err
 		}
-		*took = append(*took, time.Since(begun))
-		if !m.limited {
+	}
+	for last, done := int64(0), false; !done; {
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			for i := 0; i < statements && !done; i++ {
+				begun := time.Now()
+				n, err := m.once(ctx, tx, &last)
+				if err != nil {
+					return err
+				}
+				*took = append(*took, time.Since(begun))
+				done = n == 0 || !m.limited
+			}
 			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
+	return nil
 }
 
-func (m Method) once(ctx context.Context, conn *pgx.Conn, last *int64) (int64, error) {
+// once executes the statement once, and returns how many rows it deleted.
+func (m Method) once(ctx context.Context, tx pgx.Tx, last *int64) (int64, error) {
 	if !m.from {
-		var tag pgconn.CommandTag
-		tag, err := conn.Exec(ctx, m.statement)
+		tag, err := tx.Exec(ctx, m.statement)
 		return tag.RowsAffected(), err
 	}
-	rows, err := conn.Query(ctx, m.statement, *last)
+	rows, err := tx.Query(ctx, m.statement, *last)
 	if err != nil {
 		return 0, err
 	}

@@ -23,8 +23,8 @@ type service struct {
 	working sync.WaitGroup
 }
 
-// startService starts a replica with a tracer on its connections. With tight it gives way to others.
-func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryTracer) (*service, error) {
+// startService starts a replica with a tracer on its connections. The method says how it commits, and whether it gives way to others.
+func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTracer) (*service, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,10 @@ func startService(ctx context.Context, url string, tight bool, tracer pgx.QueryT
 		Workers: runs.DefaultWorkers,
 		Limits:  purge.Limits{ReplicaLag: 10 * time.Second, ActiveSessions: 50, WaitingSessions: 10},
 	}
-	if tight {
+	if m.synchronous {
+		settings.SynchronousCommit = "on"
+	}
+	if m.tight {
 		settings.Target, settings.Workers = 5*time.Millisecond, 1
 		settings.Limits.ActiveSessions, settings.Limits.WALPerSecond, settings.Limits.RowsPerSecond = 1, 32<<20, 200_000
 	}

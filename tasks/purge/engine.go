@@ -26,7 +26,13 @@ type Settings struct {
 	Limits Limits
 	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
 	LockTimeout time.Duration
+	// SynchronousCommit is the synchronous_commit of batches: on, local or off; empty is off. With off a crash of the
+	// server may undo the last batches, rows and ledger together, and the next attempt repeats them.
+	SynchronousCommit string
 }
+
+// SynchronousCommits lists the values of Settings.SynchronousCommit.
+var SynchronousCommits = []string{"on", "local", "off"}
 
 // Limits configure the load above which a batch waits before it begins.
 type Limits = throttle.Limits
@@ -81,8 +87,8 @@ type Engine struct {
 	// Lock is an advisory lock that every batch shares until it ends, so that a successor can wait for the last one; 0
 	// disables it.
 	Lock int64
-	// Durable makes batches commit synchronously. Otherwise a crash of the server may undo the last ones, rows and
-	// ledger together, which does no harm if both are in one database.
+	// Durable makes batches commit as the server's settings say, where rows and ledger are in different databases and a
+	// crash of the server must not undo one of them.
 	Durable bool
 	// FlushStats makes each batch flush its statistics when it ends; otherwise they may arrive even after a VACUUM,
 	// and contradict it. It needs PostgreSQL 15.

@@ -76,7 +76,7 @@ func (e *Engine) settings(set string) string {
 		"datestyle = 'ISO'",
 	}
 	if !e.Durable {
-		all = append(all, "synchronous_commit = off")
+		all = append(all, "synchronous_commit = "+cmp.Or(e.SynchronousCommit, "off"))
 	}
 	return set + " " + strings.Join(all, "; "+set+" ")
 }
