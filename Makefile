@@ -69,7 +69,7 @@ generate: ## gen/, and the documents that are made from the code, after a change
 	$(rules) >$(operator)
 
 # The console is built by npm, from the versions that web/package-lock.json pins.
-built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web run --silent types && npm --prefix web run --silent check && npm --prefix web run --silent bundle
+built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web run --silent types && npm --prefix web run --silent check && npm --prefix web run --silent test && npm --prefix web run --silent bundle
 
 console: ## web/dist, after a change of the console or of the REST API
 	$(built)

@@ -112,7 +112,9 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 				if err != nil {
 					return err
 				}
-				*took = append(*took, time.Since(begun))
+				if n > 0 {
+					*took = append(*took, time.Since(begun))
+				}
 				done = n == 0 || !m.limited
 			}
 			return nil

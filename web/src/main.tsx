@@ -1,6 +1,7 @@
 import { render, type ComponentType } from 'preact'
 import { useEffect, useLayoutEffect, useState } from 'preact/hooks'
 import { call, session, type Caller, type Server } from './api'
+import { contextOf, type Context, type Role } from './context'
 import { choose, language, load, names, t, type Key } from './i18n'
 import { focusTitle, Problem } from './components'
 import { resume, signOut } from './signin'
@@ -17,11 +18,6 @@ import { RunPage } from './pages/run'
 import { SchedulePage } from './pages/schedule'
 import { SignIn } from './pages/signin'
 import { UserData } from './pages/userdata'
-
-/** Who looks, and at what. */
-export type Context = { caller: Caller; server: Server; may: (role: Role) => boolean }
-export type Role = 'VIEWER' | 'OPERATOR' | 'ADMIN'
-const roles: Role[] = ['VIEWER', 'OPERATOR', 'ADMIN']
 
 type Entry = {
   path: string
@@ -87,8 +83,7 @@ function App({ broken }: { broken?: unknown }) {
   const enter = async () => {
     try {
       const [caller, server] = await Promise.all([call<Caller>('GET', '/v1/whoami'), call<Server>('GET', '/v1/server')])
-      const rank = roles.findIndex(role => caller.role === `ROLE_${role}`)
-      setContext({ caller, server, may: role => roles.indexOf(role) <= rank })
+      setContext(contextOf(caller, server))
       setSignedOut(false)
       setProblem(undefined)
     } catch (error) {

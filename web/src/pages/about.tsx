@@ -2,7 +2,7 @@
 import { call, query } from '../api'
 import { Code, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 import { secondsOf } from '../runs'
 
 type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; leaveTime: string }

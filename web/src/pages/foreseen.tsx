@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { stream, type Run, type RunEvent, type TablePreview, type TrippedGuard } from '../api'
 import { Bar, Code, Confirm, Field, Moment, Section, Table, useAction } from '../components'
 import { bytes, number, t } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 
 type Line = TablePreview & { task: string }
 

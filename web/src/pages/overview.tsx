@@ -4,7 +4,7 @@ import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Sche
 import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
 import { day, number, period, short, t } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 import { ended, rowsOf, took, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'

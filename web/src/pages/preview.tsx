@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
 import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 import { total } from '../runs'
 import { start } from './foreseen'
 

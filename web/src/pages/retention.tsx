@@ -4,7 +4,7 @@ import { call, query, Refusal, type Options, type OptionsAnswer, type Run } from
 import { Code, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { follow } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 import { linesOf, start } from './foreseen'
 import { Purges } from './purges'
 

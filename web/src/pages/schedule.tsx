@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, type Schedule } from '../api'
 import { Field, Moment, Page, Problem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
-import type { Context } from '../main'
+import type { Context } from '../context'
 import { secondsOf } from '../runs'
 
 export function SchedulePage({ context }: { context: Context }) {

@@ -1,0 +1,114 @@
+import { beforeEach, expect, test } from 'vitest'
+import type { RunEvent } from './api'
+import { Model } from './model'
+
+const time = '2026-03-01T04:00:00Z'
+const line = (sequence: number): RunEvent => ({
+  sequence: String(sequence),
+  time,
+  log: { level: 'LOG_LEVEL_INFO', task: 'lists', message: `line ${sequence}` },
+})
+
+/** A log of events, every nth of which is a line; the others are progress. */
+const logOf = (events: number, nth = 1): RunEvent[] =>
+  Array.from({ length: events }, (_, i) =>
+    (i + 1) % nth === 0
+      ? line(i + 1)
+      : { sequence: String(i + 1), time, taskProgress: { task: 'lists', rowsPerSecond: i + 1 } },
+  )
+
+const read = (events: RunEvent[]) => async (after: number, upTo: number) => events.slice(after, upTo)
+const sequences = (model: Model) => model.log.map(entry => entry.sequence)
+
+let model: Model
+beforeEach(() => {
+  model = new Model({ lastSequence: '0', results: [{ task: 'lists' }, { task: 'deliveries' }] })
+})
+
+test('the newest 500 events are loaded first', async () => {
+  const events = logOf(1200)
+  model = new Model({ lastSequence: '1200' })
+  await model.load(read(events))
+  expect(sequences(model)).toEqual(events.slice(700).map(e => Number(e.sequence)))
+  expect([model.first, model.upTo, model.last, model.seen]).toEqual([700, 1200, 1200, 500])
+})
+
+test('events move tasks and the run on', () => {
+  model.take({ sequence: '1', time, runStarted: { run: { state: 'RUN_STATE_RUNNING', lastSequence: '1' } } })
+  model.take({ sequence: '2', time, taskStarted: { task: 'lists' } })
+  expect(model.run.state).toBe('RUN_STATE_RUNNING')
+  expect(model.run.results![0]).toMatchObject({ state: 'TASK_STATE_RUNNING', startTime: time })
+
+  model.take({
+    sequence: '3',
+    time,
+    taskProgress: { task: 'lists', object: 'NmsGroup', rowsDeleted: '7', rowsExpected: '0', rowsPerSecond: 3.5 },
+  })
+  expect(model.run.results![0]!.rowsDeleted).toBe('7')
+  expect(model.live.get('lists')).toEqual({ object: 'NmsGroup', expected: 0, rate: 3.5, waits: undefined })
+  expect(model.rates).toEqual([3.5])
+
+  model.take({ sequence: '4', time, taskFinished: { result: { task: 'lists', state: 'TASK_STATE_SUCCEEDED' } } })
+  model.take({ sequence: '5', time, runFinished: { run: { state: 'RUN_STATE_SUCCEEDED' } } })
+  expect(model.run.results![0]!.state).toBe('TASK_STATE_SUCCEEDED')
+  expect(model.run.results![1]!.state).toBeUndefined()
+  expect(model.run.state).toBe('RUN_STATE_SUCCEEDED')
+  expect([model.last, model.seen]).toEqual([5, 5])
+})
+
+test('an unknown number of expected rows is not 0', () => {
+  model.take({ sequence: '1', time, taskProgress: { task: 'lists' } })
+  expect(model.live.get('lists')!.expected).toBeUndefined()
+})
+
+test('at most 1,000 lines and 600 rates are kept, the newest ones', () => {
+  for (const event of logOf(1500)) model.take(event)
+  expect(sequences(model)[0]).toBe(501)
+  expect(model.log).toHaveLength(1000)
+  expect(model.first).toBe(500)
+  for (const event of logOf(700, 1000)) model.take({ ...event, sequence: String(model.last + 1) })
+  expect(model.rates).toHaveLength(600)
+  expect(model.rates.at(-1)).toBe(700)
+})
+
+test('earlier events are loaded until they have a line, and push out the newest lines', async () => {
+  const events = logOf(3000, 2000) // the only line is 2000
+  model = new Model({ lastSequence: '3000' })
+  await model.load(read(events))
+  expect(model.log).toEqual([])
+  await model.earlier(read(events))
+  expect(sequences(model)).toEqual([2000])
+
+  const full = logOf(1500)
+  model = new Model({ lastSequence: '1500' })
+  await model.load(read(full))
+  await model.earlier(read(full))
+  await model.earlier(read(full))
+  expect([sequences(model)[0], sequences(model).at(-1)]).toEqual([1, 1000])
+  expect([model.first, model.upTo, model.seen]).toEqual([0, 1000, 1500])
+})
+
+test('an event that arrives while earlier lines are shown is counted and not appended; later loads it', async () => {
+  const events = logOf(1501)
+  model = new Model({ lastSequence: '1500' })
+  await model.load(read(events))
+  await model.earlier(read(events))
+  await model.earlier(read(events))
+  model.take(events[1500]!)
+  expect([model.last, model.upTo]).toEqual([1501, 1000])
+  await model.later(read(events))
+  await model.later(read(events))
+  expect(sequences(model).at(-1)).toBe(1501)
+  expect(model.upTo).toBe(model.last)
+  expect(model.log).toHaveLength(1000)
+})
+
+test('rewind removes the lines after an event', async () => {
+  model = new Model({ lastSequence: '10' })
+  await model.load(read(logOf(10)))
+  model.rewind(4)
+  expect(sequences(model)).toEqual([1, 2, 3, 4])
+  expect([model.last, model.upTo]).toEqual([4, 4])
+  model.take(line(5))
+  expect(sequences(model)).toEqual([1, 2, 3, 4, 5])
+})
