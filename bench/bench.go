@@ -20,7 +20,7 @@ import (
 type Options struct {
 	Cells   []Cell
 	Repeats int           // of each method on each cell; the median counts
-	Limit   time.Duration // of one measurement: a method that does not end by then is rated by what it got done
+	Limit   time.Duration // of one measurement: a method that does not end by then is rated by its rows so far
 	Alone   bool          // no application runs at the same time
 	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation
@@ -250,7 +250,7 @@ func count(ctx context.Context, conn *pgx.Conn) (all, obsolete int64, err error)
 	return all, obsolete, err
 }
 
-// median is the median of results, for each value separately.
+// median returns the median of results, for each value separately.
 func median(samples []Result) Result {
 	out := samples[0]
 	out.RowsPerS = middle(samples, func(r Result) float64 { return r.RowsPerS })

@@ -25,7 +25,7 @@ const (
 	besideRate     = "200" // transactions a second
 )
 
-// beside is a running application.
+// beside is an application that runs during a measurement.
 type beside struct {
 	cmd   *exec.Cmd
 	dir   string
@@ -123,7 +123,7 @@ func (b *beside) end() ([]time.Duration, error) {
 	return took, nil
 }
 
-// percentile is the value below which that part of the values are; 0 if there are none.
+// percentile returns the value below which that part of the values are; 0 without values.
 func percentile(values []time.Duration, part float64) time.Duration {
 	if len(values) == 0 {
 		return 0

@@ -1,5 +1,5 @@
 // Command bench compares ways to delete old rows from a large table, side by side on one server: one unbatched DELETE,
-// the published statement, those that job queues use, and the service itself.
+// the published statement, statements of job queues, and the service itself.
 package main
 
 import (
@@ -44,7 +44,7 @@ func millions(n int) string {
 	return fmt.Sprintf("%.2g M", float64(n)/1e6)
 }
 
-// DefaultCells are the six cells that are measured by default.
+// DefaultCells returns the six cells that are measured by default.
 func DefaultCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50},
@@ -56,7 +56,7 @@ func DefaultCells(rows int) []Cell {
 	}
 }
 
-// AllCells are every combination.
+// AllCells returns every combination.
 func AllCells(rows int) (cells []Cell) {
 	for _, n := range []int{rows, rows / 2} {
 		for _, old := range []int{5, 50, 95} {
@@ -86,7 +86,7 @@ const (
 	old   = "tsLastModified < now() - interval '180 days'"
 )
 
-// fill creates the cell's database, of which each measurement gets a copy.
+// fill creates the cell's database. Each measurement gets a copy.
 func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, name, campaigndb.Schema)
 	if err != nil {

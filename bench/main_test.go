@@ -47,7 +47,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Each way deletes all old rows of a small table, beside pgbench.
+// Each method deletes all old rows of a small table while pgbench runs.
 func TestSmallTable(t *testing.T) {
 	if _, err := exec.LookPath("pgbench"); err != nil {
 		t.Skip(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// stages are those of the Dockerfile, and the last of them.
+// stages returns the stages of the Dockerfile, and the last one.
 func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	t.Helper()
 	parsed, err := parser.Parse(strings.NewReader(read(t, "Dockerfile")))

@@ -53,7 +53,7 @@ func pod(t *testing.T) (corev1.PodTemplateSpec, corev1.Container) {
 	return template, template.Spec.Containers[0]
 }
 
-// secrets are those of the example, by name.
+// secrets are the secrets of the example, by name.
 func secrets(t *testing.T) map[string]corev1.Secret {
 	t.Helper()
 	found := map[string]corev1.Secret{}

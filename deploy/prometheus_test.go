@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// monitor is what is used of a ServiceMonitor.
+// monitor has the fields of a ServiceMonitor that are used.
 type monitor struct {
 	Kind string
 	Spec struct {

@@ -84,7 +84,7 @@ var sentenceEnd = regexp.MustCompile("[.!?][*_)\"”]* [A-Z`*“(\\[]")
 // noSentence finds what has full stops that end no sentence: code within a line, and the number of a list's item.
 var noSentence = regexp.MustCompile("`[^`]*`|^\\s*[0-9]+\\.")
 
-// Prose has one sentence a line, so that a change shows in a diff as what it is.
+// Prose has one sentence a line, so that a diff shows a change alone.
 func TestOneSentenceALine(t *testing.T) {
 	paths, err := filepath.Glob("../docs/*.md")
 	if err != nil {

@@ -23,7 +23,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // example is one of the clients.
 type example struct {
 	name     string // its heading in the README
-	needs    string // a command that fails where what it needs is missing
+	needs    string // a command that fails if something that it needs is missing
 	patience string // two seconds, for --patience; empty: it does not resume
 	folder   string // where the README's commands begin
 	prepare  string // the commands before the last one
@@ -43,7 +43,7 @@ var examples = []example{
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
-// missing skips the test for want of something that only CI has for certain.
+// missing skips the test because something is missing that only CI certainly has.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -92,7 +92,7 @@ func (x *example) run(t *testing.T, s *server, task string, env ...string) *clie
 		env...)
 }
 
-// start starts the example against a server, with flags, or a request, in place of the README's.
+// start starts the example against a server, with flags, or a request, instead of the README's.
 func (x *example) start(t *testing.T, s *server, flags, request string, env ...string) *client {
 	t.Helper()
 	if s.ca != "" {

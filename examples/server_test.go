@@ -33,7 +33,7 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// server is the program serving in a process of its own.
+// server is the program serving in a separate process.
 type server struct {
 	cmd        *exec.Cmd
 	grpc, http string // its addresses
@@ -113,7 +113,7 @@ type client struct {
 	ended chan error
 
 	mu   sync.Mutex
-	text bytes.Buffer // what it printed
+	text bytes.Buffer // its output
 }
 
 // start starts a command line.

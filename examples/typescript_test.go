@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A client in TypeScript, with types generated from the OpenAPI description, compiles, and does what it says.
+// A client in TypeScript, with types generated from the OpenAPI description, compiles, and works as described.
 func TestTypeScript(t *testing.T) {
 	if out, err := exec.CommandContext(t.Context(), "npm", "--version").CombinedOutput(); err != nil {
 		missing(t, "npm: %v\n%s", err, out)

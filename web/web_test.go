@@ -87,7 +87,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-// counter counts what is written to it.
+// counter counts the bytes that are written to it.
 type counter int
 
 var _ io.Writer = (*counter)(nil)

@@ -31,7 +31,7 @@ func main() {
 		path := filepath.Join(os.Args[1], name)
 		text, err := page(name)
 		if err == nil {
-			err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a document is no secret
+			err = os.WriteFile(path, []byte(text), 0o644) //nolint:gosec // a document is not secret
 		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -40,7 +40,7 @@ func main() {
 	}
 }
 
-// page is the text of a document.
+// page returns the text of a document.
 func page(name string) (string, error) {
 	options, err := options()
 	if err != nil {
@@ -57,7 +57,7 @@ type option struct {
 	Tasks                      []string // that read it
 }
 
-// options are those that can be set, in the order of their message.
+// options returns the options that can be set, in the order of their message.
 func options() (list []option, err error) {
 	var api struct {
 		Components struct {
@@ -91,7 +91,7 @@ func options() (list []option, err error) {
 	return list, nil
 }
 
-// code is names as Markdown shows them.
+// code returns names as Markdown shows them.
 func code(names []string) string {
 	if len(names) == 0 {
 		return ""

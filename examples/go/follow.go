@@ -89,7 +89,7 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 	}
 }
 
-// stillThere is how many events of the run the database still has, by an error that says that it lost others. Without
+// stillThere returns how many events of the run the database still has, by an error that says that it lost others. Without
 // that detail it is 0, from where a run can always be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {

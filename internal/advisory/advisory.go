@@ -1,4 +1,5 @@
-// Package advisory says who holds the service's advisory locks. Whoever may connect to the database can take them.
+// Package advisory finds the sessions that hold the service's advisory locks, which everybody who may connect to the
+// database can take.
 package advisory
 
 import (
@@ -64,7 +65,7 @@ func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	return &who
 }
 
-// Tell adds to an error, if it is that of waiting too long, the process and the role of another role's session that
+// Explain adds to an error, if it is that of waiting too long, the process and the role of another role's session that
 // holds the lock.
 func Tell(ctx context.Context, db DB, lock int64, err error) error {
 	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {

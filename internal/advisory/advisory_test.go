@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// Another role's session that holds a lock is told with its process and role; one of the own role is a replica.
+// An error names another role's session that holds a lock, with its process and role; a session of the same role is a
+// replica.
 func TestSquatted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -37,7 +37,7 @@ const (
 	AfterCommit         // the server executes it, and its response is lost
 )
 
-// stream is a connection of which each direction ends by itself.
+// stream is a connection whose directions end separately.
 type stream interface {
 	net.Conn
 	CloseWrite() error
@@ -82,7 +82,7 @@ func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	return p
 }
 
-// URL is a database's URL that leads through the proxy.
+// URL returns a database's URL that leads through the proxy.
 func (p *Proxy) URL(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {

@@ -28,7 +28,7 @@ type Table struct {
 // Row is the values of one row in the order of the table's columns: int64, float64, string, time.Time or nil.
 type Row []any
 
-// Table returns the table with a name as Campaign writes it; nil when there is none.
+// Table returns the table with a name as Campaign writes it; nil if it does not exist.
 func (d *Database) Table(name string) *Table {
 	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
 	if i < 0 {
@@ -37,7 +37,7 @@ func (d *Database) Table(name string) *Table {
 	return d.Tables[i]
 }
 
-// Column is the index of a column, -1 when there is none.
+// Column returns the index of a column, or -1.
 func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings.ToLower(name)) }
 
 // shapes are the tables of the schema public with their columns and keys, by name.

@@ -107,7 +107,7 @@ INSERT INTO NmsDeliveryMapping VALUES
   (15, 'mapOperator', 'nms:broadLogOp', NULL, NULL);
 INSERT INTO XtkOption (iOptionId) VALUES (0)`
 
-// workTables are some of what workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and
+// workTables returns tables that workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and
 // not (99000 …).
 func workTables() []string {
 	sql := []string{
@@ -148,7 +148,7 @@ type generator struct {
 	parents int
 }
 
-// link is an id of a parent: one that exists, one that does not, or none.
+// link returns the id of a parent: one that exists, one that does not, or 0.
 func (g *generator) link() int64 {
 	switch g.rand.IntN(20) {
 	case 0:
@@ -170,7 +170,7 @@ var noZero = []string{
 	"nmsremamatchrcp",
 }
 
-// id is the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
+// id returns the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
 func id(i int) int64 {
 	if i%10 == 9 {
 		return -int64(i)
@@ -182,7 +182,7 @@ func id(i int) int64 {
 // deliveries.
 var ages = []int{0, 7, 15, 30, 180, 185, 365}
 
-// date is a moment at an age, just older or just younger; or any in the last two years or the next days; or NULL.
+// date returns a time at an age, just older or just younger; or any in the last two years or the next days; or NULL.
 func (g *generator) date() any {
 	switch g.rand.IntN(10) {
 	case 0:
@@ -196,7 +196,7 @@ func (g *generator) date() any {
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
-// logStates are those of delivery logs: ignored, sent, failed, to send, cancelled.
+// logStates are the states of delivery logs: ignored, sent, failed, to send, cancelled.
 var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
 
 // choices are the values of enumerated columns, by the column, or by table and column.
@@ -299,7 +299,7 @@ func (g *generator) value(table, column string, isKey bool, i int) any {
 	}
 	switch {
 	case table == "nmsremamatchrcp" && column == "ihypothesisid":
-		// its key, and a link, of which one in three is dangling
+		// its key, and a link: one in three is dangling
 		return id(i+1) + int64(i%3/2)*1_000_000
 	case isKey && slices.Contains(noZero, table):
 		return id(i + 1)

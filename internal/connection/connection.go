@@ -45,7 +45,7 @@ func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	}
 }
 
-// Defer has the settings that a URL gives set once connected. Those in options stay in the first message.
+// Defer has the settings that a URL gives set once connected. Settings in options remain in the first message.
 func Defer(config *pgx.ConnConfig) {
 	settings := maps.Clone(config.RuntimeParams)
 	delete(settings, "options")

@@ -129,7 +129,7 @@ func alphabet(name string) letters {
 	return func(rune) bool { return false }
 }
 
-// replacement returns what is stored instead of a character that the encoding lacks.
+// replacement returns the text to store instead of a character that the encoding lacks.
 func (has letters) replacement(r rune) string {
 	switch {
 	case has(utf8.RuneError):
@@ -155,7 +155,7 @@ func (has letters) text(text []byte) []byte {
 	return out
 }
 
-// json is text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of
+// json returns text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of
 // lines.
 func (has letters) json(text []byte) []byte {
 	out := make([]byte, 0, len(text))

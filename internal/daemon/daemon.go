@@ -57,7 +57,7 @@ func reachable(dir string, user *syscall.Credential) bool {
 	return true
 }
 
-// Command is a program that is run as a user, and ends with this process.
+// Command returns a command that runs as a user, and ends with this process.
 func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = processAttributes(owner)
@@ -65,7 +65,7 @@ func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// End ends a program by a signal, or by force if that takes too long; done tells when it has ended.
+// End ends a program by a signal, or by force if that takes too long; done is closed when it has ended.
 func End(cmd *exec.Cmd, done <-chan error, signal syscall.Signal) {
 	_ = cmd.Process.Signal(signal)
 	select {

@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// User is the first of some users that exists, to run a server as if this process runs as root; nil: as that of this
+// User returns the first of the users that exists, to run a server as if this process runs as root; nil: as that of this
 // process.
 func User(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {

@@ -111,7 +111,7 @@ func legend(format string, metric labels.Labels) string {
 	)
 }
 
-// result is a panel and what it shows.
+// result is a panel with its values.
 type result struct {
 	panel
 	from   int64 // milliseconds

@@ -15,7 +15,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// mostSeries is how many series of a panel are listed, those with the largest values.
+// mostSeries limits how many series of a panel are listed: the largest values.
 const mostSeries = 6
 
 // columns is how many panels stand side by side in the picture.

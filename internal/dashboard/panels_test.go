@@ -78,7 +78,7 @@ func (q target) query(scrape, shown time.Duration) string {
 
 var legendLabel = regexp.MustCompile(`\{\{(\w+)\}\}`)
 
-// Panels have a title, a description, a unit and a place of their own; their queries are valid PromQL for the data
+// Each panel has a title, a description, a unit and a place; their queries are valid PromQL for the data
 // source that the dashboard asks for.
 func TestPanels(t *testing.T) {
 	b := readBoard(t)

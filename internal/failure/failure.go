@@ -1,6 +1,6 @@
 // Package failure gives errors the kind of status that they end a call with. The packages that return such an error
-// declare it with New or Field, or give a type of their own the method Kind; package service, alone, turns a kind into
-// a status, and needs to know no other error.
+// declare it with New or Field, or give their error type the method Kind. Only package service/transport turns a kind into
+// a status, and it needs to know no other error.
 package failure
 
 import (
@@ -15,13 +15,13 @@ type Kind int
 // The kinds. An error without one is an internal error.
 const (
 	Internal     Kind = iota
-	Invalid           // the request is wrong, whatever the state of the database
+	Invalid           // the request is wrong in itself
 	NotFound          // what the request names does not exist
-	Conflict          // something else is active, or was changed meanwhile: read again, and retry
-	Precondition      // the database, or what is stored, must change first
-	Exhausted         // too many of these at once: retry later
+	Conflict          // another run is active, or another caller made a change: read again, and retry
+	Precondition      // the state of the database, or of stored data, must change first
+	Exhausted         // too many requests at once: retry later
 	Unavailable       // the database cannot be used now: retry later
-	DataLoss          // what the caller was sent is no longer stored
+	DataLoss          // events that the caller received were lost
 )
 
 // Kinded is an error with a kind.
@@ -30,7 +30,7 @@ type Kinded interface {
 	Kind() Kind
 }
 
-// Informed is an error that tells programs its reason, in capitals, and details by their names.
+// Informed is an error with a reason for programs, in capitals, and details by their names.
 type Informed interface {
 	Kinded
 	Info() (reason string, metadata map[string]string)

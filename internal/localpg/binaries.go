@@ -21,7 +21,7 @@ var ErrNoPostgres = errors.New(
 // oldest is the first major version with TID range scans.
 const oldest = 14
 
-// findBinaries finds the folder of initdb and postgres. If there is none it downloads them.
+// findBinaries finds the folder of initdb and postgres. If it does not exist, it downloads them.
 func findBinaries(owner *syscall.Credential) (string, error) {
 	for _, dir := range candidates() {
 		if major, err := version(dir); err == nil && major >= oldest {
@@ -39,7 +39,7 @@ func findBinaries(owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// candidates are the folders where the server's programs may be, the most likely first.
+// candidates returns the folders where the server's programs may be, the most likely first.
 func candidates() []string {
 	var dirs []string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -61,7 +61,7 @@ func candidates() []string {
 	return dirs
 }
 
-// version is the major version of the server in a folder that has both programs.
+// version returns the major version of the server in a folder that has both programs.
 func version(dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// cacheDir is where a downloaded PostgreSQL is kept; for root, where the user that it runs as reaches it.
+// cacheDir returns where a downloaded PostgreSQL is kept; for root, where the user that it runs as reaches it.
 func cacheDir(owner *syscall.Credential) (string, error) {
 	if owner == nil {
 		dir, err := os.UserCacheDir()
@@ -22,11 +22,11 @@ func cacheDir(owner *syscall.Credential) (string, error) {
 	return dir, errors.Join(
 		os.MkdirAll(dir, 0o755),
 		os.Chown(dir, int(owner.Uid), int(owner.Gid)),
-	) //nolint:gosec // programs are no secret
+	) //nolint:gosec // programs are not secret
 }
 
 // fetch lets a program of this module download one as the server's user, and returns the folder of its programs: only
-// those who need one link what that takes. What it says on the way goes to stderr.
+// those who need one link what that takes. Its progress goes to stderr.
 func fetch(owner *syscall.Credential, cache string) (string, error) {
 	module, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd"))
 	if err != nil {
@@ -53,7 +53,7 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	return text, err
 }
 
-// output is what a command prints, without the newline; its error has what it complains of.
+// output returns what a command prints, without the newline. Its error has the standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

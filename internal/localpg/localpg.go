@@ -85,7 +85,7 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 	return s, s.run(ctx)
 }
 
-// serverUser is the user that PostgreSQL runs as if this process runs as root.
+// serverUser returns the user that PostgreSQL runs as if this process runs as root.
 func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
 
 // makeDir creates a folder for the server's files, and returns a function that removes it.
@@ -154,12 +154,12 @@ func (s *Server) run(ctx context.Context) error {
 	}
 }
 
-// URL is the address of a database for a role.
+// URL returns the address of a database for a role.
 func (s *Server) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", role, database, url.QueryEscape(s.dir), port)
 }
 
-// Client is a client program of PostgreSQL, such as pgbench, that connects to this server as the superuser.
+// Client returns a client program of PostgreSQL, such as pgbench, that connects to this server as the superuser.
 func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	cmd.Env = append(os.Environ(), "PGHOST="+s.dir, "PGUSER=postgres", "PGPORT="+port)

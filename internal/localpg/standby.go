@@ -18,7 +18,7 @@ func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	return s.standby(ctx, "synchronous_standby_names=*")
 }
 
-// AsynchronousStandby is Standby, but no COMMIT waits for the standby.
+// AsynchronousStandby does the same as Standby, but no COMMIT waits for the standby.
 func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { return s.standby(ctx) }
 
 // standby starts a standby of this server, which is restarted with further settings.
@@ -57,7 +57,7 @@ func (s *Server) CatchUp(ctx context.Context, primary *Server) error {
 	return s.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", primary.dir, port))
 }
 
-// FallBehind makes a standby stay as it is: it has what the primary has committed by now, and receives nothing more.
+// FallBehind freezes a standby: it has what the primary has committed by now, and receives nothing more.
 func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
 	var position string

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Numbers of the server's errors, by what they mean.
+// Numbers of the server's errors, by their meaning.
 var (
 	Transient = []uint16{1205, 1213, 3572} // lock wait timeout, deadlock, NOWAIT
 	NoTable   = []uint16{1146}
@@ -19,7 +19,7 @@ var (
 	denied = []uint16{1044, 1045, 1142, 1143, 1227}
 )
 
-// Is reports whether an error of the server has one of some numbers.
+// Is reports whether err is an error of the server with one of the numbers.
 func Is(err error, numbers []uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)

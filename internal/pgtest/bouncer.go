@@ -19,12 +19,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// owner is the user to whom the folder of a socket belongs, which no other one enters.
+// owner returns the user to whom the folder of a socket belongs, which no other user enters.
 func owner(t testing.TB, dir string) string {
 	t.Helper()
 	var is syscall.Stat_t
 	if err := syscall.Stat(dir, &is); err != nil {
-		return "nobody" // it is no folder
+		return "nobody" // not a folder
 	}
 	u, err := user.LookupId(strconv.FormatUint(uint64(is.Uid), 10))
 	if err != nil {

@@ -27,9 +27,9 @@ var citus struct {
 // citusDatabases bounds how many databases there are at once: each has background workers on each node.
 var citusDatabases = make(chan struct{}, 2)
 
-// Citus is a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two
+// Citus returns a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two
 // workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
-// names, or shared/citus/citus-cluster beside the repository.
+// names, or shared/citus/citus-cluster next to the repository.
 func Citus(t testing.TB) *DB {
 	t.Helper()
 	citus.start.Do(startCitus)
@@ -100,7 +100,7 @@ func startCitus() {
 	}
 }
 
-// nodePorts are the ports of a cluster's nodes, that of the coordinator first.
+// nodePorts returns the ports of a cluster's nodes, the coordinator first.
 func nodePorts(coordinator string) ([]string, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, coordinator)

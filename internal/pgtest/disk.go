@@ -18,7 +18,7 @@ type Disk struct{ dir string }
 // ErrNotRoot says that only root can mount a disk.
 var ErrNotRoot = errors.New("only root can mount a disk that fills up")
 
-// OnDisk moves a private database to a disk of its own. It fails with ErrNotRoot.
+// OnDisk moves a private database to a separate disk. It fails with ErrNotRoot.
 func OnDisk(t testing.TB, db *DB, server *localpg.Server) (*Disk, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {

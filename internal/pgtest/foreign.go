@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Far is another database of the server, empty, to which postgres_fdw leads as the server far.
+// Far returns another database of the server, empty, to which postgres_fdw leads as the server far.
 func (db *DB) Far() *DB {
 	db.t.Helper()
 	far := *db
@@ -51,7 +51,7 @@ func (db *DB) MoveAway(far *DB, table string) {
 	db.Do("INSERT INTO " + table + " SELECT * FROM moving; DROP TABLE moving")
 }
 
-// definition is the SQL that makes a table with the same columns and unique indexes.
+// definition returns the SQL that makes a table with the same columns and unique indexes.
 func (db *DB) definition(table string) string {
 	db.t.Helper()
 	return strings.Join(

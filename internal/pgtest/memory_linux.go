@@ -12,7 +12,7 @@ import (
 const enough = 4 << 30
 
 // memoryDir returns a folder in memory for the databases of tests, which are faster there. It returns the empty string
-// if there is none with enough space, or none from which programs can be run.
+// if none has enough space and lets programs be run.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	var fs unix.Statfs_t

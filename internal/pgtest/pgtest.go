@@ -28,11 +28,11 @@ var (
 	// the superuser's, to its database postgres: a connection costs more than most statements
 	admin    *pgxpool.Pool
 	strategy string // by which its databases are cloned
-	whySkip  string // why there is no server
+	whySkip  string // why no server is available
 	sequence atomic.Int64
 )
 
-// Main is a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
+// Main runs as a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
 // templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are
 // skipped with the reason; in CI they fail. Then it calls the functions, which stop what else the tests have started.
 func Main(m *testing.M, stops ...func()) {
@@ -102,7 +102,7 @@ func runOn(ctx context.Context, m *testing.M) (code int) {
 	return m.Run()
 }
 
-// rewrite is a URL for another role and database of the same server.
+// rewrite returns a URL for another role and database of the same server.
 func rewrite(given, role, database string) string {
 	u, err := url.Parse(given)
 	if err != nil {
@@ -146,7 +146,7 @@ type DB struct {
 	address func(role, database string) string
 }
 
-// Campaign is a new database with the Campaign tables, all empty. Its pool is the application role's.
+// Campaign returns a new database with the Campaign tables, all empty. Its pool is the application role's.
 func Campaign(t testing.TB) *DB {
 	t.Helper()
 	return Prepared(t, "campaign", func(ctx context.Context, conn *pgx.Conn) error {
@@ -155,7 +155,7 @@ func Campaign(t testing.TB) *DB {
 	})
 }
 
-// Empty is a new database without any table.
+// Empty returns a new database without any table.
 func Empty(t testing.TB) *DB { return clone(t, emptyTemplate) }
 
 func clone(t testing.TB, template string) *DB {
@@ -183,7 +183,7 @@ func create(t testing.TB, clauses string) *DB {
 	return db
 }
 
-// Private is a new database with the Campaign tables on a server of its own, which may be restarted. Commits there
+// Private returns a new database with the Campaign tables on a separate server, which may be restarted. Commits there
 // survive a crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
@@ -225,13 +225,13 @@ func (db *DB) open(url string) {
 	db.t.Cleanup(pool.Close)
 }
 
-// URL is the database's address for the application's role.
+// URL returns the database's address for the application's role.
 func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
-// As is the database's address for another role.
+// As returns the database's address for another role.
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
 
-// For is the same database with a pool of another role.
+// For returns the same database with a pool of another role.
 func (db *DB) For(role string) *DB {
 	db.t.Helper()
 	other := *db
@@ -248,7 +248,7 @@ func (db *DB) Role(name string) string {
 	return role
 }
 
-// Do runs SQL as the application's role. Several statements are allowed where there are no arguments.
+// Do runs SQL as the application's role. Without arguments it may be several statements.
 func (db *DB) Do(sql string, args ...any) {
 	db.t.Helper()
 	if _, err := db.Exec(db.t.Context(), sql, args...); err != nil {
@@ -256,7 +256,7 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// Hold runs a statement in a transaction of its own, which stays open, with its locks, until it is ended or the test
+// Hold runs a statement in a separate transaction, which remains open, with its locks, until it is ended or the test
 // ends.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()

@@ -13,7 +13,7 @@ import (
 
 func stumble() error { panic("PLANTED") }
 
-// The error of a panic reveals nothing; the log has what it was, and where. Other errors are returned as they are, and
+// The error of a panic reveals nothing; the log has its value and its place. Other errors are returned as they are, and
 // not logged.
 func TestRescue(t *testing.T) {
 	t.Parallel()

@@ -17,7 +17,7 @@ func Lost(err error) bool {
 		connectErr *pgconn.ConnectError
 		netErr     net.Error
 	)
-	if errors.As(err, &connectErr) { // whatever the server answered
+	if errors.As(err, &connectErr) { // also if the server refused
 		return true
 	}
 	switch state := Of(err); {

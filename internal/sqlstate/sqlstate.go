@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Of is the SQLSTATE of an error; empty when PostgreSQL gave none.
+// Of returns the SQLSTATE of an error, or an empty text if PostgreSQL gave none.
 func Of(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -18,10 +18,10 @@ func Of(err error) string {
 	return ""
 }
 
-// Is reports whether an error has one of these SQLSTATEs.
+// Is reports whether an error has one of the SQLSTATEs.
 func Is(err error, states ...string) bool { return slices.Contains(states, Of(err)) }
 
-// ofRow are the classes of errors by which a trigger, a constraint or a view refuses a row: those of triggers and of
+// ofRow are the classes of errors by which a trigger, a constraint or a view refuses a row: classes of triggers and of
 // the functions that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves to
 // applications, and PL/pgSQL. None is about locks, resources, rights, the connection, or what a statement is made of.
 var ofRow = []string{"09", "20", "21", "22", "23", "27", "38", "39", "44", "45", "P0"}

@@ -35,7 +35,7 @@ func Only(t testing.TB, s Suite) {
 	}
 }
 
-// Except skips a subtest unless its suite is requested, or it is one of some names.
+// Except skips a subtest unless its suite is requested, or it has one of the names.
 func Except(t testing.TB, s Suite, names ...string) {
 	t.Helper()
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]

@@ -39,7 +39,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
-// sign creates a certificate from a template; the authority's own if there is none yet.
+// sign creates a certificate from a template; the authority's own if that does not exist yet.
 func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -104,13 +104,13 @@ func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// File is a PEM file with the authority's certificate.
+// File returns the path of a PEM file with the authority's certificate.
 func (ca *CA) File() string {
 	ca.t.Helper()
 	return ca.write("ca.pem", "CERTIFICATE", ca.cert.Raw)
 }
 
-// Files are PEM files with a certificate and its key.
+// Files returns the paths of PEM files with a certificate and its key.
 func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	ca.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -120,7 +120,7 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
 }
 
-// CRL is a PEM file with a list of the certificates that the authority has revoked, which is in force until a time.
+// CRL returns the path of a PEM file with a list of the certificates that the authority has revoked, valid until a time.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
 	template := &x509.RevocationList{

@@ -161,7 +161,7 @@ func complete(api map[string]any) {
 	}
 }
 
-// nullable is an object whose properties may be null.
+// nullable returns an object whose properties may be null.
 func nullable(schema map[string]any) map[string]any {
 	clone := maps.Clone(schema)
 	properties := map[string]any{}
@@ -178,7 +178,7 @@ func nullable(schema map[string]any) map[string]any {
 	return clone
 }
 
-// at is the object below others, by their names; empty where there is none.
+// at returns the object below others, by their names; empty if it does not exist.
 func at(object map[string]any, names ...string) map[string]any {
 	for _, name := range names {
 		object, _ = object[name].(map[string]any)

@@ -57,7 +57,7 @@ func fetch(cache string) (string, error) {
 	return bin, pg.Stop()
 }
 
-// telling says what is downloaded.
+// telling logs each download.
 type telling struct{ http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
