@@ -28,13 +28,13 @@ const (
 type RunState int32
 
 const (
-	// No request may carry it.
+	// Invalid in requests.
 	RunState_RUN_STATE_UNSPECIFIED RunState = 0
-	// Stored; no replica has claimed it yet.
+	// Stored, and not yet claimed by a replica.
 	RunState_RUN_STATE_QUEUED RunState = 1
-	// A replica works on it.
+	// Claimed by a replica.
 	RunState_RUN_STATE_RUNNING RunState = 2
-	// Every chosen task succeeded or had nothing to work on.
+	// Each selected task succeeded, or did not apply to the database.
 	RunState_RUN_STATE_SUCCEEDED RunState = 3
 	// At least one task failed.
 	RunState_RUN_STATE_FAILED RunState = 4
@@ -93,21 +93,21 @@ func (RunState) EnumDescriptor() ([]byte, []int) {
 type TaskState int32
 
 const (
-	// No request may carry it.
+	// Never returned.
 	TaskState_TASK_STATE_UNSPECIFIED TaskState = 0
 	// Not started yet.
 	TaskState_TASK_STATE_PENDING TaskState = 1
 	// In progress.
 	TaskState_TASK_STATE_RUNNING TaskState = 2
-	// Done.
+	// Finished without an error.
 	TaskState_TASK_STATE_SUCCEEDED TaskState = 3
-	// Not chosen for this run, or none of its steps applies to this database.
+	// Not selected for this run, or none of its steps applies to this database.
 	TaskState_TASK_STATE_SKIPPED TaskState = 4
-	// Ended by an error; what was deleted before stays deleted.
+	// Ended by an error. Rows that were deleted before it remain deleted.
 	TaskState_TASK_STATE_FAILED TaskState = 5
-	// Not done, because an earlier task failed or the run was stopped.
+	// Not run, because an earlier task failed or the run was stopped.
 	TaskState_TASK_STATE_NOT_RUN TaskState = 6
-	// Stopped mid-task with the run.
+	// Stopped with the run before it was finished.
 	TaskState_TASK_STATE_CANCELLED TaskState = 7
 )
 
@@ -166,13 +166,13 @@ func (TaskState) EnumDescriptor() ([]byte, []int) {
 type LogLevel int32
 
 const (
-	// No request may carry it.
+	// Never returned.
 	LogLevel_LOG_LEVEL_UNSPECIFIED LogLevel = 0
-	// For the record.
+	// Information.
 	LogLevel_LOG_LEVEL_INFO LogLevel = 1
-	// Something was skipped or left; an operator should read it.
+	// Something was skipped or retained: an operator should read it.
 	LogLevel_LOG_LEVEL_WARNING LogLevel = 2
-	// A failure.
+	// A task or the run failed.
 	LogLevel_LOG_LEVEL_ERROR LogLevel = 3
 )
 
@@ -219,17 +219,17 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
 }
 
-// PreviewAction is what a task would do to a table.
+// PreviewAction is the kind of a change.
 type PreviewAction int32
 
 const (
-	// No request may carry it.
+	// Never returned in a preview.
 	PreviewAction_PREVIEW_ACTION_UNSPECIFIED PreviewAction = 0
-	// Rows would be deleted.
+	// Delete rows.
 	PreviewAction_PREVIEW_ACTION_DELETE PreviewAction = 1
-	// Rows would be updated.
+	// Update rows.
 	PreviewAction_PREVIEW_ACTION_UPDATE PreviewAction = 2
-	// Work tables and views would be dropped.
+	// Drop work tables and views.
 	PreviewAction_PREVIEW_ACTION_DROP PreviewAction = 3
 )
 
@@ -276,15 +276,15 @@ func (PreviewAction) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
 }
 
-// RunView says how much of a run is returned.
+// RunView selects the parts of a run that are returned.
 type RunView int32
 
 const (
-	// No request may carry it.
+	// Invalid in requests.
 	RunView_RUN_VIEW_UNSPECIFIED RunView = 0
-	// Everything but the `space` of results.
+	// Everything except the `space` of results.
 	RunView_RUN_VIEW_BASIC RunView = 1
-	// Everything, as GetRun does.
+	// Everything, as GetRun returns.
 	RunView_RUN_VIEW_FULL RunView = 2
 )
 
@@ -329,19 +329,19 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
 }
 
-// Verdict is what becomes of a row.
+// Verdict says whether a row will be deleted.
 type Verdict int32
 
 const (
-	// No answer carries it, unless there is no such row.
+	// Only if the row does not exist.
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	// The next run takes it: deletes it, or, by a step that updates, changes it.
+	// The next run deletes the row, or updates it in a step that updates.
 	Verdict_VERDICT_GOES Verdict = 1
-	// A run takes it from some time on, if nothing else changes.
+	// A later run deletes the row, from a known time on, if nothing else changes.
 	Verdict_VERDICT_LATER Verdict = 2
-	// No run takes it as it is.
+	// No run deletes the row as it is.
 	Verdict_VERDICT_STAYS Verdict = 3
-	// It can not be told: a task that is to judge it would fail.
+	// Unknown: a task that decides about the row would fail.
 	Verdict_VERDICT_UNKNOWN Verdict = 4
 )
 
@@ -390,17 +390,17 @@ func (Verdict) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
 }
 
-// Truth is whether a part of a condition is true.
+// Truth says whether a part of a condition is true.
 type Truth int32
 
 const (
-	// No answer carries it.
+	// Never returned.
 	Truth_TRUTH_UNSPECIFIED Truth = 0
-	// It is true.
+	// The part is true.
 	Truth_TRUTH_TRUE Truth = 1
-	// It is false.
+	// The part is false.
 	Truth_TRUTH_FALSE Truth = 2
-	// A value that it needs is NULL, or the row that it is about is gone: then no rule takes the row.
+	// A value that it reads is NULL, or the row that it is about does not exist. No rule deletes the row then.
 	Truth_TRUTH_UNKNOWN Truth = 3
 )
 
@@ -450,36 +450,37 @@ func (Truth) EnumDescriptor() ([]byte, []int) {
 // Run is one execution of the pipeline.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// A UUID; later runs have greater ids.
+	// A UUID. Later runs have greater ids.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its state.
+	// The state of the run.
 	State RunState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.RunState" json:"state,omitempty"`
-	// It changes nothing: the counts are of what would be deleted, updated and dropped.
+	// Whether the run only counts what would be deleted, updated and dropped, and changes nothing.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Who requested it: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not authenticate
-	// callers; "schedule" for scheduled runs.
+	// The caller: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not
+	// authenticate callers; "schedule" for scheduled runs.
 	RequestedBy string `protobuf:"bytes,4,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
-	// The run's `now`, read once from the database when the run began; every cutoff is relative to it.
+	// The clock of the run, read once from the database when the run began. Every cutoff is relative to it.
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// When it was requested.
+	// When the run was requested.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When a replica began it.
+	// When a replica began the run; absent while it is queued.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it ended.
+	// When the run ended; absent before.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
 	// One result per task of the pipeline, in order.
 	Results []*TaskResult `protobuf:"bytes,9,rep,name=results,proto3" json:"results,omitempty"`
-	// Why it did not succeed; empty otherwise.
+	// Why the run did not succeed; empty otherwise.
 	Error string `protobuf:"bytes,10,opt,name=error,proto3" json:"error,omitempty"`
-	// The dry run that it does, and no more; empty: it does whatever is due.
+	// The id of the dry run whose result the run must not exceed; empty for a run without a plan.
 	Plan string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
-	// The options that a dry run supposed to be stored; absent: none.
+	// The options that a dry run assumed; absent if it used the stored ones.
 	WhatIf *Options `protobuf:"bytes,12,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
-	// Why it was refused, for programs, as `reason` of its task: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty: it was not.
+	// Why the run was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD, as `reason` of the task; empty
+	// otherwise.
 	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The guards that it may pass, as in its request.
+	// The guards that the request accepts.
 	AcceptGuards []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
-	// The sequence of its last event so far; 0 in the events themselves, and of a run without events.
+	// The sequence of the run's last event so far; 0 in events, and without events.
 	LastSequence  int64 `protobuf:"varint,15,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -620,56 +621,58 @@ func (x *Run) GetLastSequence() int64 {
 	return 0
 }
 
-// TaskResult is the account of one task in one run. The counts are exact: they are written in the transactions
-// that delete.
+// TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
+// delete.
 type TaskResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task's name.
+	// The name of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Its state.
+	// The state of the task.
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.TaskState" json:"state,omitempty"`
 	// Rows deleted; in a dry run, rows that a run would delete.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
 	// Rows updated; in a dry run, rows that a run would update.
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
-	// Tables and views dropped; in a dry run, those that would be.
+	// Tables and views dropped; in a dry run, tables and views that a run would drop.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Statements that changed something, each with at most as many rows as the rule allows (up to eight share a transaction); in
-	// a dry run, parts of tables in which rows match.
+	// Statements that changed rows, each at most as many as the rule allows; up to eight share a transaction. In a dry
+	// run, parts of tables with matching rows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
-	// When it began.
+	// When the task began; absent before.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it ended.
+	// When the task ended; absent before.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Why it failed; empty otherwise.
+	// Why the task failed; empty otherwise.
 	Error string `protobuf:"bytes,9,opt,name=error,proto3" json:"error,omitempty"`
-	// The tables that it deleted from, those with the most rows first; for the task `statistics`, those that the run deleted
-	// from, and those that VACUUM made smaller. Known when the task has ended; a dry run has none.
+	// The tables that the task deleted from, the most rows first; for the task `statistics`, the tables that the run
+	// deleted from, and those that VACUUM shrank. Set when the task has ended; empty in a dry run.
 	Space []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
-	// Deliveries deleted here that stay on mid-sourcing servers, since no database is configured for these; in a dry run, those
-	// that would. Only the task `deliveries` has any; ListRemoteDeliveries lists them.
+	// Deliveries deleted here that remain on mid-sourcing servers, because no database is configured for these; in a
+	// dry run, deliveries that would remain. Only the task `deliveries` sets it; ListRemoteDeliveries lists them.
 	RemoteDeliveriesLeft int64 `protobuf:"varint,11,opt,name=remote_deliveries_left,json=remoteDeliveriesLeft,proto3" json:"remote_deliveries_left,omitempty"`
-	// Obsolete rows that a trigger, a constraint or a view refused with an error: they were passed over. The log names the first 20
-	// of each table, with the errors. More than 1000, or than a tenth of the task's rows, fail the task. Always 0 in a dry run.
+	// Obsolete rows that failed: a trigger, a constraint or a view raised an error, and they were skipped. The log has
+	// the errors of the first 20 of each table. More than 1,000, or more than a tenth of the task's rows, fail the
+	// task. Always 0 in a dry run.
 	RowsRefused int64 `protobuf:"varint,12,opt,name=rows_refused,json=rowsRefused,proto3" json:"rows_refused,omitempty"`
-	// Obsolete rows that stay for whatever reason: those refused, those that others kept locked, those that a trigger or rule keeps
-	// without an error, and deliveries and lists of which such rows stay. The rows of `tables_left` are not counted.
+	// Obsolete rows that were retained: failed, locked by other sessions, suppressed by a trigger or rule without an
+	// error, and deliveries and lists that such rows depend on. Rows of `tables_left` are not counted.
 	RowsLeft int64 `protobuf:"varint,13,opt,name=rows_left,json=rowsLeft,proto3" json:"rows_left,omitempty"`
-	// Tables that could not be done to their end: somebody kept the table locked, too many rows refused, or another server did. How
-	// many rows stay there is not known.
+	// Tables that could not be finished, because they remained locked, because too many rows failed, or because another
+	// server refused. The number of obsolete rows in them is unknown.
 	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
-	// What stays, in words; or why the task was not run; empty: neither.
+	// What was retained and why, for people; or why the task was not run; empty otherwise.
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
-	// In a dry run: what a run would do, table by table, those first of which most goes; a table of which nothing goes is left out, unless
-	// something would by the options without `what_if`.
-	// Known when the task has ended.
+	// In a dry run: what a run would do to each table, the most rows first. It has no table to which nothing would be
+	// done, unless something would be done without `what_if`. Set when the task has ended.
 	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
-	// Why it was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty: it was not.
+	// Why the task was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty otherwise.
 	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
-	// What that is about: for PLAN_STALE `changed`, for PLAN_EXCEEDED `table` and `planned`, its rows in the plan; for GUARD `guard`, `table`, `number` and
-	// `most` of the first guard, and all of them in words in `guards`.
+	// Details of `reason`: for PLAN_STALE `changed`; for PLAN_EXCEEDED `table`, and `planned` with its rows in the
+	// plan; for GUARD `guard`, `table`, `number` and `most` of the first guard, and `guards` with a text about all of
+	// them.
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Obsolete rows that stay since they are held, and lists and deliveries of which such rows are; see CreateHold. They are not in `rows_left`.
+	// Obsolete rows that were retained because they are on hold, and lists and deliveries with such rows; see
+	// CreateHold. They are not counted in `rows_left`.
 	RowsHeld      int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -838,37 +841,39 @@ func (x *TaskResult) GetRowsHeld() int64 {
 	return 0
 }
 
-// TablePreview is what a task would do to a table. A row counts once: at the first task that deletes it. What one task would change is
-// taken into account for those after it.
+// TablePreview predicts what a task would do to a table. A row counts once, at the first task that deletes it. The
+// changes of earlier tasks are taken into account.
 type TablePreview struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The table's name with its schema, quoted where SQL needs it; for DROP the mask of the names, as in LIKE.
+	// The table's name with its schema, quoted where SQL needs it; for DROP the pattern of the names, as in LIKE.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// What would be done.
+	// The kind of the change.
 	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// Rows that would be deleted or updated: exact, unless somebody writes meanwhile, or a trigger, rule, foreign key or lock keeps some.
+	// Rows that would be deleted or updated. Exact, unless other sessions write to the table, or a trigger, rule,
+	// foreign key or lock retains rows.
 	Rows int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
-	// Rows of the table: an estimate; for DROP 0.
+	// Estimated number of rows of the table; 0 for DROP.
 	RowsTotal int64 `protobuf:"varint,4,opt,name=rows_total,json=rowsTotal,proto3" json:"rows_total,omitempty"`
-	// Bytes of the rows that would be deleted, and of the tables that would be dropped, with indexes: an estimate; for UPDATE 0.
+	// Estimated bytes of the rows that would be deleted, or of the tables that would be dropped, with indexes; 0 for
+	// UPDATE.
 	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Tables and views that would be dropped; otherwise 0.
+	// Tables and views that would be dropped; 0 for other actions.
 	Tables int64 `protobuf:"varint,6,opt,name=tables,proto3" json:"tables,omitempty"`
-	// Names of these, 20 at most.
+	// Names of these tables, at most 20.
 	Names []string `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`
-	// The oldest date of the rule among the rows; absent if the rule has no date, or all are NULL.
+	// The oldest date of the rule in the rows; absent if the rule has no date, or all are NULL.
 	Oldest *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=oldest,proto3" json:"oldest,omitempty"`
-	// The newest one.
+	// The newest date; absent as `oldest`.
 	Newest *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=newest,proto3" json:"newest,omitempty"`
-	// Integer keys of some of the rows, 5 at most; empty for tables without such a key.
+	// Integer keys of up to 5 of the rows; empty for tables without such a key.
 	Sample []int64 `protobuf:"varint,10,rep,packed,name=sample,proto3" json:"sample,omitempty"`
-	// Why they go, with the numbers in.
+	// The rule, for people, with its delays and cutoffs.
 	Rule string `protobuf:"bytes,11,opt,name=rule,proto3" json:"rule,omitempty"`
-	// What is not known before it is done.
+	// What the prediction does not cover, for people.
 	Remarks []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
-	// With `what_if`: rows, or for DROP tables, by the options as they are stored; absent without it.
+	// With `what_if`: the rows, or for DROP the tables, with the stored options; absent otherwise.
 	RowsNow *int64 `protobuf:"varint,13,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
-	// The guards that would trip; all tables that a task drops count for the first of these.
+	// The guards that would trip. All tables that a task drops count for the first of them.
 	Guards        []*TrippedGuard `protobuf:"bytes,14,rep,name=guards,proto3" json:"guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1002,26 +1007,26 @@ func (x *TablePreview) GetGuards() []*TrippedGuard {
 	return nil
 }
 
-// TableSpace is the size of a table before and after a task. Deleting does not shrink files: the rows are dead until
-// VACUUM, which makes them free space for new rows; only free space at a table's end is returned to the disk.
+// TableSpace has the size of a table before and after a task. Deleting rows does not shrink files: VACUUM makes the
+// space of dead rows free for new rows, and returns only free space at the end of a table to the disk.
 type TableSpace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The table's name with its schema, quoted where SQL needs it.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// Rows that the task deleted from it.
+	// Rows that the task deleted from the table.
 	RowsDeleted int64 `protobuf:"varint,2,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
 	// Bytes of the table, with its TOAST table, before the task.
 	TableBytesBefore int64 `protobuf:"varint,3,opt,name=table_bytes_before,json=tableBytesBefore,proto3" json:"table_bytes_before,omitempty"`
 	// Bytes of its indexes before the task.
 	IndexBytesBefore int64 `protobuf:"varint,4,opt,name=index_bytes_before,json=indexBytesBefore,proto3" json:"index_bytes_before,omitempty"`
-	// Bytes of the table after the task; 0 when it was dropped.
+	// Bytes of the table, with its TOAST table, after the task; 0 if it was dropped.
 	TableBytesAfter int64 `protobuf:"varint,5,opt,name=table_bytes_after,json=tableBytesAfter,proto3" json:"table_bytes_after,omitempty"`
 	// Bytes of its indexes after the task.
 	IndexBytesAfter int64 `protobuf:"varint,6,opt,name=index_bytes_after,json=indexBytesAfter,proto3" json:"index_bytes_after,omitempty"`
-	// Bytes of dead rows, which VACUUM will free: an estimate; absent if the table was never analyzed.
+	// Estimated bytes of dead rows, which VACUUM will free; absent if the table was never analyzed.
 	DeadBytes *int64 `protobuf:"varint,7,opt,name=dead_bytes,json=deadBytes,proto3,oneof" json:"dead_bytes,omitempty"`
-	// Free bytes, which new rows will use: an estimate, or from pgstattuple if it is installed and the table was vacuumed;
-	// absent if the table was never analyzed.
+	// Free bytes for new rows: estimated, or from pgstattuple if it is installed and the table was vacuumed; absent if
+	// the table was never analyzed.
 	FreeBytes     *int64 `protobuf:"varint,8,opt,name=free_bytes,json=freeBytes,proto3,oneof" json:"free_bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1113,19 +1118,19 @@ func (x *TableSpace) GetFreeBytes() int64 {
 	return 0
 }
 
-// RunEvent is something that happened in a run.
+// RunEvent is an event of a run.
 type RunEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id.
+	// The id of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// 1, 2, 3 … without gaps within a run. Should the database lose events, others get their sequences.
+	// 1, 2, 3 … without gaps within a run. If the database loses events, new ones get their sequences.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// Tells the event from another one of the run with the same sequence, which was lost. It is the same for many events in a row,
-	// and later ones do not always have a greater one. 0: an earlier version of the service wrote the event.
+	// Distinguishes the event from a lost one of the run with the same sequence. Many consecutive events have the same
+	// value, and later events may have a smaller one. 0 for an event of an earlier version of the service.
 	LogGeneration int64 `protobuf:"varint,10,opt,name=log_generation,json=logGeneration,proto3" json:"log_generation,omitempty"`
-	// When it happened, by the database server's clock.
+	// When the event happened, by the clock of the database server.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -1264,7 +1269,7 @@ type isRunEvent_Event interface {
 }
 
 type RunEvent_RunStarted struct {
-	// A replica began the run; always the first event of a run that was started.
+	// A replica began the run: the first event of a run.
 	RunStarted *RunStarted `protobuf:"bytes,4,opt,name=run_started,json=runStarted,proto3,oneof"`
 }
 
@@ -1274,7 +1279,7 @@ type RunEvent_TaskStarted struct {
 }
 
 type RunEvent_TaskProgress struct {
-	// A task is in progress: one to four a second.
+	// Progress of a task, one to four times a second.
 	TaskProgress *TaskProgress `protobuf:"bytes,6,opt,name=task_progress,json=taskProgress,proto3,oneof"`
 }
 
@@ -1289,7 +1294,7 @@ type RunEvent_Log struct {
 }
 
 type RunEvent_RunFinished struct {
-	// The run ended; always the last event.
+	// The run ended: the last event of a run.
 	RunFinished *RunFinished `protobuf:"bytes,9,opt,name=run_finished,json=runFinished,proto3,oneof"`
 }
 
@@ -1308,7 +1313,7 @@ func (*RunEvent_RunFinished) isRunEvent_Event() {}
 // RunStarted is the first event of a run.
 type RunStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run as it was then.
+	// The run when it began.
 	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1354,11 +1359,11 @@ func (x *RunStarted) GetRun() *Run {
 // TaskStarted says that a task began.
 type TaskStarted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task's name.
+	// The name of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Its position among the chosen tasks, from 1.
+	// Its position among the selected tasks, from 1.
 	Position int32 `protobuf:"varint,2,opt,name=position,proto3" json:"position,omitempty"`
-	// How many tasks were chosen.
+	// The number of selected tasks.
 	TaskCount     int32 `protobuf:"varint,3,opt,name=task_count,json=taskCount,proto3" json:"task_count,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1415,10 +1420,10 @@ func (x *TaskStarted) GetTaskCount() int32 {
 	return 0
 }
 
-// TaskProgress says how far a task is. Its counts are those of the task so far.
+// TaskProgress has the counts of a task so far.
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The task's name.
+	// The name of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
 	// The current table.
 	Object string `protobuf:"bytes,2,opt,name=object,proto3" json:"object,omitempty"`
@@ -1428,18 +1433,19 @@ type TaskProgress struct {
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
-	// Statements so far that changed something, each with at most as many rows as the rule allows.
+	// Statements so far that changed rows, each at most as many as the rule allows.
 	Batches int64 `protobuf:"varint,6,opt,name=batches,proto3" json:"batches,omitempty"`
-	// How many rows the task will have deleted at its end: an estimate; absent if unknown, or if more have been deleted.
+	// Estimated number of rows that the task will have deleted when it ends; absent if unknown, or if more have been
+	// deleted.
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
-	// Rows deleted and updated per second, since the task began on this replica.
+	// Rows deleted and updated per second since the task began on this replica.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
-	// Why the next batch waits; empty if it does not. It begins with `replica lag`, `replica lag can not be seen: GRANT pg_monitor`,
-	// `active sessions`, `sessions waiting for locks`, `others wait for our locks`, `WAL per second`, `retained WAL` or `rows per second`;
-	// after a colon it may say which standby or slot, or how many sessions.
+	// Why the next batch waits; empty if it does not. It begins with `replica lag`, `replica lag can not be seen: GRANT
+	// pg_monitor`, `active sessions`, `sessions waiting for locks`, `others wait for our locks`, `WAL per second`,
+	// `retained WAL` or `rows per second`. After a colon it may name the standby or slot, or the number of sessions.
 	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
 	// How the rows of the current table are found: `table` (block by block), `index NAME`, `drop of the partition`, or
-	// `key NAME` where they are on another server; empty: none of these.
+	// `key NAME` on another server; empty otherwise.
 	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1548,7 +1554,7 @@ func (x *TaskProgress) GetWay() string {
 // TaskFinished says that a task ended.
 type TaskFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its account.
+	// The result of the task.
 	Result        *TaskResult `protobuf:"bytes,1,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1594,11 +1600,11 @@ func (x *TaskFinished) GetResult() *TaskResult {
 // LogEntry is a message for people.
 type LogEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its severity.
+	// The severity.
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=cleanup.v1.LogLevel" json:"level,omitempty"`
-	// The task that it is about; empty if it is about the run.
+	// The task that the message is about; empty if it is about the run.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// The text; it may have several lines.
+	// The text, possibly of several lines.
 	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1701,21 +1707,21 @@ func (x *RunFinished) GetRun() *Run {
 	return nil
 }
 
-// Task describes one step of the pipeline.
+// Task describes a task of the pipeline.
 type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name in requests, such as `delivery-logs`.
+	// The name in requests, such as `delivery-logs`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its name for people.
+	// The name for people.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
-	// What it deletes.
+	// What the task deletes, for people.
 	Description string `protobuf:"bytes,3,opt,name=description,proto3" json:"description,omitempty"`
 	// The names of the XtkOption rows that it reads.
 	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
-	// The names of earlier tasks that it needs: if one of them fails, or is not run for that reason, this one is not run, even if the
-	// run continues on errors.
+	// The names of earlier tasks that it depends on. If one of them fails, or is not run for that reason, this task is
+	// not run, even if the run continues on errors.
 	Needs []string `protobuf:"bytes,5,rep,name=needs,proto3" json:"needs,omitempty"`
-	// Whether it is one that runs do not do, and only a dry run that names it foresees: a purge that is not enabled.
+	// Whether only dry runs that name the task execute it: a purge that is not enabled.
 	Disabled      bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1793,33 +1799,37 @@ func (x *Task) GetDisabled() bool {
 	return false
 }
 
-// RunCleanupRequest says what to run.
+// RunCleanupRequest selects the tasks of a run.
 type RunCleanupRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Names of the tasks to run, no more than there are; empty: all. They always run in the order of the pipeline.
+	// Names of the tasks to run, at most as many as there are; empty: all. They always run in the order of the
+	// pipeline.
 	Tasks []string `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// Names of tasks to leave out.
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
-	// Change nothing and lock nothing; count what would be deleted, updated and dropped.
+	// Whether to count what would be deleted, updated and dropped, without changing or locking anything.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Continue after a failed task with those that do not need it. Without it the tasks after a failed one are not run.
+	// Whether to continue after a failed task with the tasks that do not depend on it. If false, no task runs after a
+	// failed one.
 	ContinueOnError bool `protobuf:"varint,4,opt,name=continue_on_error,json=continueOnError,proto3" json:"continue_on_error,omitempty"`
-	// The run stops after the batch during which this has passed since it began, and ends CANCELLED with the error
-	// `max_duration reached`. From a microsecond to 36500 days; absent: no limit.
+	// The run stops after the batch that exceeds this time since its begin, and ends CANCELLED with the error
+	// `max_duration reached`. From 1 microsecond to 36,500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Send only the first event, and let the run continue on its own.
+	// Whether to end the stream after the first event while the run continues.
 	Detach bool `protobuf:"varint,6,opt,name=detach,proto3" json:"detach,omitempty"`
-	// The id of a dry run that succeeded: the run does what that one found, with its tasks and its reference time, and deletes no list,
-	// delivery or table that it did not find. `tasks`, `skip_tasks` and `dry_run` must be empty beside it. NOT_FOUND if there is no such
-	// run. FAILED_PRECONDITION with the reason PLAN_STALE if a run has ended since, it is older than `serve --plan-max-age`, or options,
-	// delivery mappings, flags or the program have changed; each task compares again. A task that would take more rows of a table than
-	// were found, and 1 % and 1,000 more, stops before that batch: PLAN_EXCEEDED.
+	// The id of a dry run that succeeded. The run does what that dry run found, with its tasks and its reference time,
+	// and deletes no list, delivery or table that it did not find. `tasks`, `skip_tasks` and `dry_run` must be empty
+	// then. NOT_FOUND if there is no such run. FAILED_PRECONDITION with the reason PLAN_STALE if a run has ended since,
+	// if it is older than `serve --plan-max-age`, or if options, delivery mappings, flags or the program have changed;
+	// each task compares again. A task that would delete more rows of a table than were found, plus 1 % and 1,000,
+	// stops before that batch: PLAN_EXCEEDED.
 	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
-	// For a dry run: what would a run do if these options were stored, beside those that are? Only the fields that are set count, with the
-	// ranges of SetOptions. `rows_now` in each TablePreview is what it would do without. INVALID_ARGUMENT for a real run.
+	// For a dry run: options to assume in addition to the stored ones. Only fields that are set count, with the ranges
+	// of SetOptions. `rows_now` of each TablePreview is the result with the stored options. INVALID_ARGUMENT for a real
+	// run.
 	WhatIf *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
-	// With `plan`: the guards that the run may pass, with the numbers that the plan's previews show; a guard that finds more than its number trips
-	// again. It needs the role admin. The guards `clock` and `idle` can not be accepted.
+	// With `plan`: the guards to accept, with the numbers that the previews of the plan show. A guard that finds more
+	// than its number trips again. It needs the role admin. The guards `clock` and `idle` cannot be accepted.
 	AcceptGuards  []*TrippedGuard `protobuf:"bytes,9,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1967,12 +1977,12 @@ func (x *RunCleanupResponse) GetEvent() *RunEvent {
 // WatchRunRequest names the run to watch.
 type WatchRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id.
+	// The id of the run.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// Only events after this one; 0, the default: all.
+	// The sequence after which events are sent; 0, the default, sends all.
 	AfterSequence int64 `protobuf:"varint,2,opt,name=after_sequence,json=afterSequence,proto3" json:"after_sequence,omitempty"`
-	// The `log_generation` of that event as it was received, so that the stream continues the same log. 0, the default: whatever event
-	// has that sequence.
+	// The `log_generation` of that event as it was received, so that the stream continues the same log. 0, the default,
+	// accepts any event with that sequence.
 	LogGeneration int64 `protobuf:"varint,3,opt,name=log_generation,json=logGeneration,proto3" json:"log_generation,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2078,7 +2088,7 @@ func (x *WatchRunResponse) GetEvent() *RunEvent {
 // GetRunRequest names a run.
 type GetRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id.
+	// The id of the run.
 	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2170,21 +2180,21 @@ func (x *GetRunResponse) GetRun() *Run {
 // ListRunsRequest asks for a page of runs.
 type ListRunsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most runs to return: 1 to 100; 0, the default, means 50. More than 100 is taken as 100.
+	// The largest number of runs to return: 1 to 100. 0, the default, returns 50; a larger number returns 100.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// How much of each run to return; absent: RUN_VIEW_BASIC.
+	// The parts of each run to return; absent: RUN_VIEW_BASIC.
 	View *RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView,oneof" json:"view,omitempty"`
-	// Only runs in this state; absent: in any.
+	// Only runs in this state; absent: in any state.
 	State *RunState `protobuf:"varint,4,opt,name=state,proto3,enum=cleanup.v1.RunState,oneof" json:"state,omitempty"`
-	// Only runs that this task was chosen for; empty: all.
+	// Only runs for which this task was selected; empty: all.
 	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
-	// Only dry runs, or only those that are none; absent: both.
+	// Only dry runs (true), or only other runs (false); absent: both.
 	DryRun *bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3,oneof" json:"dry_run,omitempty"`
-	// Only runs that were requested then or later; absent: however early.
+	// Only runs that were requested at this time or later; absent: no limit.
 	CreatedFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
-	// Only runs that were requested before; absent: however late.
+	// Only runs that were requested before this time; absent: no limit.
 	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2281,7 +2291,7 @@ type ListRunsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The runs.
 	Runs []*Run `protobuf:"bytes,1,rep,name=runs,proto3" json:"runs,omitempty"`
-	// For the next page; empty when there is none.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2334,7 +2344,7 @@ func (x *ListRunsResponse) GetNextPageToken() string {
 // CancelRunRequest names the run to stop.
 type CancelRunRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The run's id.
+	// The id of the run.
 	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2377,7 +2387,7 @@ func (x *CancelRunRequest) GetRunId() string {
 	return ""
 }
 
-// CancelRunResponse carries the run; the replica that works on it may not have stopped yet.
+// CancelRunResponse carries the run. Its replica may not have stopped it yet.
 type CancelRunResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The run.
@@ -2543,18 +2553,18 @@ func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
-// GetOptionsResponse says which options are in force, and which of them are stored.
+// GetOptionsResponse has the effective options.
 type GetOptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The options in force. A delay whose stored value cannot be used is absent here and named in `invalid`.
+	// The effective options. A delay whose stored value cannot be used is absent here and listed in `invalid`.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// What applies when nothing is stored.
+	// The values without stored options.
 	Defaults *Options `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
-	// The options that have a row in XtkOption.
+	// The options that are stored in XtkOption.
 	Customized *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=customized,proto3" json:"customized,omitempty"`
-	// Changes with every change of a stored option; pass it to SetOptions to be sure that nothing has changed in the meantime.
+	// Changes with every change of a stored option. Pass it to SetOptions to fail if an option has changed in between.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Stored values that are never used, with the reason.
+	// Stored values that cannot be used, with the reasons.
 	Invalid       []*InvalidOption `protobuf:"bytes,5,rep,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2630,10 +2640,11 @@ type SetOptionsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The new values.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// The fields to change. A field named here but absent in `options` is reset to its default. Without a mask
+	// The fields to change. A field of the mask that is absent in `options` is reset to its default. Without a mask,
 	// the fields that are set are changed.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
-	// The etag of the response that this change is based on; a stale one is ABORTED. Empty: change unconditionally.
+	// The etag of the response that this change is based on: ABORTED if an option has changed since. If empty, the
+	// change is unconditional.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2690,18 +2701,18 @@ func (x *SetOptionsRequest) GetEtag() string {
 	return ""
 }
 
-// SetOptionsResponse says which options are in force after the change.
+// SetOptionsResponse has the effective options after the change.
 type SetOptionsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The options in force. A delay whose stored value cannot be used is absent here and named in `invalid`.
+	// The effective options. A delay whose stored value cannot be used is absent here and listed in `invalid`.
 	Options *Options `protobuf:"bytes,1,opt,name=options,proto3" json:"options,omitempty"`
-	// What applies when nothing is stored.
+	// The values without stored options.
 	Defaults *Options `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
-	// The options that have a row in XtkOption.
+	// The options that are stored in XtkOption.
 	Customized *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=customized,proto3" json:"customized,omitempty"`
 	// Changes with every change of a stored option.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
-	// Stored values that are never used, with the reason.
+	// Stored values that cannot be used, with the reasons.
 	Invalid       []*InvalidOption `protobuf:"bytes,5,rep,name=invalid,proto3" json:"invalid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2901,7 +2912,7 @@ func (x *SetScheduleRequest) GetSchedule() *Schedule {
 	return nil
 }
 
-// SetScheduleResponse carries the schedule as it was stored.
+// SetScheduleResponse carries the stored schedule.
 type SetScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule.
@@ -2947,14 +2958,15 @@ func (x *SetScheduleResponse) GetSchedule() *Schedule {
 	return nil
 }
 
-// ListRemoteDeliveriesRequest asks for a page of deliveries that stay on mid-sourcing servers.
+// ListRemoteDeliveriesRequest asks for a page of deliveries that remain on mid-sourcing servers.
 type ListRemoteDeliveriesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most deliveries to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	// The largest number of deliveries to return: 1 to 1,000. 0, the default, returns 50; a larger number returns
+	// 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only deliveries of this account; empty: of those without one. Absent: of all.
+	// Only deliveries of this account; an empty text: only deliveries without an account; absent: all.
 	Account       *string `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3011,12 +3023,12 @@ func (x *ListRemoteDeliveriesRequest) GetAccount() string {
 	return ""
 }
 
-// ListRemoteDeliveriesResponse is a page of deliveries, by account, then by their ids there.
+// ListRemoteDeliveriesResponse is a page of deliveries, by account, then by remote id.
 type ListRemoteDeliveriesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The deliveries.
 	Deliveries []*RemoteDelivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// For the next page; empty when there is none.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3066,20 +3078,20 @@ func (x *ListRemoteDeliveriesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// RemoteDelivery is a delivery that stays on a mid-sourcing server, and is gone here.
+// RemoteDelivery is a delivery that was deleted here and remains on a mid-sourcing server.
 type RemoteDelivery struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the server's external account (NmsExtAccount.sName); empty: there was none.
+	// The name of the server's external account (NmsExtAccount.sName); empty if it had none.
 	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	// Its id there (NmsDelivery.iMidRemoteId here).
+	// The id of the delivery on that server (NmsDelivery.iMidRemoteId here).
 	RemoteId int64 `protobuf:"varint,2,opt,name=remote_id,json=remoteId,proto3" json:"remote_id,omitempty"`
-	// Its label here.
+	// The label of the delivery here.
 	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	// Its id here.
+	// The id of the delivery here.
 	DeliveryId int64 `protobuf:"varint,4,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	// The run that deleted it here; it may be forgotten already.
+	// The run that deleted it here. The run itself may have been deleted.
 	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// When that was.
+	// When the run deleted it.
 	LeaveTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3160,7 +3172,7 @@ func (x *RemoteDelivery) GetLeaveTime() *timestamppb.Timestamp {
 // CreateHoldRequest creates a hold.
 type CreateHoldRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is held, and why. Output-only fields are ignored.
+	// The hold. Output-only fields are ignored.
 	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3203,7 +3215,7 @@ func (x *CreateHoldRequest) GetHold() *Hold {
 	return nil
 }
 
-// CreateHoldResponse is the hold that is in force.
+// CreateHoldResponse has the stored hold, which is in force.
 type CreateHoldResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The hold.
@@ -3249,14 +3261,14 @@ func (x *CreateHoldResponse) GetHold() *Hold {
 	return nil
 }
 
-// ListHoldsRequest asks for a page of the holds.
+// ListHoldsRequest asks for a page of holds.
 type ListHoldsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most holds to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	// The largest number of holds to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Also those that were released or have expired. False by default.
+	// Whether to return also holds that were released or have expired. False by default.
 	IncludeEnded  bool `protobuf:"varint,3,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3318,7 +3330,7 @@ type ListHoldsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The holds.
 	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
-	// For the next page; empty when there is none.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3371,7 +3383,7 @@ func (x *ListHoldsResponse) GetNextPageToken() string {
 // ReleaseHoldRequest ends a hold.
 type ReleaseHoldRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// The id of the hold.
 	HoldId        string `protobuf:"bytes,1,opt,name=hold_id,json=holdId,proto3" json:"hold_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3414,7 +3426,7 @@ func (x *ReleaseHoldRequest) GetHoldId() string {
 	return ""
 }
 
-// ReleaseHoldResponse is the hold that was released.
+// ReleaseHoldResponse has the released hold.
 type ReleaseHoldResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The hold.
@@ -3460,7 +3472,7 @@ func (x *ReleaseHoldResponse) GetHold() *Hold {
 	return nil
 }
 
-// ExplainTaskRequest asks what a task would do.
+// ExplainTaskRequest names a task.
 type ExplainTaskRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the task.
@@ -3506,20 +3518,21 @@ func (x *ExplainTaskRequest) GetTask() string {
 	return ""
 }
 
-// ExplainTaskResponse is what a task would do here and now.
+// ExplainTaskResponse says what a task would do now.
 type ExplainTaskResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// The clock that it would go by.
+	// The clock that the cutoffs are relative to.
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// The query for the rows that it begins with, such as the deliveries that go; what belongs to them depends on these. Absent: it has none.
+	// The query for the parents that the task starts from, such as the obsolete deliveries, with all that depends on
+	// them; absent if it has none.
 	Set *ExplainedStatement `protobuf:"bytes,3,opt,name=set,proto3" json:"set,omitempty"`
-	// How many rows these are.
+	// The number of these parents.
 	SetRows int64 `protobuf:"varint,4,opt,name=set_rows,json=setRows,proto3" json:"set_rows,omitempty"`
-	// What it would do, in order: one statement for each table and step, which each batch does for a part of the table.
+	// The statements, in order: one per table and step. Each batch executes it for a part of the table.
 	Statements []*ExplainedStatement `protobuf:"bytes,5,rep,name=statements,proto3" json:"statements,omitempty"`
-	// What it skips, and why, such as a table that is missing; and the GRANTs that it lacks.
+	// What the task skips and why, such as a missing table, and the GRANT statements that are missing.
 	Skips         []string `protobuf:"bytes,6,rep,name=skips,proto3" json:"skips,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3597,23 +3610,24 @@ func (x *ExplainTaskResponse) GetSkips() []string {
 	return nil
 }
 
-// ExplainedStatement is what a task would have the database do.
+// ExplainedStatement is a statement that a task would execute.
 type ExplainedStatement struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The quoted name of the table, with its schema; of work tables the mask of their names, as in LIKE.
+	// The quoted name of the table, with its schema; for work tables the pattern of their names, as in LIKE.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// What would be done; unspecified for a query, and for VACUUM and ANALYZE.
+	// The kind of the change; unspecified for a query, and for VACUUM and ANALYZE.
 	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// Which rows, or why the work tables, in words, with the numbers in.
+	// Which rows, or why the work tables, for people, with delays and cutoffs.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The statement, without the part of the table that a batch is for; where it is done with many tables, that of the first ones. Empty if no work
-	// table would go.
+	// The statement without the condition that selects a batch; for several tables, the statement of the first one.
+	// Empty if no work table would be dropped.
 	Sql string `protobuf:"bytes,4,opt,name=sql,proto3" json:"sql,omitempty"`
-	// The values of its parameters, $1 and so on: moments in UTC; of many ids the first ten.
+	// The values of its parameters, $1 and so on: times in UTC; of a list of ids the first ten.
 	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
-	// How its rows are found, as in TaskProgress.way; empty where nothing has to be found.
+	// How its rows are found, as in TaskProgress.way; empty if no rows must be found.
 	Way string `protobuf:"bytes,6,opt,name=way,proto3" json:"way,omitempty"`
-	// How many partitions it is done in, one after another; 1 for a table without any. `sql` names the first one.
+	// The number of partitions that it is executed on, one after another; 1 for a table without partitions. `sql` names
+	// the first one.
 	Partitions    int32 `protobuf:"varint,7,opt,name=partitions,proto3" json:"partitions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3698,13 +3712,13 @@ func (x *ExplainedStatement) GetPartitions() int32 {
 	return 0
 }
 
-// ExplainRowRequest asks for a row.
+// ExplainRowRequest identifies a row.
 type ExplainRowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the table, in the schema of the application, which may stand before it with a dot.
+	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// The value of its integer key, or COLUMN=VALUE, several of them with commas: all columns of one of the table's unique keys. They are integers or
-	// moments (RFC 3339). A text may only be the whole key.
+	// The value of its integer key, or COLUMN=VALUE,COLUMN=VALUE with all columns of one of the table's unique keys.
+	// Values are integers or times (RFC 3339). A text is allowed only if it is the whole key.
 	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3754,26 +3768,26 @@ func (x *ExplainRowRequest) GetKey() string {
 	return ""
 }
 
-// ExplainRowResponse is why a row is, or is not, deleted.
+// ExplainRowResponse says whether and why a row will be deleted.
 type ExplainRowResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The quoted name of the table, with its schema.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// Whether there is such a row.
+	// Whether the row exists.
 	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
-	// The clock that it was judged by.
+	// The clock that the cutoffs are relative to.
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// What becomes of it, by all steps that delete.
+	// The verdict of all steps that delete.
 	Verdict Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
-	// The task that takes it, or will, or keeps it; empty: none does.
+	// The task that deletes the row, now or later, or that retains it; empty if there is none.
 	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
-	// For LATER: from when on.
+	// For LATER: the time from which it will be deleted.
 	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
-	// More in words; empty: there is no more to say.
+	// An explanation for people; may be empty.
 	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	// The steps that concern the table, in the order of the pipeline; none if there is no such row.
+	// The steps that concern the table, in the order of the pipeline; empty if the row does not exist.
 	Steps []*ExplainedStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
-	// If there is no such row: the runs that took rows of the table, newest first, 50 at most.
+	// If the row does not exist: the runs that deleted rows of the table, newest first, at most 50.
 	Runs          []*ExplainedRun `protobuf:"bytes,9,rep,name=runs,proto3" json:"runs,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3872,24 +3886,24 @@ func (x *ExplainRowResponse) GetRuns() []*ExplainedRun {
 	return nil
 }
 
-// ExplainedStep is what a step of a task does to a row.
+// ExplainedStep is the effect of a step of a task on a row.
 type ExplainedStep struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the task.
 	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Whether it deletes rows or updates them.
+	// Whether the step deletes or updates rows.
 	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// Its rule in words, with the numbers in.
+	// The rule, for people, with delays and cutoffs.
 	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
 	// The parts of the rule.
 	Parts []*ExplainedPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Whether the row is held, or what belongs to it: then it stays.
+	// Whether the row is on hold, or has rows on hold: it is retained then.
 	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
-	// What the step does to it.
+	// The verdict of the step.
 	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
-	// For LATER: from when on.
+	// For LATER: the time from which it will be deleted.
 	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
-	// More in words; empty: there is no more to say.
+	// An explanation for people; may be empty.
 	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3981,18 +3995,18 @@ func (x *ExplainedStep) GetWhy() string {
 	return ""
 }
 
-// ExplainedPart is a part of a rule, as it is of a row.
+// ExplainedPart is a part of a rule, evaluated for a row.
 type ExplainedPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The row that it is about, as TABLE ID, such as the delivery that a log belongs to; empty: the row itself.
+	// The row that the part is about, as TABLE ID, such as the delivery of a log; empty for the row itself.
 	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
-	// The number of the rule that it is a part of, from 1, of those that a step has. All parts of one of them must be true.
+	// The number of the rule, from 1, among the alternative rules of the step. All parts of one rule must be true.
 	Alternative int32 `protobuf:"varint,2,opt,name=alternative,proto3" json:"alternative,omitempty"`
-	// The part in words.
+	// The part, for people.
 	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether it is true.
+	// Whether the part is true.
 	Truth Truth `protobuf:"varint,4,opt,name=truth,proto3,enum=cleanup.v1.Truth" json:"truth,omitempty"`
-	// The columns that it reads, with their values, such as `iState = 95`, or `tsLog is NULL`.
+	// The columns that the part reads, with their values, such as `iState = 95`, or `tsLog is NULL`.
 	Values        []string `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -4063,16 +4077,16 @@ func (x *ExplainedPart) GetValues() []string {
 	return nil
 }
 
-// ExplainedRun is a run that took rows of a table.
+// ExplainedRun is a run that deleted rows of a table.
 type ExplainedRun struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; the run may be forgotten already.
+	// The id of the run. The run itself may have been deleted.
 	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// When it began.
+	// When the run began.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// How many rows of the table it deleted.
+	// The number of rows of the table that it deleted.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
-	// The tasks that did; empty if the run is forgotten.
+	// The tasks that deleted them; empty if the run itself was deleted.
 	Tasks         []string `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

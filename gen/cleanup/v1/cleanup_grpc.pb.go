@@ -46,91 +46,93 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CleanupService runs the cleanup of a Campaign database and reports what it is doing.
+// CleanupService runs the cleanup of a Campaign database and reports its progress.
 //
-// If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs and CancelRun of one's own dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
-// holds, ListAudit, and RunCleanup with `accept_guards`.
-// UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
+// If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
+// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
+// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
+// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
+// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceClient interface {
-	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
+	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
-	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
-	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once, or a viewer's second. A run that does not succeed ends the stream
-	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
+	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
+	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers. If the run
+	// does not succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
-	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
-	// reason LOG_REPLACED, with the run_id and the after_sequence from which to watch the run again: the events up to that one are
-	// still there). NOT_FOUND if it lost the run itself: start another.
+	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
+	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this
+	// after_sequence, since the events up to it are still stored. NOT_FOUND if the run itself was lost: start another
+	// one.
 	RunCleanup(ctx context.Context, in *RunCleanupRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[RunCleanupResponse], error)
-	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
+	// WatchRun streams the events of a run after `after_sequence`, past ones first, until the run ends.
 	//
-	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`. DATA_LOSS, as of RunCleanup,
-	// if the run's log does not have the event `after_sequence`, or has another one there by `log_generation`. The stream ends with the
-	// same status as that of RunCleanup.
+	// Errors: NOT_FOUND for an unknown run; INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`;
+	// DATA_LOSS, as in RunCleanup, if the run's log has no event `after_sequence`, or one of another `log_generation`.
+	// The stream ends with the same status as RunCleanup.
 	WatchRun(ctx context.Context, in *WatchRunRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchRunResponse], error)
-	// GetRun returns one run. NOT_FOUND for an unknown one.
+	// GetRun returns a run, with everything that is stored of it. NOT_FOUND for an unknown run.
 	GetRun(ctx context.Context, in *GetRunRequest, opts ...grpc.CallOption) (*GetRunResponse, error)
-	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
-	// service's, and an unknown `view`, `state` or `task`. Pages of one list need the same filters.
+	// ListRuns returns runs, newest first. All pages of a list need the same filters. INVALID_ARGUMENT for a negative
+	// `page_size`, a `page_token` of another service, and an unknown `view`, `state` or `task`.
 	ListRuns(ctx context.Context, in *ListRunsRequest, opts ...grpc.CallOption) (*ListRunsResponse, error)
-	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
-	// NOT_FOUND for an unknown one.
+	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
+	// an unknown run.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
-	// ListTasks returns the pipeline in the order of a run.
+	// ListTasks returns the tasks of the pipeline, in the order of a run.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// GetOptions returns the retention options in force, their defaults, and which of them are stored.
+	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
+	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(ctx context.Context, in *GetOptionsRequest, opts ...grpc.CallOption) (*GetOptionsResponse, error)
-	// SetOptions stores or resets options, all of the request or nothing.
+	// SetOptions stores or resets options: all of the request, or nothing if it fails.
 	//
-	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag;
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(ctx context.Context, in *SetOptionsRequest, opts ...grpc.CallOption) (*SetOptionsResponse, error)
-	// GetSchedule returns when runs start automatically. If nothing was stored yet it is the default, not enabled.
+	// GetSchedule returns the schedule. If none was stored, it returns the default, which is not enabled.
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
-	// SetSchedule replaces the whole schedule. Output-only fields are ignored.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	// SetSchedule replaces the whole schedule. It ignores output-only fields. INVALID_ARGUMENT with a field violation
+	// for each wrong field; nothing is changed then.
 	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
-	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
-	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
+	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
+	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
+	// id. An entry is removed once its delivery is deleted on its server. INVALID_ARGUMENT for a negative `page_size`
+	// and an invalid `page_token`.
 	ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error)
-	// ExplainTask tells what a task would do here and now: its statements, by which clock, how rows are found, and what it skips and why. It changes
-	// and locks nothing. What the tasks before it would change is not taken into account.
-	//
+	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
+	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
 	// NOT_FOUND for an unknown task.
 	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error)
-	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
-	// and locks nothing, and shows only what rules read.
+	// ExplainRow returns whether and why the next run would delete a row: the verdict of each step on its table, with
+	// each part of its rule. It changes and locks nothing, and returns only columns that rules read.
 	//
-	// Send the key in the body of a POST if no proxy may log it. A text key needs the role admin, and is audited: PERMISSION_DENIED.
+	// A proxy logs the key unless it is sent in the body of a POST. A text key needs the role admin
+	// (PERMISSION_DENIED), and is audited.
 	//
-	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
-	// no index finds within 5 seconds (NO_INDEX).
+	// Errors: INVALID_ARGUMENT for a key that does not identify one row; FAILED_PRECONDITION for a table that no task
+	// covers (ErrorInfo reason NOT_COVERED), and for a row that no index finds within 5 seconds (NO_INDEX).
 	ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error)
-	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
-	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then no hold is created.
+	// CreateHold puts rows or tables on hold until the hold is released or expires. It returns when all batches have
+	// ended that may have begun before. If the call is cancelled while it waits for them, the hold is in force anyway.
+	// INVALID_ARGUMENT with a field violation for each wrong field; no hold is created then.
 	CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error)
-	// ListHolds returns the holds in force, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
-	// this service's.
+	// ListHolds returns the active holds, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`.
 	ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error)
-	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
-	// NOT_FOUND for an unknown one.
+	// ReleaseHold ends a hold: the next run, or the next task of the active run, deletes its obsolete rows. It returns
+	// a hold that was already released unchanged. NOT_FOUND for an unknown hold.
 	ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error)
-	// GetGuards returns what is unusual and needs somebody's word, and which guards refuse tasks.
+	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
 	GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error)
-	// SetGuards replaces the settings of the guards. Those that are judged otherwise by them refuse nothing any longer; the next run judges again.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	// SetGuards replaces the settings of the guards. A guard whose setting changes no longer refuses its task; the next
+	// run judges anew. INVALID_ARGUMENT with a field violation for each wrong field; nothing is changed then.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
-	// WhoAmI returns who the caller is to the server, and what it may do.
+	// WhoAmI returns the caller's identity and role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
-	// GetServer returns what serves: its version, its replicas, and what is switched on.
+	// GetServer returns the version, the replicas and the configuration of the service.
 	GetServer(ctx context.Context, in *GetServerRequest, opts ...grpc.CallOption) (*GetServerResponse, error)
-	// ListAudit returns who did what, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
-	// this service's.
+	// ListAudit returns the audit, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`.
 	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
@@ -374,91 +376,93 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
 //
-// CleanupService runs the cleanup of a Campaign database and reports what it is doing.
+// CleanupService runs the cleanup of a Campaign database and reports its progress.
 //
-// If the server authenticates callers, each call needs a role, which includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs and CancelRun of one's own dry runs, operator for RunCleanup and CancelRun, admin for SetOptions, SetSchedule, guards,
-// holds, ListAudit, and RunCleanup with `accept_guards`.
-// UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with too low a role.
+// If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
+// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
+// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
+// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
+// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceServer interface {
-	// RunCleanup starts a run and streams its events to the end. A client that disconnects does not stop the run.
+	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
-	// INVALID_ARGUMENT for an unknown task, ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE, with
-	// its run_id), RESOURCE_EXHAUSTED for a third dry run at once, or a viewer's second. A run that does not succeed ends the stream
-	// with the cause's code: CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL.
+	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
+	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers. If the run
+	// does not succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
-	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with DATA_LOSS (ErrorInfo
-	// reason LOG_REPLACED, with the run_id and the after_sequence from which to watch the run again: the events up to that one are
-	// still there). NOT_FOUND if it lost the run itself: start another.
+	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
+	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this
+	// after_sequence, since the events up to it are still stored. NOT_FOUND if the run itself was lost: start another
+	// one.
 	RunCleanup(*RunCleanupRequest, grpc.ServerStreamingServer[RunCleanupResponse]) error
-	// WatchRun streams the events of a run after `after_sequence`: past ones first, then live ones, to the end.
+	// WatchRun streams the events of a run after `after_sequence`, past ones first, until the run ends.
 	//
-	// NOT_FOUND for an unknown run. INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`. DATA_LOSS, as of RunCleanup,
-	// if the run's log does not have the event `after_sequence`, or has another one there by `log_generation`. The stream ends with the
-	// same status as that of RunCleanup.
+	// Errors: NOT_FOUND for an unknown run; INVALID_ARGUMENT for a negative `after_sequence` or `log_generation`;
+	// DATA_LOSS, as in RunCleanup, if the run's log has no event `after_sequence`, or one of another `log_generation`.
+	// The stream ends with the same status as RunCleanup.
 	WatchRun(*WatchRunRequest, grpc.ServerStreamingServer[WatchRunResponse]) error
-	// GetRun returns one run. NOT_FOUND for an unknown one.
+	// GetRun returns a run, with everything that is stored of it. NOT_FOUND for an unknown run.
 	GetRun(context.Context, *GetRunRequest) (*GetRunResponse, error)
-	// ListRuns returns the runs, newest first. INVALID_ARGUMENT for a negative `page_size`, a `page_token` that is not one of this
-	// service's, and an unknown `view`, `state` or `task`. Pages of one list need the same filters.
+	// ListRuns returns runs, newest first. All pages of a list need the same filters. INVALID_ARGUMENT for a negative
+	// `page_size`, a `page_token` of another service, and an unknown `view`, `state` or `task`.
 	ListRuns(context.Context, *ListRunsRequest) (*ListRunsResponse, error)
-	// CancelRun stops a run after its current batch. A run that has ended is returned as it is.
-	// NOT_FOUND for an unknown one.
+	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
+	// an unknown run.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
-	// ListTasks returns the pipeline in the order of a run.
+	// ListTasks returns the tasks of the pipeline, in the order of a run.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// GetOptions returns the retention options in force, their defaults, and which of them are stored.
+	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
+	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(context.Context, *GetOptionsRequest) (*GetOptionsResponse, error)
-	// SetOptions stores or resets options, all of the request or nothing.
+	// SetOptions stores or resets options: all of the request, or nothing if it fails.
 	//
-	// INVALID_ARGUMENT with one field violation for each wrong field, ABORTED for a stale etag,
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag;
 	// FAILED_PRECONDITION for a database without XtkOption.
 	SetOptions(context.Context, *SetOptionsRequest) (*SetOptionsResponse, error)
-	// GetSchedule returns when runs start automatically. If nothing was stored yet it is the default, not enabled.
+	// GetSchedule returns the schedule. If none was stored, it returns the default, which is not enabled.
 	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
-	// SetSchedule replaces the whole schedule. Output-only fields are ignored.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	// SetSchedule replaces the whole schedule. It ignores output-only fields. INVALID_ARGUMENT with a field violation
+	// for each wrong field; nothing is changed then.
 	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
-	// ListRemoteDeliveries returns the deliveries that stay on mid-sourcing servers, since no database was configured for these when
-	// the deliveries were deleted here; by account, then by their ids there. An entry goes once its delivery is gone there.
+	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
+	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
+	// id. An entry is removed once its delivery is deleted on its server. INVALID_ARGUMENT for a negative `page_size`
+	// and an invalid `page_token`.
 	ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error)
-	// ExplainTask tells what a task would do here and now: its statements, by which clock, how rows are found, and what it skips and why. It changes
-	// and locks nothing. What the tasks before it would change is not taken into account.
-	//
+	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
+	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
 	// NOT_FOUND for an unknown task.
 	ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error)
-	// ExplainRow tells why a row is, or is not, deleted: what the next run would do with it, by each step that concerns its table, part by part. It changes
-	// and locks nothing, and shows only what rules read.
+	// ExplainRow returns whether and why the next run would delete a row: the verdict of each step on its table, with
+	// each part of its rule. It changes and locks nothing, and returns only columns that rules read.
 	//
-	// Send the key in the body of a POST if no proxy may log it. A text key needs the role admin, and is audited: PERMISSION_DENIED.
+	// A proxy logs the key unless it is sent in the body of a POST. A text key needs the role admin
+	// (PERMISSION_DENIED), and is audited.
 	//
-	// INVALID_ARGUMENT for a key that is none of one row. FAILED_PRECONDITION for a table that no task covers (ErrorInfo reason NOT_COVERED), and a row that
-	// no index finds within 5 seconds (NO_INDEX).
+	// Errors: INVALID_ARGUMENT for a key that does not identify one row; FAILED_PRECONDITION for a table that no task
+	// covers (ErrorInfo reason NOT_COVERED), and for a row that no index finds within 5 seconds (NO_INDEX).
 	ExplainRow(context.Context, *ExplainRowRequest) (*ExplainRowResponse, error)
-	// CreateHold keeps rows and tables, whatever the rules say, until the hold is released or expires. It answers when all batches have ended that
-	// may have begun before; if a call ends while it waits for these, the hold is in force nevertheless.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then no hold is created.
+	// CreateHold puts rows or tables on hold until the hold is released or expires. It returns when all batches have
+	// ended that may have begun before. If the call is cancelled while it waits for them, the hold is in force anyway.
+	// INVALID_ARGUMENT with a field violation for each wrong field; no hold is created then.
 	CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error)
-	// ListHolds returns the holds in force, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
-	// this service's.
+	// ListHolds returns the active holds, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`.
 	ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error)
-	// ReleaseHold ends a hold: the next run, or the next task of one, takes what is due. One that was released is returned as it is.
-	// NOT_FOUND for an unknown one.
+	// ReleaseHold ends a hold: the next run, or the next task of the active run, deletes its obsolete rows. It returns
+	// a hold that was already released unchanged. NOT_FOUND for an unknown hold.
 	ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error)
-	// GetGuards returns what is unusual and needs somebody's word, and which guards refuse tasks.
+	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
 	GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error)
-	// SetGuards replaces the settings of the guards. Those that are judged otherwise by them refuse nothing any longer; the next run judges again.
-	//
-	// INVALID_ARGUMENT with one field violation for each wrong field; then nothing is changed.
+	// SetGuards replaces the settings of the guards. A guard whose setting changes no longer refuses its task; the next
+	// run judges anew. INVALID_ARGUMENT with a field violation for each wrong field; nothing is changed then.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
-	// WhoAmI returns who the caller is to the server, and what it may do.
+	// WhoAmI returns the caller's identity and role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
-	// GetServer returns what serves: its version, its replicas, and what is switched on.
+	// GetServer returns the version, the replicas and the configuration of the service.
 	GetServer(context.Context, *GetServerRequest) (*GetServerResponse, error)
-	// ListAudit returns who did what, newest first. INVALID_ARGUMENT for a negative `page_size`, and a `page_token` that is not one of
-	// this service's.
+	// ListAudit returns the audit, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`.
 	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }

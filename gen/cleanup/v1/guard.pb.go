@@ -23,32 +23,37 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Guards say what is unusual: a task that would do it is refused with the reason GUARD before it has changed anything, until somebody accepts it.
-// 0, or false, switches a guard off; a field that is absent from a request is set to its default. Rows count alike whether deleted or updated.
+// Guards are limits of what runs may do without approval. A task that would exceed one is refused before it changes
+// anything, with the reason GUARD, until an admin accepts it. 0, or false, switches a guard off; a field that is
+// absent from a request is reset to its default. Deleted and updated rows count alike.
 type Guards struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many rows of a table make the guards `share`, `cutoff` and `growth` trip at least: 0 or more; 100,000 by default.
+	// The smallest number of rows of a table for which `share`, `cutoff` and `growth` trip: 0 or more; default 100,000.
 	MinRows *int64 `protobuf:"varint,1,opt,name=min_rows,json=minRows,proto3,oneof" json:"min_rows,omitempty"`
-	// `share` trips when more than this percentage of a table's rows would go, all tasks and all runs that began within a day together: 0 to 100;
-	// 50 by default. Delivery parts, sessions, mirror pages, error statistics and received events are exempt.
+	// `share` trips if more than this percentage of a table's rows would be deleted or updated, by all tasks and by all
+	// runs that began within a day: 0 to 100; default 50. Delivery parts, sessions, mirror pages, error statistics and
+	// received events are exempt.
 	MaxSharePercent *float64 `protobuf:"fixed64,2,opt,name=max_share_percent,json=maxSharePercent,proto3,oneof" json:"max_share_percent,omitempty"`
-	// `cutoff` trips when a cutoff has moved by more than the time that passed since the task last succeeded, and 2 days, with `min_rows` rows
-	// between: a delay was shortened, or a clock jumped. True by default.
+	// `cutoff` trips if a cutoff has moved by more than the time since the task last succeeded plus 2 days, with at
+	// least `min_rows` rows in between: a delay was shortened, or a clock jumped. Default true.
 	Cutoff *bool `protobuf:"varint,3,opt,name=cutoff,proto3,oneof" json:"cutoff,omitempty"`
-	// `growth` trips when more rows of a table would go by rules without a delay than this many times the most that one run took from it in 400 days:
-	// 0, or 1 or more; 10 by default. Runs that a guard refused, or that passed one, do not count.
+	// `growth` trips if rules without a delay match more rows of a table than this many times the most that one run
+	// deleted from it in 400 days: 0, or 1 or more; default 10. Runs that a guard refused, or for which one was
+	// accepted, do not count.
 	MaxGrowth *float64 `protobuf:"fixed64,4,opt,name=max_growth,json=maxGrowth,proto3,oneof" json:"max_growth,omitempty"`
-	// `tables` trips when one task would drop more work tables: 0 or more; 5,000 by default.
+	// `tables` trips if one task would drop more work tables than this: 0 or more; default 5,000.
 	MaxTables *int64 `protobuf:"varint,5,opt,name=max_tables,json=maxTables,proto3,oneof" json:"max_tables,omitempty"`
-	// `bytes` trips when one task would drop work tables of more than this percentage of the database's size: 0 to 100; 20 by default.
+	// `bytes` trips if one task would drop work tables of more than this percentage of the database's size: 0 to 100;
+	// default 20.
 	MaxDropPercent *float64 `protobuf:"fixed64,6,opt,name=max_drop_percent,json=maxDropPercent,proto3,oneof" json:"max_drop_percent,omitempty"`
-	// `clock` refuses a run when the clocks of the database and of the replica differ by more, or that of the database is earlier than the last run's:
-	// 0 to 36500 days; 5 minutes by default.
+	// `clock` refuses a run if the clocks of the database and of the replica differ by more than this, or if the
+	// database's clock is before the begin of the last run: 0 to 36,500 days; default 5 minutes.
 	MaxClockDifference *durationpb.Duration `protobuf:"bytes,7,opt,name=max_clock_difference,json=maxClockDifference,proto3" json:"max_clock_difference,omitempty"`
-	// `idle` refuses a run when the newest date of workflow logs, tracking logs and events is longer ago, as in a restored copy: 0 to 36500 days; 45
-	// days by default. A database without any of these is not judged.
+	// `idle` refuses a run if the newest date of workflow logs, tracking logs and events is older than this, as in a
+	// restored copy: 0 to 36,500 days; default 45 days. A database without such dates is not judged.
 	MaxIdle *durationpb.Duration `protobuf:"bytes,8,opt,name=max_idle,json=maxIdle,proto3" json:"max_idle,omitempty"`
-	// How many process instances of AEM Forms make the guards `share` and `cutoff` trip at least for a purge: 0 or more; 100 by default.
+	// The smallest number of process instances of AEM Forms for which `share` and `cutoff` trip for a purge: 0 or more;
+	// default 100.
 	MinProcessInstances *int64 `protobuf:"varint,9,opt,name=min_process_instances,json=minProcessInstances,proto3,oneof" json:"min_process_instances,omitempty"`
 	unknownFields       protoimpl.UnknownFields
 	sizeCache           protoimpl.SizeCache
@@ -147,16 +152,18 @@ func (x *Guards) GetMinProcessInstances() int64 {
 	return 0
 }
 
-// TrippedGuard is a guard that trips for a table; in a request, one that the run may pass.
+// TrippedGuard is a guard that trips for a table; in a request, a guard that is accepted.
 type TrippedGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: `share`, `cutoff`, `growth`, `tables` or `bytes`.
+	// The name of the guard: `share`, `cutoff`, `growth`, `tables` or `bytes`.
 	Guard string `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
-	// The table's name with its schema, quoted where SQL needs it; for `tables` and `bytes` the mask of the names of work tables, as in LIKE.
+	// The table's name with its schema, quoted where SQL needs it; for `tables` and `bytes` the pattern of the names of
+	// work tables, as in LIKE.
 	Table string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
-	// How many rows, tables or bytes would go; in a real run one more than may, which are no longer counted.
+	// The number of rows, tables or bytes that the task would delete or drop. In a real run counting stops at one more
+	// than the limit.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
-	// How many may. Ignored in a request.
+	// The limit. Ignored in a request.
 	Most          int64 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -220,17 +227,17 @@ func (x *TrippedGuard) GetMost() int64 {
 	return 0
 }
 
-// LatchedGuard is a guard that tripped, and refuses its task at every run until a plan that accepts it has run, or an option of the task or the guard
-// has changed.
+// LatchedGuard is a guard that tripped. It refuses its task at every run until a plan that accepts it has run, or
+// until the guard or an option of the task has changed.
 type LatchedGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The guard.
 	Guard *TrippedGuard `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
-	// The task that it refuses.
+	// The refused task.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// The first run in which it did.
+	// The first run that it refused.
 	RunId string `protobuf:"bytes,3,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// When.
+	// When it tripped.
 	TripTime      *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=trip_time,json=tripTime,proto3" json:"trip_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -331,14 +338,14 @@ func (*GetGuardsRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_guard_proto_rawDescGZIP(), []int{3}
 }
 
-// GetGuardsResponse is the guards.
+// GetGuardsResponse has the settings of the guards.
 type GetGuardsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The settings in force.
+	// The current settings.
 	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
-	// What applies when nothing was set.
+	// The settings without stored ones.
 	Defaults *Guards `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
-	// Those that refuse tasks.
+	// The guards that refuse tasks.
 	Latched       []*LatchedGuard `protobuf:"bytes,3,rep,name=latched,proto3" json:"latched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -441,12 +448,12 @@ func (x *SetGuardsRequest) GetGuards() *Guards {
 	return nil
 }
 
-// SetGuardsResponse is the settings as they were stored.
+// SetGuardsResponse has the stored settings.
 type SetGuardsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The settings in force.
+	// The current settings.
 	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
-	// Those that still refuse tasks.
+	// The guards that still refuse tasks.
 	Latched       []*LatchedGuard `protobuf:"bytes,2,rep,name=latched,proto3" json:"latched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,13 +22,13 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Hold keeps rows and tables, whatever the rules say: they are not deleted, updated, moved or dropped. It binds this service, not the
+// Hold retains rows and tables: no run deletes, updates, moves or drops them. It binds this service, and not the
 // application itself.
 type Hold struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Output only. Its id.
+	// Output only. The id of the hold.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// What is held; required.
+	// What is on hold; required.
 	//
 	// Types that are valid to be assigned to What:
 	//
@@ -39,20 +39,21 @@ type Hold struct {
 	//	*Hold_Recipients
 	//	*Hold_Everything
 	What isHold_What `protobuf_oneof:"what"`
-	// Why, for whoever finds the hold years later; required, 1000 characters at most.
+	// The reason, for people who find the hold years later; required, at most 1,000 characters.
 	Reason string `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
-	// Output only. Who created it.
+	// Output only. The caller that created the hold.
 	CreatedBy string `protobuf:"bytes,9,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// Output only. When.
+	// Output only. When the hold was created.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ends by itself, by a run's reference time; in the future. Absent: it does not.
+	// When the hold ends, compared with a run's reference time; must be in the future. Absent: it ends only when it is
+	// released.
 	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
-	// Output only. When it was released; absent: it was not.
+	// Output only. When the hold was released; absent if it was not.
 	ReleaseTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=release_time,json=releaseTime,proto3" json:"release_time,omitempty"`
-	// Output only. Who released it.
+	// Output only. The caller that released the hold.
 	ReleasedBy string `protobuf:"bytes,13,opt,name=released_by,json=releasedBy,proto3" json:"released_by,omitempty"`
-	// Output only. For recipients: the tables with obsolete rows that reach a recipient otherwise than by iRecipientId, such as those of coupons, which
-	// the hold does not cover.
+	// Output only. For recipients: tables with obsolete rows that refer to a recipient other than by iRecipientId, such
+	// as coupons. The hold does not cover them.
 	NotCovered    []string `protobuf:"bytes,14,rep,name=not_covered,json=notCovered,proto3" json:"not_covered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -210,13 +211,14 @@ type isHold_What interface {
 }
 
 type Hold_Deliveries struct {
-	// Deliveries, with all that belongs to them by the rules of the task `deliveries`: logs, parts, statistics, tracking, mirror pages, coupons,
-	// propositions; and their work tables. They stay on their mid-sourcing servers, too.
+	// Deliveries, with everything that the task `deliveries` deletes with them: logs, parts, statistics, tracking,
+	// mirror pages, coupons, propositions, and their work tables. They are also retained on their mid-sourcing
+	// servers.
 	Deliveries *HeldRows `protobuf:"bytes,2,opt,name=deliveries,proto3,oneof"`
 }
 
 type Hold_Lists struct {
-	// Lists, with their members, what else is linked to them, and their tables.
+	// Lists, with their members, everything else that is linked to them, and their tables.
 	Lists *HeldRows `protobuf:"bytes,3,opt,name=lists,proto3,oneof"`
 }
 
@@ -226,18 +228,18 @@ type Hold_Workflows struct {
 }
 
 type Hold_Table struct {
-	// A table, with all of its rows: one of the application, a partition, or a work table.
+	// A table with all of its rows: a table of the application, a partition, or a work table.
 	Table *HeldTable `protobuf:"bytes,5,opt,name=table,proto3,oneof"`
 }
 
 type Hold_Recipients struct {
-	// Recipients: rows that have one in iRecipientId. What reaches a recipient otherwise is not held; see `not_covered`. Deliveries and lists
-	// of which such rows are stay themselves, too.
+	// Recipients: rows with one of them in iRecipientId, and deliveries and lists with such rows. Rows that refer to
+	// a recipient in another way are not on hold; see `not_covered`.
 	Recipients *HeldRows `protobuf:"bytes,6,opt,name=recipients,proto3,oneof"`
 }
 
 type Hold_Everything struct {
-	// Everything: nothing is deleted until it is released.
+	// Everything: nothing is deleted until the hold is released.
 	Everything *HeldEverything `protobuf:"bytes,7,opt,name=everything,proto3,oneof"`
 }
 
@@ -253,7 +255,7 @@ func (*Hold_Recipients) isHold_What() {}
 
 func (*Hold_Everything) isHold_What() {}
 
-// HeldRows are rows by their ids.
+// HeldRows identifies rows by their ids.
 type HeldRows struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The ids: 1 to 10,000, none of them 0.
@@ -299,10 +301,10 @@ func (x *HeldRows) GetIds() []int64 {
 	return nil
 }
 
-// HeldTable is a table.
+// HeldTable identifies a table.
 type HeldTable struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name in the schema of the application, which may stand before it with a dot.
+	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

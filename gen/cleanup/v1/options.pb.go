@@ -22,12 +22,12 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// StorageOptimization says what the task `statistics` does with the tables, and the tasks behind it with those that they
+// StorageOptimization is what the task `statistics` does with all tables, and other tasks with the tables that they
 // empty.
 type StorageOptimization int32
 
 const (
-	// No request may carry it.
+	// Invalid in requests.
 	StorageOptimization_STORAGE_OPTIMIZATION_UNSPECIFIED StorageOptimization = 0
 	// VACUUM (VERBOSE, ANALYZE): stored as 0, the default.
 	StorageOptimization_STORAGE_OPTIMIZATION_VACUUM_ANALYZE StorageOptimization = 1
@@ -80,7 +80,7 @@ func (StorageOptimization) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_options_proto_rawDescGZIP(), []int{0}
 }
 
-// Options are the retention options of the cleanup, kept in XtkOption. Delays are in days, from 1 to 24,855.
+// Options are the retention options of the cleanup, stored in XtkOption. Delays are in days, from 1 to 24,855.
 type Options struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// XtkCleanup_NoStats: what the task `statistics` does with the tables. Default: VACUUM_ANALYZE.
@@ -109,7 +109,7 @@ type Options struct {
 	AppSubscriptionRcpPurgeDelayDays *int32 `protobuf:"varint,12,opt,name=app_subscription_rcp_purge_delay_days,json=appSubscriptionRcpPurgeDelayDays,proto3,oneof" json:"app_subscription_rcp_purge_delay_days,omitempty"`
 	// NmsCleanup_LastCleanup: when the task `npai` last succeeded. Output only.
 	LastCleanupTime *timestamppb.Timestamp `protobuf:"bytes,13,opt,name=last_cleanup_time,json=lastCleanupTime,proto3" json:"last_cleanup_time,omitempty"`
-	// NmsLastErrorStatCoalesce: the time up to which e-mail error statistics are coalesced. Output only.
+	// NmsLastErrorStatCoalesce: the time up to which e-mail error statistics are rolled up. Output only.
 	LastErrorStatCoalesceTime *timestamppb.Timestamp `protobuf:"bytes,14,opt,name=last_error_stat_coalesce_time,json=lastErrorStatCoalesceTime,proto3" json:"last_error_stat_coalesce_time,omitempty"`
 	unknownFields             protoimpl.UnknownFields
 	sizeCache                 protoimpl.SizeCache
@@ -243,16 +243,16 @@ func (x *Options) GetLastErrorStatCoalesceTime() *timestamppb.Timestamp {
 	return nil
 }
 
-// InvalidOption is a stored value that is never used.
+// InvalidOption is a stored value that cannot be used.
 type InvalidOption struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The field of Options.
 	Field string `protobuf:"bytes,1,opt,name=field,proto3" json:"field,omitempty"`
 	// The name of the XtkOption row.
 	Option string `protobuf:"bytes,2,opt,name=option,proto3" json:"option,omitempty"`
-	// What is stored: seconds for a delay, the code for storage_optimization; 0 where the row holds no number, as in a text.
+	// The stored value: seconds for a delay, the code for storage_optimization; 0 if the row has no number.
 	StoredValue int64 `protobuf:"varint,3,opt,name=stored_value,json=storedValue,proto3" json:"stored_value,omitempty"`
-	// Why it is not used, and what happens instead.
+	// Why it cannot be used, and what tasks do instead.
 	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

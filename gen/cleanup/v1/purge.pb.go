@@ -21,25 +21,26 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// FormsPurge is a rule by which process instances of AEM Forms go that have ended long ago, with their tasks, data and documents. It is the task
-// `forms/NAME` of runs, after the others, in the order of the names. Only process instances go that are complete or terminated, that have a row in
-// the table of one of the workflows, and whose date is strictly older than the delay; one without a date stays.
+// FormsPurge is a rule that deletes old process instances of AEM Forms, with their tasks, data and documents. It is
+// the task `forms/NAME` of runs, after the other tasks, in the order of the names. It deletes process instances that
+// are complete or terminated, that have a row in the table of one of the workflows, and whose date is strictly older
+// than the delay; instances without a date are kept.
 type FormsPurge struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: 1 to 40 of a-z, 0-9 and -; required, here or in the request.
+	// The name: 1 to 40 of a-z, 0-9 and -; required, here or in the request.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The application of the workflows; required.
 	Application string `protobuf:"bytes,2,opt,name=application,proto3" json:"application,omitempty"`
-	// The workflow: its full path inside the application, `folder/workflow`. Empty: all workflows of the application.
+	// The full path of the workflow inside the application, `folder/workflow`. Empty: all workflows of the application.
 	Workflow string `protobuf:"bytes,3,opt,name=workflow,proto3" json:"workflow,omitempty"`
-	// The column of tb_process_instance by which process instances go: a date, with or without a time; one without a zone is in that of the database.
-	// Which columns there are depends on the release of AEM Forms, so that there is no default; required.
+	// The column of tb_process_instance with the date: with or without a time; one without a zone is in the zone of the
+	// database. Required: the columns depend on the release of AEM Forms, so there is no default.
 	DateColumn string `protobuf:"bytes,4,opt,name=date_column,json=dateColumn,proto3" json:"date_column,omitempty"`
-	// How many days old: 1 to 24,855; required.
+	// The delay in days: 1 to 24,855; required.
 	Days int32 `protobuf:"varint,5,opt,name=days,proto3" json:"days,omitempty"`
-	// Whether runs do it. A dry run that names the task foresees it nevertheless.
+	// Whether runs execute the task. If false, only dry runs that name the task do.
 	Enabled bool `protobuf:"varint,6,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// Changes with the rule. In a request: if it is not that of the rule as it is stored, the call is ABORTED; empty: it is not compared.
+	// Changes with the rule. In a request, ABORTED if the stored rule has another etag; if empty, it is not compared.
 	Etag          string `protobuf:"bytes,7,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,7 +162,7 @@ func (*ListFormsPurgesRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_purge_proto_rawDescGZIP(), []int{1}
 }
 
-// ListFormsPurgesResponse is all purges.
+// ListFormsPurgesResponse has all purges.
 type ListFormsPurgesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The purges, in the order of their names.
@@ -212,7 +213,7 @@ type SetFormsPurgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The purge; required.
 	Purge *FormsPurge `protobuf:"bytes,1,opt,name=purge,proto3" json:"purge,omitempty"`
-	// Its name, if that is not in the purge.
+	// The name of the purge, if it is not in `purge`.
 	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -262,7 +263,7 @@ func (x *SetFormsPurgeRequest) GetName() string {
 	return ""
 }
 
-// SetFormsPurgeResponse is the purge as it is now.
+// SetFormsPurgeResponse has the stored purge.
 type SetFormsPurgeResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The purge.
@@ -311,7 +312,7 @@ func (x *SetFormsPurgeResponse) GetPurge() *FormsPurge {
 // DeleteFormsPurgeRequest names a purge.
 type DeleteFormsPurgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name; required.
+	// The name of the purge; required.
 	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

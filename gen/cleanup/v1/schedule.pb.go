@@ -23,39 +23,41 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Schedule says when runs of the whole pipeline start automatically. It is kept by servers that were started with
-// `--schedule`; each time starts one run, however many servers there are. If times pass while no server is running,
-// one run makes up for them. A time that comes while a run is active starts a run right after that one.
+// Schedule says when runs of the whole pipeline start. Replicas with `serve --schedule` start them, one run per time,
+// however many replicas there are. If times pass while no replica is running, one run makes up for them. If a time
+// comes while a run is active, another run starts right after it.
 type Schedule struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Five fields: minute, hour, day of the month, month, day of the week (0 or 7 is Sunday); `0 4 * * *` if `once` is
-	// absent, too. A time that is skipped by a change to daylight saving comes right after the change, and one that is
-	// repeated by the change back comes once; an hour of `*` means every hour that passes.
+	// Five fields: minute, hour, day of the month, month, day of the week (0 or 7 is Sunday); `0 4 * * *` by default
+	// unless `once` is set. A time that a change to daylight saving time skips comes right after the change, and a time
+	// that the change back repeats comes once; an hour of `*` means every hour that passes.
 	Cron string `protobuf:"bytes,1,opt,name=cron,proto3" json:"cron,omitempty"`
-	// Further expressions like `cron`, which keeps its default beside them; 20 at most. The next time is the earliest of all,
-	// and times that fall on the same minute start one run.
+	// Further expressions like `cron`, in addition to it or its default; at most 20. The next time is the earliest of
+	// all. Times in the same minute start one run.
 	MoreCrons []string `protobuf:"bytes,9,rep,name=more_crons,json=moreCrons,proto3" json:"more_crons,omitempty"`
-	// A single time instead of `cron` and `more_crons`. It must be in the future when an enabled schedule is stored.
+	// A single time, instead of `cron` and `more_crons`. It must be in the future when an enabled schedule is stored.
 	Once *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=once,proto3" json:"once,omitempty"`
-	// The IANA name of the time zone of `cron` and `more_crons`. By default that of the database's TimeZone setting (as `SHOW timezone` says
-	// for the service's role) when it was stored, or `UTC` if that is none of IANA's, such as an offset.
+	// The IANA name of the time zone of `cron` and `more_crons`. Default: the TimeZone setting of the database (`SHOW
+	// timezone` of the service's role) when the schedule was stored, or `UTC` if that is not an IANA name, such as an
+	// offset.
 	TimeZone string `protobuf:"bytes,3,opt,name=time_zone,json=timeZone,proto3" json:"time_zone,omitempty"`
-	// Whether runs start automatically. False by default.
+	// Whether runs start. Default false.
 	Enabled bool `protobuf:"varint,4,opt,name=enabled,proto3" json:"enabled,omitempty"`
-	// The run stops after the batch during which this has passed since it began; the next one continues with what it left.
-	// From a microsecond to 36500 days; absent: no limit.
+	// A run stops after the batch that exceeds this time since its begin; the next run continues with the rest. From 1
+	// microsecond to 36,500 days; absent: no limit.
 	MaxDuration *durationpb.Duration `protobuf:"bytes,5,opt,name=max_duration,json=maxDuration,proto3" json:"max_duration,omitempty"`
-	// Whether its runs go on with the next task after one has failed. True by default.
+	// Whether its runs continue after a failed task. Default true.
 	ContinueOnError *bool `protobuf:"varint,8,opt,name=continue_on_error,json=continueOnError,proto3,oneof" json:"continue_on_error,omitempty"`
-	// Output only. When the next run is due, if a replica keeps the schedule (--schedule); absent if none is due.
+	// Output only. When the next run starts, if a replica runs with --schedule; absent if none is scheduled.
 	NextRunTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=next_run_time,json=nextRunTime,proto3" json:"next_run_time,omitempty"`
-	// Output only. The last run that the schedule started; empty if there is none, or if it has been deleted.
+	// Output only. The last run that the schedule started; empty if there is none, or if it was deleted.
 	LastRunId string `protobuf:"bytes,7,opt,name=last_run_id,json=lastRunId,proto3" json:"last_run_id,omitempty"`
-	// The id of a dry run that succeeded: the next run does that plan and no more, and fails with PLAN_STALE if it does not hold any longer;
-	// see RunCleanupRequest.plan. Those after it do whatever is due. Empty, the default: so does the next one.
+	// The id of a dry run that succeeded: the next run does what it found and no more, and fails with PLAN_STALE if
+	// that is outdated; see RunCleanupRequest.plan. Later runs have no plan. Empty, the default: the next run has no
+	// plan, either.
 	NextPlan string `protobuf:"bytes,10,opt,name=next_plan,json=nextPlan,proto3" json:"next_plan,omitempty"`
-	// Output only. The next starts, soonest first, next_run_time among them: those of the seven days from then on, but five at least, and 100 at most;
-	// none if none is due, one for `once`.
+	// Output only. The next starts, soonest first, including next_run_time: those within seven days, at least 5 and at
+	// most 100; empty if none is scheduled, one for `once`.
 	UpcomingRunTimes []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=upcoming_run_times,json=upcomingRunTimes,proto3" json:"upcoming_run_times,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

@@ -24,11 +24,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Role is what a caller may do; each includes those before it.
+// Role says what a caller may do. Each role includes the roles before it.
 type Role int32
 
 const (
-	// No answer carries it.
+	// Never returned.
 	Role_ROLE_UNSPECIFIED Role = 0
 	// May read, and make dry runs.
 	Role_ROLE_VIEWER Role = 1
@@ -118,16 +118,16 @@ func (*WhoAmIRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_server_proto_rawDescGZIP(), []int{0}
 }
 
-// WhoAmIResponse is the caller, as the server knows it.
+// WhoAmIResponse identifies the caller.
 type WhoAmIResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// token:NAME, cert:NAME or jwt:ISSUER#SUB; empty if the server does not authenticate callers.
 	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
-	// What it may do; ROLE_ADMIN if the server does not authenticate callers.
+	// The role of the caller; ROLE_ADMIN if the server does not authenticate callers.
 	Role Role `protobuf:"varint,2,opt,name=role,proto3,enum=cleanup.v1.Role" json:"role,omitempty"`
-	// By what it was known: `certificate`, `token` or `jwt`; empty if the server does not authenticate callers.
+	// The credentials: `certificate`, `token` or `jwt`; empty if the server does not authenticate callers.
 	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
-	// The host that the call came from.
+	// The host of the caller.
 	Address       string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -228,26 +228,26 @@ func (*GetServerRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_server_proto_rawDescGZIP(), []int{2}
 }
 
-// GetServerResponse is the service: the replica that answers, and those beside it.
+// GetServerResponse describes the service and the replica that responds.
 type GetServerResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The version of the replica that answers.
+	// The version of the replica that responds.
 	Version string `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
-	// The name of the service, as of `serve --instance`; empty if it has none.
+	// The name of the service (`serve --instance`); may be empty.
 	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
-	// The name of the replica that answers.
+	// The name of the replica that responds.
 	Replica string `protobuf:"bytes,3,opt,name=replica,proto3" json:"replica,omitempty"`
-	// The replicas that were heard of in the last two minutes, by name.
+	// The replicas that were active in the last two minutes, by name.
 	Replicas []*Replica `protobuf:"bytes,4,rep,name=replicas,proto3" json:"replicas,omitempty"`
-	// The database that it cleans, by its name.
+	// The name of the database that the service cleans.
 	Database string `protobuf:"bytes,5,opt,name=database,proto3" json:"database,omitempty"`
-	// Whether FindUserData and the RPCs beside it have a database to work on.
+	// Whether UserDataService has a Forms database.
 	UserData bool `protobuf:"varint,6,opt,name=user_data,json=userData,proto3" json:"user_data,omitempty"`
-	// How long runs that have ended are kept.
+	// How long ended runs are kept.
 	History *durationpb.Duration `protobuf:"bytes,7,opt,name=history,proto3" json:"history,omitempty"`
-	// How old a dry run may be that a run takes as its plan.
+	// The largest age of a dry run that can be used as a plan.
 	PlanMaxAge *durationpb.Duration `protobuf:"bytes,8,opt,name=plan_max_age,json=planMaxAge,proto3" json:"plan_max_age,omitempty"`
-	// Why nothing is changed, there or elsewhere: the database is another service's, or a copy; empty otherwise.
+	// Why the service changes nothing: the database belongs to another instance, or is a copy; empty otherwise.
 	Refusal       string `protobuf:"bytes,9,opt,name=refusal,proto3" json:"refusal,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -346,18 +346,18 @@ func (x *GetServerResponse) GetRefusal() string {
 	return ""
 }
 
-// Replica is one process of the service.
+// Replica is a process of the service.
 type Replica struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its name: HOST/PID.
+	// The name: HOST/PID.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// Its version.
+	// The version.
 	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
 	// Whether it starts the runs of the schedule.
 	Schedule bool `protobuf:"varint,3,opt,name=schedule,proto3" json:"schedule,omitempty"`
-	// When it began to serve.
+	// When it started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// When it was heard of, by the clock of the database.
+	// When it was last active, by the clock of the database.
 	SeenTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_time,json=seenTime,proto3" json:"seen_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -431,7 +431,7 @@ func (x *Replica) GetSeenTime() *timestamppb.Timestamp {
 // ListAuditRequest asks for a page of the audit.
 type ListAuditRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The most entries to return: 1 to 1000; 0, the default, means 50. More than 1000 is taken as 1000.
+	// The largest number of entries to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
@@ -488,7 +488,7 @@ type ListAuditResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The entries.
 	Entries []*AuditEntry `protobuf:"bytes,1,rep,name=entries,proto3" json:"entries,omitempty"`
-	// For the next page; empty when there is none.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -538,26 +538,26 @@ func (x *ListAuditResponse) GetNextPageToken() string {
 	return ""
 }
 
-// AuditEntry is a call that changed something, or tried to, or searched for a person.
+// AuditEntry is a call that changed something or tried to, or that searched for a person's data.
 type AuditEntry struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its number; later entries have greater ones.
+	// The number of the entry. Later entries have greater numbers.
 	Id int64 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	// When.
+	// When the call was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
-	// Who: token:NAME, cert:NAME or jwt:ISSUER#SUB; empty if the server did not authenticate callers.
+	// The caller: token:NAME, cert:NAME or jwt:ISSUER#SUB; empty if the server did not authenticate callers.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The role of the caller: `viewer`, `operator` or `admin`; `nobody` if it was not known.
+	// The role of the caller: `viewer`, `operator` or `admin`; `nobody` if it was unknown.
 	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
-	// By what the caller was known: `certificate`, `token` or `jwt`; empty if the server did not authenticate callers.
+	// The credentials: `certificate`, `token` or `jwt`; empty if the server did not authenticate callers.
 	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
-	// The host that the call came from.
+	// The host of the caller.
 	Address string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
-	// What was called, as SERVICE/METHOD.
+	// The called RPC, as SERVICE/METHOD.
 	Rpc string `protobuf:"bytes,7,opt,name=rpc,proto3" json:"rpc,omitempty"`
-	// What it was about. It holds no user data.
+	// Details of the call, without user data.
 	Details *structpb.Struct `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"`
-	// How it ended: `OK`, or the name of another status code.
+	// The status code of the call, such as `OK`.
 	Result        string `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -22,11 +22,11 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Match is how a variable holds a user id. Case counts.
+// Match says how a variable contains a user id. Case counts.
 type Match int32
 
 const (
-	// Not given.
+	// Not a match of a variable.
 	Match_MATCH_UNSPECIFIED Match = 0
 	// The whole value is the user id.
 	Match_MATCH_WHOLE Match = 1
@@ -79,17 +79,17 @@ func (Match) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{0}
 }
 
-// Kind is how the person is involved in it.
+// Kind is the kind of a reason.
 type Reason_Kind int32
 
 const (
-	// Not given.
+	// Never returned.
 	Reason_KIND_UNSPECIFIED Reason_Kind = 0
 	// The person started it.
 	Reason_KIND_INITIATOR Reason_Kind = 1
 	// The person was assigned one of its tasks.
 	Reason_KIND_PARTICIPANT Reason_Kind = 2
-	// A variable holds the user id.
+	// A variable contains the user id.
 	Reason_KIND_VARIABLE Reason_Kind = 3
 )
 
@@ -200,12 +200,12 @@ func (x *WorkflowVariable) GetVariable() string {
 	return ""
 }
 
-// FindUserDataRequest says whose data to find.
+// FindUserDataRequest identifies a person.
 type FindUserDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The canonical name of the person's principal, exactly; required.
 	UserId string `protobuf:"bytes,1,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Variables to search for the user id, too.
+	// Variables to search for the user id as well.
 	Variables     []*WorkflowVariable `protobuf:"bytes,2,rep,name=variables,proto3" json:"variables,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -255,18 +255,18 @@ func (x *FindUserDataRequest) GetVariables() []*WorkflowVariable {
 	return nil
 }
 
-// FindUserDataResponse is every trace that was found.
+// FindUserDataResponse has all data that was found.
 type FindUserDataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The principals of this canonical name: several when domains share it.
+	// The principals with this canonical name: several if domains share it.
 	PrincipalIds []string `protobuf:"bytes,1,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
-	// The process instances that are related to the person, ordered by id.
+	// The process instances that involve the person, ordered by id.
 	ProcessInstances []*ProcessInstance `protobuf:"bytes,2,rep,name=process_instances,json=processInstances,proto3" json:"process_instances,omitempty"`
-	// Tasks that were started and never submitted: they belong to no process instance.
+	// Tasks that were started and never submitted, so that they belong to no process instance.
 	OrphanTaskIds []string `protobuf:"bytes,3,rep,name=orphan_task_ids,json=orphanTaskIds,proto3" json:"orphan_task_ids,omitempty"`
-	// Requested variables that cannot be searched, and why.
+	// Requested variables that cannot be searched, with the reasons.
 	NotSearched []string `protobuf:"bytes,4,rep,name=not_searched,json=notSearched,proto3" json:"not_searched,omitempty"`
-	// What cannot be found this way at all: an empty response proves nothing about it.
+	// Data that cannot be found in this way. An empty response proves nothing about it.
 	BlindSpots    []string `protobuf:"bytes,5,rep,name=blind_spots,json=blindSpots,proto3" json:"blind_spots,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -337,16 +337,16 @@ func (x *FindUserDataResponse) GetBlindSpots() []string {
 	return nil
 }
 
-// ProcessInstance is a process instance that is related to the person.
+// ProcessInstance is a process instance that involves the person.
 type ProcessInstance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// The id of the process instance.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its long-lived invocation id; empty if the instance itself is gone.
+	// The id of its long-lived invocation; empty if the instance itself does not exist.
 	LongLivedInvocationId string `protobuf:"bytes,2,opt,name=long_lived_invocation_id,json=longLivedInvocationId,proto3" json:"long_lived_invocation_id,omitempty"`
-	// 2 is complete, 4 is terminated, anything else is running; 0 if the instance itself is gone.
+	// 2 if complete, 4 if terminated, another number if running; 0 if the instance itself does not exist.
 	Status int32 `protobuf:"varint,3,opt,name=status,proto3" json:"status,omitempty"`
-	// Why it is in the response.
+	// How it involves the person.
 	Reasons       []*Reason `protobuf:"bytes,4,rep,name=reasons,proto3" json:"reasons,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -410,14 +410,14 @@ func (x *ProcessInstance) GetReasons() []*Reason {
 	return nil
 }
 
-// Reason is why a process instance is in the response.
+// Reason is a way in which a process instance involves the person.
 type Reason struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How the person is involved in it.
+	// The kind of the reason.
 	Kind Reason_Kind `protobuf:"varint,1,opt,name=kind,proto3,enum=cleanup.v1.Reason_Kind" json:"kind,omitempty"`
-	// For KIND_VARIABLE: which variable.
+	// For KIND_VARIABLE: the variable.
 	Variable *WorkflowVariable `protobuf:"bytes,2,opt,name=variable,proto3" json:"variable,omitempty"`
-	// For KIND_VARIABLE: how it holds the user id.
+	// For KIND_VARIABLE: how it contains the user id.
 	Match         Match `protobuf:"varint,3,opt,name=match,proto3,enum=cleanup.v1.Match" json:"match,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -474,20 +474,21 @@ func (x *Reason) GetMatch() Match {
 	return Match_MATCH_UNSPECIFIED
 }
 
-// EraseUserDataRequest says what to erase: by ids, or what is found for a user id.
+// EraseUserDataRequest selects the data to erase: by ids, or everything that is found for a user id.
 type EraseUserDataRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Ids of process instances: numbers above 0.
 	ProcessInstanceIds []string `protobuf:"bytes,1,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
 	// Ids of orphan tasks: numbers above 0. A task of a process instance is kept, and the erasure fails.
 	TaskIds []string `protobuf:"bytes,2,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// A canonical name: what FindUserData finds for it is erased, except for process instances found only as MATCH_PART.
+	// A canonical name: everything that FindUserData finds for it is erased, except for process instances found only as
+	// MATCH_PART.
 	UserId string `protobuf:"bytes,3,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Variables to search for the user id, too.
+	// Variables to search for the user id as well.
 	Variables []*WorkflowVariable `protobuf:"bytes,4,rep,name=variables,proto3" json:"variables,omitempty"`
-	// Which of the user id's principals are meant; required when there are several.
+	// The principals of the user id to erase; required if there are several.
 	PrincipalIds []string `protobuf:"bytes,5,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
-	// Report what would be erased, and change nothing.
+	// Whether to report what would be erased without changing anything.
 	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -565,10 +566,10 @@ func (x *EraseUserDataRequest) GetDryRun() bool {
 	return false
 }
 
-// EraseUserDataResponse is a message of the stream.
+// EraseUserDataResponse carries an event of an erasure.
 type EraseUserDataResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The event.
 	Event         *EraseEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -611,16 +612,16 @@ func (x *EraseUserDataResponse) GetEvent() *EraseEvent {
 	return nil
 }
 
-// EraseEvent is something that happened in an erasure.
+// EraseEvent is an event of an erasure, a sweep or a purge.
 type EraseEvent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The erasure's id; empty in a dry run.
+	// The id of the erasure; empty in a dry run.
 	ErasureId string `protobuf:"bytes,1,opt,name=erasure_id,json=erasureId,proto3" json:"erasure_id,omitempty"`
 	// 1, 2, 3 … without gaps within an erasure.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
-	// When it happened, by the database server's clock; in a dry run, by the replica's.
+	// When the event happened, by the clock of the database server; in a dry run, by the clock of the replica.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
-	// What happened.
+	// The event.
 	//
 	// Types that are valid to be assigned to Event:
 	//
@@ -772,7 +773,7 @@ type EraseEvent_Log struct {
 }
 
 type EraseEvent_Receipt struct {
-	// The erasure ended; always the last event.
+	// The erasure ended: the last event.
 	Receipt *Receipt `protobuf:"bytes,8,opt,name=receipt,proto3,oneof"`
 }
 
@@ -793,12 +794,12 @@ func (*EraseEvent_Receipt) isEraseEvent_Event() {}
 
 func (*EraseEvent_DocumentErased) isEraseEvent_Event() {}
 
-// TableRows is how many rows of a table were deleted.
+// TableRows has the number of rows of a table.
 type TableRows struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The table.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// How many rows.
+	// The number of deleted rows.
 	Rows          int64 `protobuf:"varint,2,opt,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -848,16 +849,16 @@ func (x *TableRows) GetRows() int64 {
 	return 0
 }
 
-// InstanceErased says that a process instance was erased, or would be.
+// InstanceErased reports that a process instance was erased, or would be.
 type InstanceErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// The id of the process instance.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Its long-lived invocation id.
+	// The id of its long-lived invocation.
 	LongLivedInvocationId string `protobuf:"bytes,2,opt,name=long_lived_invocation_id,json=longLivedInvocationId,proto3" json:"long_lived_invocation_id,omitempty"`
-	// Whether it was running and had to be terminated first.
+	// Whether it was running and was terminated first.
 	Terminated bool `protobuf:"varint,3,opt,name=terminated,proto3" json:"terminated,omitempty"`
-	// The rows that were deleted; none when the Forms server did it.
+	// The deleted rows; empty if the Forms server deleted them.
 	Rows          []*TableRows `protobuf:"bytes,4,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -921,12 +922,12 @@ func (x *InstanceErased) GetRows() []*TableRows {
 	return nil
 }
 
-// TaskErased says that an orphan task was erased, or would be.
+// TaskErased reports that an orphan task was erased, or would be.
 type TaskErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// The id of the task.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// The rows that were deleted, except those of documents in the database, which tasks may share: the receipt counts them.
+	// The deleted rows, except for rows of documents in the database, which tasks may share: the receipt counts them.
 	Rows          []*TableRows `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -976,10 +977,10 @@ func (x *TaskErased) GetRows() []*TableRows {
 	return nil
 }
 
-// FileDeleted says that a file of the document storage was deleted, or would be.
+// FileDeleted reports that a file of the document storage was deleted, or would be.
 type FileDeleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its path within the folder.
+	// The path of the file within the storage folder.
 	Path          string `protobuf:"bytes,1,opt,name=path,proto3" json:"path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1022,14 +1023,14 @@ func (x *FileDeleted) GetPath() string {
 	return ""
 }
 
-// DocumentErased says that a document in the database was deleted by a sweep, or would be.
+// DocumentErased reports that a sweep deleted a document in the database, or would.
 type DocumentErased struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id.
+	// The id of the document.
 	DocumentId string `protobuf:"bytes,1,opt,name=document_id,json=documentId,proto3" json:"document_id,omitempty"`
 	// The ids of the sessions that referred to it.
 	SessionIds []string `protobuf:"bytes,2,rep,name=session_ids,json=sessionIds,proto3" json:"session_ids,omitempty"`
-	// The rows that were deleted.
+	// The deleted rows.
 	Rows          []*TableRows `protobuf:"bytes,3,rep,name=rows,proto3" json:"rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1089,7 +1090,7 @@ func (x *DocumentErased) GetRows() []*TableRows {
 // SweepDocumentsRequest asks for a sweep.
 type SweepDocumentsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Report what would be deleted, and change nothing.
+	// Whether to report what would be deleted without changing anything.
 	DryRun        bool `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1132,10 +1133,10 @@ func (x *SweepDocumentsRequest) GetDryRun() bool {
 	return false
 }
 
-// SweepDocumentsResponse is a message of the stream.
+// SweepDocumentsResponse carries an event of a sweep.
 type SweepDocumentsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What happened.
+	// The event.
 	Event         *EraseEvent `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1178,43 +1179,44 @@ func (x *SweepDocumentsResponse) GetEvent() *EraseEvent {
 	return nil
 }
 
-// Receipt is what remains of an erasure. It holds no user data.
+// Receipt is the record of an erasure, a sweep or a purge. It has no user data.
 type Receipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The erasure's id; empty in a dry run.
+	// The id of the erasure; empty in a dry run.
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
-	// Who requested it: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not authenticate
-	// callers.
+	// The caller: token:NAME, cert:NAME (of a certificate) or jwt:ISSUER#SUB; the address if the server does not
+	// authenticate callers.
 	RequestedBy string `protobuf:"bytes,2,opt,name=requested_by,json=requestedBy,proto3" json:"requested_by,omitempty"`
-	// When it was requested.
+	// When the erasure was requested.
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
-	// When it ended; absent while it is in progress.
+	// When the erasure ended; absent while it is in progress.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// Whether everything that should be erased was, documents included, also those in a document storage that the server does not
-	// know: false if anything that was asked for stayed, such as a task that belongs to a process instance. What a user id is only
-	// a part of (MATCH_PART) is not asked for.
+	// Whether all requested data was erased, including documents, also in a document storage that the server does not
+	// know. False if any requested data was kept, such as a task that belongs to a process instance. Matches of a part
+	// (MATCH_PART) are not requested data.
 	Succeeded bool `protobuf:"varint,5,opt,name=succeeded,proto3" json:"succeeded,omitempty"`
-	// Whether it was a dry run, of which no receipt is kept.
+	// Whether it was a dry run. Receipts of dry runs are not stored.
 	DryRun bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	// Argon2id of the user id, with `salt` (one pass, 64 MiB, four lanes, 32 bytes), in hexadecimal; empty when ids were given.
+	// Argon2id of the user id, with `salt` (one pass, 64 MiB, four lanes, 32 bytes), in hexadecimal; empty for an
+	// erasure by ids.
 	UserIdHash string `protobuf:"bytes,7,opt,name=user_id_hash,json=userIdHash,proto3" json:"user_id_hash,omitempty"`
 	// The salt, in hexadecimal.
 	Salt string `protobuf:"bytes,8,opt,name=salt,proto3" json:"salt,omitempty"`
-	// The process instances it was about.
+	// The process instances of the request.
 	ProcessInstanceIds []string `protobuf:"bytes,9,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
-	// The orphan tasks it was about.
+	// The orphan tasks of the request.
 	TaskIds []string `protobuf:"bytes,10,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// The rows that were deleted, by table.
+	// The deleted rows, by table.
 	Rows []*TableRows `protobuf:"bytes,11,rep,name=rows,proto3" json:"rows,omitempty"`
-	// The files that were deleted, by their paths within the folder.
+	// The deleted files, by their paths within the storage folder.
 	Files []string `protobuf:"bytes,12,rep,name=files,proto3" json:"files,omitempty"`
-	// What stayed, and why.
+	// Data that was kept, with the reasons.
 	Problems []string `protobuf:"bytes,13,rep,name=problems,proto3" json:"problems,omitempty"`
-	// Whether it was a sweep of documents.
+	// Whether it is the receipt of a sweep of documents.
 	Sweep bool `protobuf:"varint,14,opt,name=sweep,proto3" json:"sweep,omitempty"`
-	// What was found when it was last searched again; absent: it was not.
+	// The result of the last verification; absent if there was none.
 	Verification *Verification `protobuf:"bytes,15,opt,name=verification,proto3" json:"verification,omitempty"`
-	// The name of the purge whose receipt it is, one of several if there was much; empty: it was requested by somebody.
+	// The name of the purge, for a receipt of a purge; a large purge has several receipts.
 	Purge string `protobuf:"bytes,16,opt,name=purge,proto3" json:"purge,omitempty"`
 	// The run of the purge.
 	RunId         string `protobuf:"bytes,17,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
@@ -1371,20 +1373,20 @@ func (x *Receipt) GetRunId() string {
 	return ""
 }
 
-// Verification is what was found when it was searched again for what an erasure was about.
+// Verification is the result of searching again for the data of an erasure.
 type Verification struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// When.
+	// When the search was made.
 	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
-	// Whether nothing was found, but for what may be a coincidence.
+	// Whether nothing was found, except for matches of a part.
 	Clean bool `protobuf:"varint,2,opt,name=clean,proto3" json:"clean,omitempty"`
-	// The process instances of which something is left, or that are found for the user.
+	// The process instances that still have data, or that are found for the user.
 	ProcessInstanceIds []string `protobuf:"bytes,3,rep,name=process_instance_ids,json=processInstanceIds,proto3" json:"process_instance_ids,omitempty"`
-	// The tasks of which something is left, or that are found for the user.
+	// The tasks that still have data, or that are found for the user.
 	TaskIds []string `protobuf:"bytes,4,rep,name=task_ids,json=taskIds,proto3" json:"task_ids,omitempty"`
-	// The process instances with a variable that holds the user id as a part of something longer.
+	// The process instances with a variable that contains the user id as a part of something longer.
 	PossibleProcessInstanceIds []string `protobuf:"bytes,5,rep,name=possible_process_instance_ids,json=possibleProcessInstanceIds,proto3" json:"possible_process_instance_ids,omitempty"`
-	// Requested variables that cannot be searched, and why.
+	// Requested variables that cannot be searched, with the reasons.
 	NotSearched   []string `protobuf:"bytes,6,rep,name=not_searched,json=notSearched,proto3" json:"not_searched,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1465,7 +1467,7 @@ func (x *Verification) GetNotSearched() []string {
 // GetReceiptRequest names a receipt.
 type GetReceiptRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Its id; required.
+	// The id of the receipt; required.
 	ReceiptId     string `protobuf:"bytes,1,opt,name=receipt_id,json=receiptId,proto3" json:"receipt_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1554,16 +1556,16 @@ func (x *GetReceiptResponse) GetReceipt() *Receipt {
 	return nil
 }
 
-// VerifyErasureRequest names an erasure, and whom it was about: a receipt does not tell.
+// VerifyErasureRequest identifies an erasure and its person, whom a receipt does not name.
 type VerifyErasureRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of its receipt; required.
+	// The id of the receipt; required.
 	ReceiptId string `protobuf:"bytes,1,opt,name=receipt_id,json=receiptId,proto3" json:"receipt_id,omitempty"`
-	// The user id that it was about; empty if it was by ids.
+	// The user id of the erasure; empty if it was by ids.
 	UserId string `protobuf:"bytes,2,opt,name=user_id,json=userId,proto3" json:"user_id,omitempty"`
-	// Variables to search for the user id, too.
+	// Variables to search for the user id as well.
 	Variables []*WorkflowVariable `protobuf:"bytes,3,rep,name=variables,proto3" json:"variables,omitempty"`
-	// Which of the user id's principals are meant; empty: all of them.
+	// The principals of the user id to search for; empty: all of them.
 	PrincipalIds  []string `protobuf:"bytes,4,rep,name=principal_ids,json=principalIds,proto3" json:"principal_ids,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1627,7 +1629,7 @@ func (x *VerifyErasureRequest) GetPrincipalIds() []string {
 	return nil
 }
 
-// VerifyErasureResponse is the receipt, with the verification.
+// VerifyErasureResponse has the receipt with the verification.
 type VerifyErasureResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The receipt.
@@ -1676,9 +1678,9 @@ func (x *VerifyErasureResponse) GetReceipt() *Receipt {
 // ListReceiptsRequest asks for a page of receipts.
 type ListReceiptsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// How many at most; 0: 50. No page has more than 1,000.
+	// The largest number of receipts to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the previous page; empty: the first page.
+	// The `next_page_token` of the previous page; empty for the first.
 	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1733,7 +1735,7 @@ type ListReceiptsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The receipts.
 	Receipts []*Receipt `protobuf:"bytes,1,rep,name=receipts,proto3" json:"receipts,omitempty"`
-	// The token of the next page; empty: this is the last one.
+	// The token of the next page; empty on the last page.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

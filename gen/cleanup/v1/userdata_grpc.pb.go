@@ -34,42 +34,54 @@ const (
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
-// needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
+// UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was
+// started with `--forms-database-url`; otherwise every call fails with FAILED_PRECONDITION. If the server
+// authenticates callers, every call needs the role admin: UNAUTHENTICATED without valid credentials,
+// PERMISSION_DENIED with another role.
 type UserDataServiceClient interface {
-	// Finds every trace of a person that the database reveals. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The response may
-	// exceed the 4 MiB that most gRPC clients accept by default. RESOURCE_EXHAUSTED: it exceeds 64 MiB.
+	// FindUserData finds every trace of a person that the database reveals. The response may exceed 4 MiB, the default
+	// limit of most gRPC clients.
+	//
+	// Errors: INVALID_ARGUMENT for an empty user id, or a variable without an application or a workflow; NOT_FOUND for
+	// an unknown workflow or variable; RESOURCE_EXHAUSTED if the response exceeds 64 MiB.
 	FindUserData(ctx context.Context, in *FindUserDataRequest, opts ...grpc.CallOption) (*FindUserDataResponse, error)
-	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
-	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
-	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
-	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
-	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which;
-	// or everything is held (reason HELD).
+	// EraseUserData erases process instances and orphan tasks, with the documents of their tasks, and streams its
+	// events; the last one is the receipt. It continues if the caller disconnects, and after a restart of the server.
+	// If it did not erase everything, the stream ends with INTERNAL after the receipt: a new request for the same data
+	// continues.
+	//
+	// Errors: INVALID_ARGUMENT for neither ids nor a user id, for both, for ids that are not numbers above 0, and for
+	// principal ids of another user; FAILED_PRECONDITION if the user id has several principals and `principal_ids` does
+	// not choose, or if everything is on hold (reason HELD).
 	EraseUserData(ctx context.Context, in *EraseUserDataRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[EraseUserDataResponse], error)
-	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
-	// names a task or form data that does not exist. A session id of any other form keeps its document. What is missing may be about to
-	// be stored: a document is deleted if an earlier sweep, not a dry run, found the same at least an hour before, if its ids are not
-	// above all that were seen then, and if its files are older than a day. It streams what it does, the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
-	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
+	// SweepDocuments deletes stale documents, which erasures or the Forms server have left: documents of the document
+	// storage whose sessions all name tasks or form data that do not exist. A document with a session id of another
+	// form is kept. Data may just be being created: so a document is deleted only if an earlier sweep that was not a
+	// dry run found the same at least an hour before, if its ids are not above the highest ids of that time, and if its
+	// files are older than a day. The stream ends with the receipt, and with INTERNAL if the sweep failed.
+	//
+	// Errors: FAILED_PRECONDITION if the server was started without `--forms-gds-dir` and `--forms-gds-in-database`, or
+	// if everything is on hold (reason HELD).
 	SweepDocuments(ctx context.Context, in *SweepDocumentsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[SweepDocumentsResponse], error)
-	// Returns a receipt. NOT_FOUND: there is none with this id.
+	// GetReceipt returns a receipt. NOT_FOUND for an unknown id.
 	GetReceipt(ctx context.Context, in *GetReceiptRequest, opts ...grpc.CallOption) (*GetReceiptResponse, error)
-	// Searches again for what an erasure was about, attaches the result to its receipt, and returns that. NOT_FOUND: there is no such
-	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
-	// is given although the erasure was by ids; a variable without an application or a workflow.
+	// VerifyErasure searches again for the data of an erasure, stores the result in its receipt, and returns the
+	// receipt.
+	//
+	// Errors: NOT_FOUND for an unknown receipt; FAILED_PRECONDITION while the erasure is in progress; INVALID_ARGUMENT
+	// if `user_id` is missing, is not the one of the erasure, or is given although the erasure was by ids, and for a
+	// variable without an application or a workflow.
 	VerifyErasure(ctx context.Context, in *VerifyErasureRequest, opts ...grpc.CallOption) (*VerifyErasureResponse, error)
-	// Lists the receipts of erasures, sweeps and purges, newest first. Those of purges are without process instances and files, of which they have
-	// many: GetReceipt has them.
+	// ListReceipts returns the receipts of erasures, sweeps and purges, newest first. Receipts of purges are returned
+	// without process instances and files, which may be many: GetReceipt returns them. INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error)
-	// Lists the rules by which process instances go that have ended long ago.
+	// ListFormsPurges returns the rules that delete old process instances.
 	ListFormsPurges(ctx context.Context, in *ListFormsPurgesRequest, opts ...grpc.CallOption) (*ListFormsPurgesResponse, error)
-	// Creates or replaces a rule. INVALID_ARGUMENT: a violation for each wrong field, among them a workflow or a column that the database does not
-	// know. ABORTED: its etag is not that of the stored rule.
+	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
+	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.
 	SetFormsPurge(ctx context.Context, in *SetFormsPurgeRequest, opts ...grpc.CallOption) (*SetFormsPurgeResponse, error)
-	// Deletes a rule. A run that has begun it goes on with it. NOT_FOUND: there is none of this name.
+	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name.
 	DeleteFormsPurge(ctx context.Context, in *DeleteFormsPurgeRequest, opts ...grpc.CallOption) (*DeleteFormsPurgeResponse, error)
 }
 
@@ -193,42 +205,54 @@ func (c *userDataServiceClient) DeleteFormsPurge(ctx context.Context, in *Delete
 // All implementations must embed UnimplementedUserDataServiceServer
 // for forward compatibility.
 //
-// UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was started
-// with `--forms-database-url`; otherwise every call is FAILED_PRECONDITION. If the server authenticates callers, every call
-// needs the role admin: UNAUTHENTICATED without valid credentials, PERMISSION_DENIED with another role.
+// UserDataService finds and erases one person's data in the workflows of AEM Forms. It needs a server that was
+// started with `--forms-database-url`; otherwise every call fails with FAILED_PRECONDITION. If the server
+// authenticates callers, every call needs the role admin: UNAUTHENTICATED without valid credentials,
+// PERMISSION_DENIED with another role.
 type UserDataServiceServer interface {
-	// Finds every trace of a person that the database reveals. INVALID_ARGUMENT: an empty user id, or a variable without
-	// an application or a workflow. NOT_FOUND: a workflow or variable that the database does not know. The response may
-	// exceed the 4 MiB that most gRPC clients accept by default. RESOURCE_EXHAUSTED: it exceeds 64 MiB.
+	// FindUserData finds every trace of a person that the database reveals. The response may exceed 4 MiB, the default
+	// limit of most gRPC clients.
+	//
+	// Errors: INVALID_ARGUMENT for an empty user id, or a variable without an application or a workflow; NOT_FOUND for
+	// an unknown workflow or variable; RESOURCE_EXHAUSTED if the response exceeds 64 MiB.
 	FindUserData(context.Context, *FindUserDataRequest) (*FindUserDataResponse, error)
-	// Erases process instances and orphan tasks, with the documents of their tasks, and streams what it does; the receipt
-	// comes last. A caller that disconnects does not stop it, and it continues after a restart of the server. The stream of
-	// an erasure that did not succeed ends with INTERNAL after its receipt: a new request for the same continues with what
-	// is left. INVALID_ARGUMENT: neither ids nor a user id, both, ids that are not numbers above 0, or principal ids that
-	// are not the user's. FAILED_PRECONDITION: the user id has several principals, and `principal_ids` does not say which;
-	// or everything is held (reason HELD).
+	// EraseUserData erases process instances and orphan tasks, with the documents of their tasks, and streams its
+	// events; the last one is the receipt. It continues if the caller disconnects, and after a restart of the server.
+	// If it did not erase everything, the stream ends with INTERNAL after the receipt: a new request for the same data
+	// continues.
+	//
+	// Errors: INVALID_ARGUMENT for neither ids nor a user id, for both, for ids that are not numbers above 0, and for
+	// principal ids of another user; FAILED_PRECONDITION if the user id has several principals and `principal_ids` does
+	// not choose, or if everything is on hold (reason HELD).
 	EraseUserData(*EraseUserDataRequest, grpc.ServerStreamingServer[EraseUserDataResponse]) error
-	// Deletes the documents that erasures, or the Forms server, have left: those of the document storage whose every session
-	// names a task or form data that does not exist. A session id of any other form keeps its document. What is missing may be about to
-	// be stored: a document is deleted if an earlier sweep, not a dry run, found the same at least an hour before, if its ids are not
-	// above all that were seen then, and if its files are older than a day. It streams what it does, the receipt last, as EraseUserData does; a sweep that did not succeed ends with INTERNAL. FAILED_PRECONDITION: the server
-	// was started without `--forms-gds-dir` and `--forms-gds-in-database`; or everything is held (reason HELD).
+	// SweepDocuments deletes stale documents, which erasures or the Forms server have left: documents of the document
+	// storage whose sessions all name tasks or form data that do not exist. A document with a session id of another
+	// form is kept. Data may just be being created: so a document is deleted only if an earlier sweep that was not a
+	// dry run found the same at least an hour before, if its ids are not above the highest ids of that time, and if its
+	// files are older than a day. The stream ends with the receipt, and with INTERNAL if the sweep failed.
+	//
+	// Errors: FAILED_PRECONDITION if the server was started without `--forms-gds-dir` and `--forms-gds-in-database`, or
+	// if everything is on hold (reason HELD).
 	SweepDocuments(*SweepDocumentsRequest, grpc.ServerStreamingServer[SweepDocumentsResponse]) error
-	// Returns a receipt. NOT_FOUND: there is none with this id.
+	// GetReceipt returns a receipt. NOT_FOUND for an unknown id.
 	GetReceipt(context.Context, *GetReceiptRequest) (*GetReceiptResponse, error)
-	// Searches again for what an erasure was about, attaches the result to its receipt, and returns that. NOT_FOUND: there is no such
-	// receipt. FAILED_PRECONDITION: the erasure is in progress. INVALID_ARGUMENT: `user_id` is not that of the erasure, is missing, or
-	// is given although the erasure was by ids; a variable without an application or a workflow.
+	// VerifyErasure searches again for the data of an erasure, stores the result in its receipt, and returns the
+	// receipt.
+	//
+	// Errors: NOT_FOUND for an unknown receipt; FAILED_PRECONDITION while the erasure is in progress; INVALID_ARGUMENT
+	// if `user_id` is missing, is not the one of the erasure, or is given although the erasure was by ids, and for a
+	// variable without an application or a workflow.
 	VerifyErasure(context.Context, *VerifyErasureRequest) (*VerifyErasureResponse, error)
-	// Lists the receipts of erasures, sweeps and purges, newest first. Those of purges are without process instances and files, of which they have
-	// many: GetReceipt has them.
+	// ListReceipts returns the receipts of erasures, sweeps and purges, newest first. Receipts of purges are returned
+	// without process instances and files, which may be many: GetReceipt returns them. INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error)
-	// Lists the rules by which process instances go that have ended long ago.
+	// ListFormsPurges returns the rules that delete old process instances.
 	ListFormsPurges(context.Context, *ListFormsPurgesRequest) (*ListFormsPurgesResponse, error)
-	// Creates or replaces a rule. INVALID_ARGUMENT: a violation for each wrong field, among them a workflow or a column that the database does not
-	// know. ABORTED: its etag is not that of the stored rule.
+	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
+	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.
 	SetFormsPurge(context.Context, *SetFormsPurgeRequest) (*SetFormsPurgeResponse, error)
-	// Deletes a rule. A run that has begun it goes on with it. NOT_FOUND: there is none of this name.
+	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name.
 	DeleteFormsPurge(context.Context, *DeleteFormsPurgeRequest) (*DeleteFormsPurgeResponse, error)
 	mustEmbedUnimplementedUserDataServiceServer()
 }
