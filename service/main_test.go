@@ -24,6 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 func TestMain(m *testing.M) {
@@ -58,12 +59,12 @@ type server struct {
 func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
 // serveForms starts a replica that works on a Forms database, too.
-func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database) *server {
+func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager) *server {
 	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
 }
 
 // serveAs starts a replica with a configuration. Its own client has no CA and no credentials.
-func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Database, config transport.Config) *server {
+func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, config transport.Config) *server {
 	t.Helper()
 	migrate(t, db)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -100,7 +101,7 @@ func migrate(t testing.TB, db *pgtest.DB) {
 	}
 	if err := errors.Join(
 		runs.Migrate(t.Context(), admin),
-		userdata.Migrate(t.Context(), admin),
+		record.Migrate(t.Context(), admin),
 		admin.Close(t.Context()),
 	); err != nil {
 		t.Fatal(err)
@@ -115,7 +116,7 @@ func database(t testing.TB) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, campaigndb.Schema)
-		return errors.Join(err, runs.Migrate(ctx, conn), userdata.Migrate(ctx, conn))
+		return errors.Join(err, runs.Migrate(ctx, conn), record.Migrate(ctx, conn))
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
 // ListFormsPurges implements cleanupv1.UserDataServiceServer.
@@ -43,7 +43,7 @@ func (s *UserData) SetFormsPurge(
 	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
 		return nil, failure.Field("purge.name", "is not the name in the request")
 	}
-	p := userdata.Purge{
+	p := purge.Rule{
 		Name:        cmp.Or(given.GetName(), in.GetName()),
 		Application: given.GetApplication(),
 		Workflow:    given.GetWorkflow(),
@@ -72,13 +72,13 @@ func (s *UserData) DeleteFormsPurge(
 }
 
 // purgeDetails returns a function that adds the old and the new purge to the audit entry; to is nil if it is deleted.
-func purgeDetails(to *userdata.Purge) func(ctx context.Context, tx pgx.Tx, before *userdata.Purge) error {
-	return func(ctx context.Context, tx pgx.Tx, before *userdata.Purge) error {
+func purgeDetails(to *purge.Rule) func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error {
+	return func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error {
 		return audit.Note(ctx, tx, audit.Details{"from": before, "to": to})
 	}
 }
 
-func purgeMessage(p userdata.Purge) *cleanupv1.FormsPurge {
+func purgeMessage(p purge.Rule) *cleanupv1.FormsPurge {
 	return &cleanupv1.FormsPurge{
 		Name:        p.Name,
 		Application: p.Application,

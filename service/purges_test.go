@@ -453,7 +453,7 @@ func TestPurgesThatFail(t *testing.T) {
 	wantCode(t, err, codes.Internal)
 	result := resultOf(run, "forms/loans")
 	if result.GetState() != cleanupv1.TaskState_TASK_STATE_FAILED ||
-		!strings.Contains(result.GetError(), "could not be erased: 1,") ||
+		!strings.Contains(result.GetError(), "1 process instances could not be erased") ||
 		forms.Int("SELECT id FROM tb_process_instance") != 7 ||
 		result.GetRowsDeleted() == 0 {
 		t.Errorf("%v", result)

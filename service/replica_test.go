@@ -29,7 +29,7 @@ import (
 type replica struct {
 	server     *transport.Server
 	manager    *runs.Manager
-	forms      *userdata.Database // nil: none
+	forms      *userdata.Manager // nil: none
 	grpc, http net.Listener
 }
 
@@ -37,7 +37,7 @@ func newReplica(
 	ctx context.Context,
 	name string,
 	pool *pgxpool.Pool,
-	forms *userdata.Database,
+	forms *userdata.Manager,
 	config transport.Config,
 ) (r *replica, err error) {
 	log := slog.New(slog.DiscardHandler)

@@ -19,12 +19,14 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // UserData implements cleanup.v1.UserDataService.
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
-	forms *userdata.Database
+	forms *userdata.Manager
 	// unavailable says why the Forms database must not be used; nil if none was configured.
 	unavailable error
 	// stopping is done when streams must end.
@@ -33,7 +35,7 @@ type UserData struct {
 
 // NewUserData returns the service for a Forms database; with nil it fails every call. When stopping ends, its streams end
 // with UNAVAILABLE.
-func NewUserData(stopping context.Context, forms *userdata.Database) *UserData {
+func NewUserData(stopping context.Context, forms *userdata.Manager) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
 
@@ -110,9 +112,9 @@ func (s *UserData) FindUserData(
 	return out, nil
 }
 
-func reasonMessage(r userdata.Reason) *cleanupv1.Reason {
+func reasonMessage(r search.Reason) *cleanupv1.Reason {
 	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
-	if r.Kind == userdata.InVariable {
+	if r.Kind == search.InVariable {
 		out.Variable = &cleanupv1.WorkflowVariable{
 			Application: r.Variable.Application,
 			Workflow:    r.Variable.Workflow,
@@ -140,7 +142,7 @@ func (s *UserData) EraseUserData(
 		"process_instance_ids": in.GetProcessInstanceIds(),
 		"task_ids":             in.GetTaskIds(),
 	}
-	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e userdata.Event) error {
+	return s.erase(stream.Context(), request, in.GetDryRun(), details, func(e report.Event) error {
 		return stream.Send(&cleanupv1.EraseUserDataResponse{Event: eraseMessage(e)})
 	})
 }
@@ -158,7 +160,7 @@ func (s *UserData) SweepDocuments(
 		userdata.Request{Sweep: true},
 		in.GetDryRun(),
 		audit.Details{"dry_run": in.GetDryRun()},
-		func(e userdata.Event) error {
+		func(e report.Event) error {
 			return stream.Send(&cleanupv1.SweepDocumentsResponse{Event: eraseMessage(e)})
 		},
 	)
@@ -170,7 +172,7 @@ func (s *UserData) erase(
 	request userdata.Request,
 	dryRun bool,
 	details audit.Details,
-	send func(userdata.Event) error,
+	send func(report.Event) error,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -253,7 +255,7 @@ func (s *UserData) VerifyErasure(
 	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
 	}
-	var query *userdata.Query
+	var query *search.Query
 	if in.GetUserId() != "" || len(in.GetVariables())+len(in.GetPrincipalIds()) > 0 {
 		q, wrong := parseQuery(in.GetUserId(), in.GetVariables(), in.GetPrincipalIds())
 		if wrong != nil {
@@ -296,8 +298,8 @@ func (s *UserData) ListReceipts(
 }
 
 // parseQuery returns the search of a request. It fails with failure.Violations.
-func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (userdata.Query, error) {
-	q := userdata.Query{UserID: user, PrincipalIDs: principals}
+func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (search.Query, error) {
+	q := search.Query{UserID: user, PrincipalIDs: principals}
 	var wrong failure.Violations
 	check := func(field, value string, required bool) {
 		switch {
@@ -314,7 +316,7 @@ func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals
 		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
 		q.Variables = append(
 			q.Variables,
-			userdata.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()},
+			search.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()},
 		)
 	}
 	if wrong != nil {
@@ -360,7 +362,7 @@ func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err e
 	return r, nil
 }
 
-func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
+func eraseMessage(e report.Event) *cleanupv1.EraseEvent {
 	out := &cleanupv1.EraseEvent{ErasureId: e.Erasure, Sequence: e.Sequence, Time: timestamppb.New(e.Time)}
 	switch {
 	case e.Instance != nil:
@@ -399,7 +401,7 @@ func eraseMessage(e userdata.Event) *cleanupv1.EraseEvent {
 	return out
 }
 
-func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
+func receiptMessage(r *report.Receipt) *cleanupv1.Receipt {
 	out := &cleanupv1.Receipt{
 		Id:                 r.ID,
 		RequestedBy:        r.RequestedBy,
@@ -433,7 +435,7 @@ func receiptMessage(r *userdata.Receipt) *cleanupv1.Receipt {
 	return out
 }
 
-func rowsMessage(rows userdata.Rows) (list []*cleanupv1.TableRows) {
+func rowsMessage(rows report.Rows) (list []*cleanupv1.TableRows) {
 	for _, table := range slices.Sorted(maps.Keys(rows)) {
 		list = append(list, &cleanupv1.TableRows{Table: table, Rows: rows[table]})
 	}

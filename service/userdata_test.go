@@ -24,6 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
 // formsServer is a replica that works on a Forms database, too.
@@ -35,14 +36,14 @@ func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 // formsServerAs is a formsServer that serves as it is said.
 func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
-	forms := pgtest.Empty(t)
-	forms.Do(formsdb.Schema)
-	conn, err := forms.Acquire(t.Context())
+	formsDB := pgtest.Empty(t)
+	formsDB.Do(formsdb.Schema)
+	conn, err := formsDB.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
+	db := forms.PostgreSQL(formsDB.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
 	if err := errors.Join(
 		formsdb.Generate(rand.New(rand.NewPCG(1, 0)), 40, false).Load(t.Context(), conn.Conn(), ""),
@@ -53,7 +54,7 @@ func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.Us
 	record := database(t)
 	own := func(ctx context.Context) error { return runs.Own(ctx, record.Pool, "") }
 	s := serveAs(t, record, false, userdata.New(userdata.Config{Forms: db, InDatabase: true, Own: own}), config)
-	return s, cleanupv1.NewUserDataServiceClient(s.conn), forms
+	return s, cleanupv1.NewUserDataServiceClient(s.conn), formsDB
 }
 
 // eraseAll reads the stream of an erasure.
@@ -79,7 +80,7 @@ func eraseAll(
 // A server whose Forms database does not answer is not ready, nor is its UserDataService; the CleanupService is.
 func TestReadinessOfForms(t *testing.T) {
 	t.Parallel()
-	s, _, forms := formsServer(t)
+	s, _, formsDB := formsServer(t)
 	check := func(code int, want map[string]healthv1.HealthCheckResponse_ServingStatus) {
 		t.Helper()
 		got := s.call(t, "GET", "/readyz", "")
@@ -112,7 +113,7 @@ func TestReadinessOfForms(t *testing.T) {
 			"cleanup.v1.UserDataService": up,
 		},
 	)
-	forms.Cut()
+	formsDB.Cut()
 	check(
 		503,
 		map[string]healthv1.HealthCheckResponse_ServingStatus{
@@ -236,7 +237,7 @@ func TestUserData(t *testing.T) {
 
 func TestUserDataErrors(t *testing.T) {
 	t.Parallel()
-	s, client, forms := formsServer(t)
+	s, client, formsDB := formsServer(t)
 	for _, c := range []struct {
 		body string
 		want codes.Code
@@ -287,8 +288,8 @@ func TestUserDataErrors(t *testing.T) {
 		}
 	}
 	// An unusable document storage fails the erasure after its receipt.
-	forms.Do("ALTER TABLE tb_task_acl RENAME TO tb_acl; CREATE VIEW tb_task_acl AS SELECT 1::bigint AS task_id")
-	task := forms.Strings("SELECT id::text FROM tb_task WHERE process_instance_id = 0 LIMIT 1")
+	formsDB.Do("ALTER TABLE tb_task_acl RENAME TO tb_acl; CREATE VIEW tb_task_acl AS SELECT 1::bigint AS task_id")
+	task := formsDB.Strings("SELECT id::text FROM tb_task WHERE process_instance_id = 0 LIMIT 1")
 	events, err := eraseAll(t, client, &cleanupv1.EraseUserDataRequest{TaskIds: task})
 	if status.Code(err) != codes.Internal || len(events) == 0 || events[len(events)-1].GetReceipt() == nil {
 		t.Errorf("%v, %v", events, err)
@@ -360,12 +361,12 @@ func sweepAll(
 
 func TestSweepDocuments(t *testing.T) {
 	t.Parallel()
-	s, client, forms := formsServer(t)
-	forms.Do(
+	s, client, formsDB := formsServer(t)
+	formsDB.Do(
 		"DELETE FROM tb_dm_session_reference WHERE sessionid LIKE '_wf%'; INSERT INTO tb_dm_chunk VALUES ('stale', " +
 			"0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')",
 	)
-	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
+	formsDB.Do("INSERT INTO tb_task (id) VALUES (1000000)")
 	if events, err := sweepAll(
 		t,
 		client,
@@ -390,7 +391,7 @@ func TestSweepDocuments(t *testing.T) {
 			len(r.GetRows()) != 2 {
 			t.Errorf("%v", r)
 		}
-		if n := forms.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid = 'stale'"); (n == 1) != dryRun {
+		if n := formsDB.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid = 'stale'"); (n == 1) != dryRun {
 			t.Errorf("dry run %t: %d chunks", dryRun, n)
 		}
 	}
@@ -399,7 +400,7 @@ func TestSweepDocuments(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	// A document that a trigger keeps fails the sweep after its receipt.
-	forms.Do(
+	formsDB.Do(
 		`INSERT INTO tb_dm_chunk VALUES ('stale', 0, ''); INSERT INTO tb_dm_session_reference
 			VALUES ('stale', '_wfattach999999');
 		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
@@ -411,14 +412,14 @@ func TestSweepDocuments(t *testing.T) {
 	s.db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 	events, err := sweepAll(t, client, false)
 	wantCode(t, err, codes.Internal)
-	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale stay") ||
-		forms.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
+	if len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "stale are retained") ||
+		formsDB.Int("SELECT count(*) FROM tb_dm_session_reference WHERE documentid = 'stale'") != 1 {
 		t.Errorf("%v", events)
 	}
 	// Without a Forms database, or without a document storage.
 	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(serve(t, database(t), true).conn), true)
 	wantCode(t, err, codes.FailedPrecondition)
-	db := userdata.PostgreSQL(forms.For(campaigndb.Role).Pool)
+	db := forms.PostgreSQL(formsDB.For(campaigndb.Role).Pool)
 	t.Cleanup(db.Close)
 	blind := serveForms(t, database(t), true, userdata.New(userdata.Config{Forms: db}))
 	_, err = sweepAll(t, cleanupv1.NewUserDataServiceClient(blind.conn), false)
@@ -428,14 +429,14 @@ func TestSweepDocuments(t *testing.T) {
 // A status has room for a few problems, the receipt for all of them.
 func TestManyProblems(t *testing.T) {
 	t.Parallel()
-	_, client, forms := formsServer(t)
-	forms.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1000001, 1000007) i;
+	_, client, formsDB := formsServer(t)
+	formsDB.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1000001, 1000007) i;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
 			CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
 	events, err := eraseAll(
 		t,
 		client,
-		&cleanupv1.EraseUserDataRequest{TaskIds: forms.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")},
+		&cleanupv1.EraseUserDataRequest{TaskIds: formsDB.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")},
 	)
 	wantCode(t, err, codes.Internal)
 	told := status.Convert(err).Message()

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
 // soap is an answer as it goes over the wire.
@@ -188,7 +189,7 @@ func TestNastyAnswers(t *testing.T) {
 		}
 		return nasty[names[i]]
 	})
-	server := userdata.NewServer(userdata.ServerConfig{URL: url})
+	server := processmanager.New(processmanager.Config{URL: url})
 	if err := server.PurgeProcessInstance(t.Context(), "other"); err != nil {
 		t.Errorf("a good answer: %v", err)
 	}
@@ -202,8 +203,8 @@ func TestNastyAnswers(t *testing.T) {
 		f.db.Do("INSERT INTO tb_process_instance VALUES ($1, $2, 2)", i+1, name)
 		request.Instances = append(request.Instances, int64(i+1))
 	}
-	f.config.Manager = server
-	f.Database = userdata.New(f.config)
+	f.config.Server = server
+	f.Manager = userdata.New(f.config)
 	f.work()
 	if _, receipt := f.erase(request); receipt.Succeeded || len(receipt.Problems) != len(names) {
 		t.Errorf("%d of %d are problems: %+v", len(receipt.Problems), len(names), receipt)
@@ -225,7 +226,7 @@ func TestEndlessAnswer(t *testing.T) {
 		}
 	}))
 	t.Cleanup(web.Close)
-	if err := userdata.NewServer(userdata.ServerConfig{URL: web.URL}).
+	if err := processmanager.New(processmanager.Config{URL: web.URL}).
 		PurgeProcessInstance(t.Context(), "one"); err == nil ||
 		!strings.Contains(err.Error(), "1 MiB") {
 		t.Error(err)
@@ -242,7 +243,7 @@ func TestRedirect(t *testing.T) {
 	t.Cleanup(other.Close)
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		web := httptest.NewServer(http.RedirectHandler(other.URL, code))
-		err := userdata.NewServer(userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"}).
+		err := processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"}).
 			TerminateProcess(t.Context(), "one")
 		web.Close()
 		if err == nil || !strings.Contains(err.Error(), fmt.Sprint(code)) {
@@ -255,7 +256,7 @@ func TestRedirect(t *testing.T) {
 func TestInvocationIDs(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Value
-	server := userdata.NewServer(userdata.ServerConfig{URL: answering(t, func(request string) string {
+	server := processmanager.New(processmanager.Config{URL: answering(t, func(request string) string {
 		asked.Store(request)
 		return soap("200 OK", good)
 	})})
@@ -284,8 +285,8 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(soap("200 OK", good)))
 	f.Add([]byte(soap("200 OK", `<?xml version="1.0" encoding="UTF-8"?>`+"\n<!-- c -->"+good+"\n")))
 	var current atomic.Value
-	server := userdata.NewServer(
-		userdata.ServerConfig{URL: answering(f, func(string) string { return current.Load().(string) })},
+	server := processmanager.New(
+		processmanager.Config{URL: answering(f, func(string) string { return current.Load().(string) })},
 	)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		answer := string(raw)

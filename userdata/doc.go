@@ -1,7 +1,8 @@
-// Package userdata finds and erases one person's data in the workflows of AEM Forms: in the Forms server's database,
-// and in its Global Document Storage (GDS), a folder or tables.
+// Package userdata finds and erases one person's data in the workflows of AEM Forms: in the Forms server's database and
+// in its Global Document Storage (GDS), a folder or tables. It also purges process instances that ended long ago, as
+// tasks of runs, and sweeps stale documents. Package service calls the Manager, which ties the rooms below together.
 //
-// An erasure is a record in the schema cleanupd of the Forms database. What it deletes, and its account of it, are one
-// transaction, so that it continues after a crash where it was, and its receipt is exact. Files are deleted after that,
-// by the session ids that the record keeps until they are gone.
+// An erasure is a record in the service's own database. Each transaction that erases also writes an entry in a journal in
+// the Forms database, from which the record is brought up to date: so an erasure continues after a crash, and its receipt
+// is exact. Files are deleted afterwards, by the session ids that the record keeps until then.
 package userdata

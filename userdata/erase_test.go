@@ -21,17 +21,21 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // bareForms is a Forms database of PostgreSQL without rows, and, if files are given, with a folder in which they are
 // created.
-func bareForms(t *testing.T, files ...string) *forms {
+func bareForms(t *testing.T, files ...string) *fixture {
 	t.Helper()
 	return bareFormsOn(t, onPostgres, files...)
 }
 
 // bareFormsOn is bareForms of an engine.
-func bareFormsOn(t *testing.T, on engine, files ...string) *forms {
+func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 0, 0, true)
 	f.clear("tb_task", "tb_assignment", "tb_form_data", "tb_process_instance", "tb_task_acl", "tb_task_attachment")
@@ -56,8 +60,8 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *forms {
 }
 
 // problems are the messages of an erasure above the level of information.
-func (f *forms) said(events []userdata.Event, parts ...string) bool {
-	return slices.ContainsFunc(events, func(e userdata.Event) bool {
+func (f *fixture) said(events []report.Event, parts ...string) bool {
+	return slices.ContainsFunc(events, func(e report.Event) bool {
 		return e.Log != nil &&
 			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
 	})
@@ -119,7 +123,7 @@ func testFolder(t *testing.T, on engine) {
 	f.work()
 	request := userdata.Request{Tasks: []int64{12}}
 	events, receipt := f.erase(request)
-	if !f.said(events, "9 documents are of erased tasks") {
+	if !f.said(events, "9 documents belong to erased tasks") {
 		t.Errorf("%+v", *events[1].Log)
 	}
 	others := []string{
@@ -148,7 +152,7 @@ func testFolder(t *testing.T, on engine) {
 		t.Errorf("%+v; left %v", receipt, got)
 	}
 	for i, name := range []string{"eight", "seven", "ten"} {
-		if !strings.Contains(receipt.Problems[i], "document "+name+" stays") {
+		if !strings.Contains(receipt.Problems[i], "document "+name+" is retained") {
 			t.Errorf("%s is not told: %s", name, receipt.Problems[i])
 		}
 	}
@@ -193,7 +197,7 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 				t.Errorf("%q: a dry run: %+v", name, foretold)
 			}
 		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 ||
-			!strings.Contains(foretold.Problems[0], "could not be worked on") {
+			!strings.Contains(foretold.Problems[0], "cannot access the document storage's folder") {
 			t.Errorf("%q: a dry run: %+v", name, foretold)
 		}
 		_, receipt := f.erase(request)
@@ -251,10 +255,11 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 			}
 			request := userdata.Request{Tasks: []int64{12}}
 			if byUser {
-				request = userdata.Request{Query: &userdata.Query{UserID: "ann"}}
+				request = userdata.Request{Query: &search.Query{UserID: "ann"}}
 			}
 			events, receipt := f.erase(request)
-			if receipt.Succeeded || len(receipt.Problems) == 0 || !f.said(events, "could not be worked on") ||
+			if receipt.Succeeded || len(receipt.Problems) == 0 ||
+				!f.said(events, "cannot access the document storage's folder") ||
 				f.db.Int("SELECT count(*) FROM tb_task") != 0 {
 				t.Errorf("%+v", receipt)
 			}
@@ -281,7 +286,7 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 
 // sharedDocuments is a folder with a number of documents that two orphan tasks refer to, and the erasures of these,
 // stored.
-func sharedDocuments(t *testing.T, on engine, documents int) (f *forms, ids []string) {
+func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []string) {
 	t.Helper()
 	var files []string
 	for i := range documents {
@@ -307,7 +312,7 @@ func sharedDocuments(t *testing.T, on engine, documents int) (f *forms, ids []st
 }
 
 // allErased waits until erasures have ended, and checks that they left no file.
-func (f *forms) allErased(ids []string) {
+func (f *fixture) allErased(ids []string) {
 	f.t.Helper()
 	for _, id := range ids {
 		if _, receipt := f.watch(id); !receipt.Succeeded {
@@ -416,7 +421,7 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '100ms'")
 	f.record.Reset()
 	told := 0
-	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(userdata.Event) error {
+	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(report.Event) error {
 		told++
 		if told == 1 || suite.Long.Requested() {
 			time.Sleep(300 * time.Millisecond)
@@ -445,10 +450,10 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{77}, Tasks: []int64{5, 6, 88, 88}})
 	for _, part := range []string{
-		"there is no process instance 77",
-		"task 5 stays: it belongs to process instance 3",
-		"task 6 stays",
-		"there is no task 88",
+		"process instance 77 does not exist",
+		"task 5 is retained: it belongs to process instance 3",
+		"task 6 is retained",
+		"task 88 does not exist",
 	} {
 		if !f.said(events, part) {
 			t.Errorf("not said: %s", part)
@@ -461,7 +466,7 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	}
 	// A running instance is terminated first.
 	events, receipt = f.erase(userdata.Request{Instances: []int64{3}})
-	if i := slices.IndexFunc(events, func(e userdata.Event) bool {
+	if i := slices.IndexFunc(events, func(e report.Event) bool {
 		return e.Instance != nil && e.Instance.Terminated && e.Instance.Invocation == "i3"
 	}); i < 0 || !receipt.Succeeded {
 		t.Errorf("%+v", receipt)
@@ -532,7 +537,7 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 			)
 			unknown := f.config
 			unknown.Folder, unknown.InDatabase = "", false
-			blind := &forms{Database: userdata.New(unknown), t: t, db: f.db, record: f.record, config: unknown}
+			blind := &fixture{Manager: userdata.New(unknown), t: t, db: f.db, record: f.record, config: unknown}
 			stop := blind.work()
 			if _, receipt := blind.erase(userdata.Request{Instances: []int64{8}}); !receipt.Succeeded {
 				t.Errorf("without tasks: %+v", receipt)
@@ -558,7 +563,7 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 			stop()
 			c := unknown
 			known(&c, f.folder)
-			seeing := &forms{Database: userdata.New(c), t: t, db: f.db, record: f.record, config: c, folder: f.folder}
+			seeing := &fixture{Manager: userdata.New(c), t: t, db: f.db, record: f.record, config: c, folder: f.folder}
 			seeing.work()
 			foretold = seeing.preview(request)
 			_, receipt = seeing.erase(request)
@@ -606,7 +611,7 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 					VALUES ('one', '_wfattach1'), ('two', '_wfattach2'), ('other', '_wfattach22')`,
 			)
 			known(&f.config)
-			f.Database = userdata.New(f.config)
+			f.Manager = userdata.New(f.config)
 			f.work()
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
 			foretold := f.preview(request)
@@ -653,15 +658,15 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 		len(receipt.Files) != 2 ||
 		!slices.Equal(foretold.Problems, receipt.Problems) ||
 		len(receipt.Problems) != 2 ||
-		!maps.Equal(receipt.Rows, userdata.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
+		!maps.Equal(receipt.Rows, report.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
 	}
 	for _, said := range []string{
-		"task 1 is gone itself",
-		"task 2 stays: it belongs to process instance 7",
-		"task 3 stays: it is not known",
-		"task 4 is gone itself",
-		"there is no task 6",
+		"task 1 no longer exists",
+		"task 2 is retained: it belongs to process instance 7",
+		"task 3 is retained: it is unknown",
+		"task 4 no longer exists",
+		"task 6 does not exist",
 	} {
 		if !f.said(events, said) {
 			t.Errorf("not said: %s", said)
@@ -703,7 +708,7 @@ func TestManyInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	f.Database = onPools(t, f.config, f.record.Pool, pool)
+	f.Manager = onPools(t, f.config, f.record.Pool, pool)
 	f.work()
 	var ids []int64
 	for id := range n {
@@ -717,7 +722,7 @@ func TestManyInstances(t *testing.T) {
 	}
 	if told := slices.DeleteFunc(
 		slices.Clone(events),
-		func(e userdata.Event) bool { return e.Instance == nil },
+		func(e report.Event) bool { return e.Instance == nil },
 	); int64(len(told)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
 		t.Errorf("%d process instances were told of; %+v", len(told), receipt.Problems)
@@ -896,9 +901,9 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 		INSERT INTO tb_101 (process_instance_id, applicant) VALUES (7, 'ann')`,
 	)
 	config := f.config
-	config.Manager = userdata.NewServer(userdata.ServerConfig{URL: "http://127.0.0.1:1"})
+	config.Server = processmanager.New(processmanager.Config{URL: "http://127.0.0.1:1"})
 	request := userdata.Request{Instances: []int64{7}}
-	server := &forms{Database: userdata.New(config), t: t, db: f.db, record: f.record, config: config}
+	server := &fixture{Manager: userdata.New(config), t: t, db: f.db, record: f.record, config: config}
 	stop := server.work()
 	foretold := server.preview(request)
 	_, receipt := server.erase(request)
@@ -906,7 +911,7 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(
 			receipt.Problems[0],
-			"process instance 7 is gone, but rows of it stay, in tb_101, tb_assignment, tb_form_data, tb_task",
+			"process instance 7 no longer exists, but rows of it are retained in tb_101, tb_assignment, tb_form_data, tb_task",
 		) ||
 		len(receipt.Rows) != 0 ||
 		!slices.Equal(foretold.Problems, receipt.Problems) ||
@@ -917,7 +922,7 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	f.work()
 	foretold = f.preview(request)
 	events, receipt := f.erase(request)
-	if !receipt.Succeeded || !f.said(events, "process instance 7 is gone itself") ||
+	if !receipt.Succeeded || !f.said(events, "process instance 7 no longer exists") ||
 		!maps.Equal(foretold.Rows, receipt.Rows) ||
 		!slices.Equal(foretold.Files, receipt.Files) ||
 		len(receipt.Files) != 2 {
@@ -1019,7 +1024,7 @@ func TestManyTasks(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	f.Database = onPools(t, f.config, f.record.Pool, pool)
+	f.Manager = onPools(t, f.config, f.record.Pool, pool)
 	f.work()
 	var orphans []int64
 	for i := int64(1); i < tasks; i += 2 {
@@ -1028,9 +1033,9 @@ func TestManyTasks(t *testing.T) {
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
 	if said := slices.DeleteFunc(
 		events,
-		func(e userdata.Event) bool { return e.Log == nil },
+		func(e report.Event) bool { return e.Log == nil },
 	); len(said) != 1 ||
-		!f.said(said, fmt.Sprintf("looked through the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
+		!f.said(said, fmt.Sprintf("searched the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
 		t.Errorf("said %+v", said)
 	}
 	if left := len(f.files()); len(receipt.Files) != documents || left != 3*documents {
@@ -1052,20 +1057,20 @@ func testErrors(t *testing.T, on engine) {
 	f := newFormsOn(t, on, 3, 5, false)
 	for _, c := range []struct {
 		name  string
-		query userdata.Query
+		query search.Query
 		want  error
 	}{
-		{"several principals", userdata.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
-		{"another's principal", userdata.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, userdata.ErrNotPrincipal},
+		{"several principals", search.Query{UserID: "bob"}, userdata.ErrManyPrincipals},
+		{"another's principal", search.Query{UserID: "bob", PrincipalIDs: []string{"P0"}}, search.ErrNotPrincipal},
 		{
 			"no such workflow",
-			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "review", ""}}},
-			userdata.ErrNoVariable,
+			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "review"}}},
+			search.ErrNoVariable,
 		},
 		{
 			"no such variable",
-			userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", "x"}}},
-			userdata.ErrNoVariable,
+			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "apply", Name: "x"}}},
+			search.ErrNoVariable,
 		},
 	} {
 		if _, err := f.Start(t.Context(), userdata.Request{Query: &c.query}); !errors.Is(err, c.want) {
@@ -1073,19 +1078,21 @@ func testErrors(t *testing.T, on engine) {
 		}
 	}
 	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables are not those of workflows
-		found := f.find(userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", workflow, ""}}})
+		found := f.find(
+			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: workflow}}},
+		)
 		if len(found.NotSearched) != 1 {
 			t.Errorf("%s: %v", workflow, found.NotSearched)
 		}
 	}
 	if found := f.find(
-		userdata.Query{UserID: "ann", Variables: []userdata.Variable{{"Loans", "apply", ""}}},
+		search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: "apply"}}},
 	); len(found.NotSearched) != 1 ||
 		!strings.Contains(found.NotSearched[0], "photo") {
 		t.Errorf("not searched: %v", found.NotSearched)
 	}
 	other := onPools(t, userdata.Config{}, f.record.Pool, pgtest.Empty(t).Pool)
-	if _, err := other.Find(t.Context(), userdata.Query{UserID: "ann"}); !errors.Is(err, userdata.ErrNotForms) {
+	if _, err := other.Find(t.Context(), search.Query{UserID: "ann"}); !errors.Is(err, forms.ErrNotForms) {
 		t.Errorf("%v", err)
 	}
 	if f.record.Int("SELECT count(*) FROM cleanupd.erasure") != 0 {
@@ -1139,11 +1146,14 @@ func testNumbers(t *testing.T, on engine) {
 			),
 		)
 		found := f.find(
-			userdata.Query{UserID: c.user, Variables: []userdata.Variable{{"Loans", "folder/sub/review", column}}},
+			search.Query{
+				UserID:    c.user,
+				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review", Name: column}},
+			},
 		)
 		if len(found.Instances) == 1 != (c.user != "1") ||
 			(len(found.Instances) > 0 &&
-				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != userdata.Whole)) {
+				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != search.Whole)) {
 			t.Errorf("%s in %s %s: %+v", c.user, c.kind, c.stored, found.Instances)
 		}
 	}
@@ -1177,16 +1187,16 @@ func testInstancesByOtherNumbers(t *testing.T, on engine) {
 		)
 		for _, user := range []string{"ann", "7"} {
 			found := f.find(
-				userdata.Query{
+				search.Query{
 					UserID:    user,
-					Variables: []userdata.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+					Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
 				},
 			)
-			if !slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == 12 }) {
+			if !slices.ContainsFunc(found.Instances, func(i search.Instance) bool { return i.ID == 12 }) {
 				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
 			}
 			if kind == "numeric" &&
-				!slices.ContainsFunc(found.Instances, func(i userdata.Instance) bool { return i.ID == math.MaxInt64 }) {
+				!slices.ContainsFunc(found.Instances, func(i search.Instance) bool { return i.ID == math.MaxInt64 }) {
 				t.Errorf("%s: the largest id there is: %+v", user, found.Instances)
 			}
 		}
@@ -1212,9 +1222,9 @@ func TestReplicasAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 { // of the replicas' own: the test's connections survive
-		(&forms{
-			Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
-			t:        t,
+		(&fixture{
+			Manager: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
+			t:       t,
 		}).work()
 	}
 	// whoever holds it loses that connection

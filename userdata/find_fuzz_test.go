@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // Whatever a user is called and a variable holds: a search for the user never fails, and finds the variable if and only
@@ -37,7 +37,7 @@ func FuzzFind(f *testing.F) {
 	}
 	forms := newForms(f, 1, 0, false)
 	forms.db.Do("INSERT INTO tb_101 (process_instance_id, applicant, amount) VALUES (1, '', 0)")
-	in := userdata.Variable{Application: "Loans", Workflow: "apply"}
+	in := search.Variable{Application: "Loans", Workflow: "apply"}
 	f.Fuzz(func(t *testing.T, user, value string) {
 		if user == "" || !text(user) || !text(value) {
 			return // refused earlier, or impossible in a database
@@ -52,16 +52,16 @@ func FuzzFind(f *testing.F) {
 			Scan(&amount); err != nil {
 			t.Fatal(err)
 		}
-		found, err := forms.Find(t.Context(), userdata.Query{UserID: user, Variables: []userdata.Variable{in}})
+		found, err := forms.Find(t.Context(), search.Query{UserID: user, Variables: []search.Variable{in}})
 		if err != nil {
 			t.Fatalf("%.100q: %v", user, err)
 		}
-		var reasons []userdata.Reason
+		var reasons []search.Reason
 		for _, instance := range found.Instances {
 			reasons = append(reasons, instance.Reasons...)
 		}
-		held := slices.ContainsFunc(reasons, func(r userdata.Reason) bool {
-			return r.Variable.Name == "applicant" && (r.Match == userdata.Whole) == (value == user)
+		held := slices.ContainsFunc(reasons, func(r search.Reason) bool {
+			return r.Variable.Name == "applicant" && (r.Match == search.Whole) == (value == user)
 		})
 		if held != strings.Contains(value, user) {
 			t.Errorf("%q in %q: %v", user, value, reasons)
@@ -69,10 +69,10 @@ func FuzzFind(f *testing.F) {
 		if amount &&
 			!slices.Contains(
 				reasons,
-				userdata.Reason{
-					Kind:     userdata.InVariable,
-					Variable: userdata.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
-					Match:    userdata.Whole,
+				search.Reason{
+					Kind:     search.InVariable,
+					Variable: search.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
+					Match:    search.Whole,
 				},
 			) {
 			t.Errorf("the number %q is not found: %v", user, reasons)
@@ -104,10 +104,10 @@ func FuzzVariable(f *testing.F) {
 		if !text(application) || !text(workflow) || !text(variable) {
 			return
 		}
-		v := userdata.Variable{Application: application, Workflow: workflow, Name: variable}
-		found, err := forms.Find(t.Context(), userdata.Query{UserID: "ann", Variables: []userdata.Variable{v}})
+		v := search.Variable{Application: application, Workflow: workflow, Name: variable}
+		found, err := forms.Find(t.Context(), search.Query{UserID: "ann", Variables: []search.Variable{v}})
 		if err != nil {
-			if !errors.Is(err, userdata.ErrNoVariable) {
+			if !errors.Is(err, search.ErrNoVariable) {
 				t.Errorf("%v: %v", v, err)
 			}
 			return
@@ -120,7 +120,7 @@ func FuzzVariable(f *testing.F) {
 		}
 		for _, instance := range found.Instances {
 			for _, r := range instance.Reasons {
-				if r.Kind == userdata.InVariable &&
+				if r.Kind == search.InVariable &&
 					(r.Variable.Application != application || r.Variable.Workflow != workflow ||
 						(variable != "" && r.Variable.Name != variable)) {
 					t.Errorf("%v was looked into for %v", r.Variable, v)

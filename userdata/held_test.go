@@ -11,6 +11,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // A hold of everything that is created during an erasure or a sweep waits for what has begun. Nothing more is deleted
@@ -70,7 +71,7 @@ func testHoldOfEverything(t *testing.T, on engine) {
 
 // heldForms is a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are only deleted
 // while nobody has the advisory lock 1 of the record.
-func heldForms(t *testing.T, on engine, inFiles bool) *forms {
+func heldForms(t *testing.T, on engine, inFiles bool) *fixture {
 	t.Helper()
 	var files []string
 	for i := range 250 {
@@ -97,7 +98,7 @@ func heldForms(t *testing.T, on engine, inFiles bool) *forms {
 	return f
 }
 
-func holdEverything(t *testing.T, f *forms, request userdata.Request, left func() int64, release func()) {
+func holdEverything(t *testing.T, f *fixture, request userdata.Request, left func() int64, release func()) {
 	t.Helper()
 	held := errors.New("everything is on hold")
 	var isHeld atomic.Bool
@@ -153,8 +154,8 @@ func holdEverything(t *testing.T, f *forms, request userdata.Request, left func(
 	}
 	isHeld.Store(false)
 	events, receipt := f.watch(id)
-	if !receipt.Succeeded || left() != 0 || !slices.ContainsFunc(events, func(e userdata.Event) bool {
-		return e.Log != nil && e.Log.Message == held.Error()+"; the erasure continues then"
+	if !receipt.Succeeded || left() != 0 || !slices.ContainsFunc(events, func(e report.Event) bool {
+		return e.Log != nil && e.Log.Message == held.Error()+"; the erasure will then be resumed"
 	}) {
 		t.Errorf("%d are left: %+v", left(), receipt)
 	}

@@ -46,12 +46,12 @@ func TestRecordThatIsBehind(t *testing.T) {
 func TestErasureOfAnotherDatabase(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		one, other := bareFormsOn(t, on), bareFormsOn(t, on)
-		for _, f := range []*forms{one, other} {
+		for _, f := range []*fixture{one, other} {
 			f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0)")
 		}
 		shared := other.config
 		shared.Record = one.config.Record
-		both := &forms{Database: userdata.New(shared), t: t, db: other.db}
+		both := &fixture{Manager: userdata.New(shared), t: t, db: other.db}
 		id, err := one.Start(t.Context(), userdata.Request{Tasks: []int64{1}})
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // A replica that loses the connection with its locks stops working in the folder: another one that works there must not
@@ -18,15 +19,15 @@ func TestLostFolderLock(t *testing.T) {
 	f.db.Do(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.3); RETURN NULL; END';
 		CREATE TRIGGER slow AFTER INSERT ON cleanupd.erasure_file FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
 	replica := func() {
-		(&forms{
-			Database: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
-			t:        t,
+		(&fixture{
+			Manager: onPools(t, f.config, f.record.For(campaigndb.Role).Pool, f.record.For(campaigndb.Role).Pool),
+			t:       t,
 		}).work()
 	}
 	const locks = " FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE " +
 		"datname = current_database()) AND classid = x'666f'::int AND objid = x'6c646572'::int::oid"
 	replica()
-	f.record.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'looked through%'")
+	f.record.Until("SELECT count(*) FROM cleanupd.erasure_event WHERE body->'Log'->>'Message' LIKE 'searched the%'")
 	replica()
 	f.record.Until("SELECT count(*)" + locks + " AND NOT granted")
 	f.record.Superuser("SELECT pg_terminate_backend(pid)" + locks + " AND granted")
@@ -48,8 +49,8 @@ func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2)")
-	f.config.Manager = deaf{f.record}
-	f.Database = userdata.New(f.config)
+	f.config.Server = deaf{f.record}
+	f.Manager = userdata.New(f.config)
 	f.work()
 	if events, receipt := f.erase(
 		userdata.Request{Instances: []int64{1}},
@@ -72,7 +73,7 @@ func TestManyFailedErasures(t *testing.T) {
 	)
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '200ms'")
 	f.record.Reset()
-	if _, err := f.Start(t.Context(), userdata.Request{Query: &userdata.Query{UserID: "nobody"}}); err != nil {
+	if _, err := f.Start(t.Context(), userdata.Request{Query: &search.Query{UserID: "nobody"}}); err != nil {
 		t.Error(err)
 	}
 }

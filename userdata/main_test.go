@@ -23,6 +23,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
@@ -53,9 +57,9 @@ type database interface {
 	Strings(query string, args ...any) []string
 }
 
-// forms is a Forms database of a test, its document storage, and the record of its erasures.
-type forms struct {
-	*userdata.Database
+// fixture is a Forms database of a test, its document storage, and the record of its erasures.
+type fixture struct {
+	*userdata.Manager
 	t      testing.TB
 	on     engine
 	db     database
@@ -66,18 +70,18 @@ type forms struct {
 }
 
 // newForms makes a database of PostgreSQL with a number of process instances.
-func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *forms {
+func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
 	return newFormsOn(t, onPostgres, seed, instances, inFiles)
 }
 
 // newFormsOn makes a database with a number of process instances.
-func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *forms {
+func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
-	f := &forms{
+	f := &fixture{
 		t:      t,
 		on:     on,
-		record: record(t, on),
+		record: newRecord(t, on),
 		data:   formsdb.Generate(rand.New(rand.NewPCG(seed, 0)), instances, inFiles),
 	}
 	if inFiles {
@@ -109,18 +113,18 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 }
 
 // record is a database for the record of erasures in a Forms database of an engine: on PostgreSQL the same one.
-func record(t testing.TB, on engine) *pgtest.DB {
+func newRecord(t testing.TB, on engine) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, strings.ToLower(string(on)), func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if on == onPostgres {
 			_, err = conn.Exec(ctx, formsdb.Schema)
 		}
-		return errors.Join(err, userdata.Migrate(ctx, conn))
+		return errors.Join(err, record.Migrate(ctx, conn))
 	})
 }
 
 // open creates the service's own tables, of the record and in the Forms database, and makes the database to work on.
-func (f *forms) open() {
+func (f *fixture) open() {
 	f.t.Helper()
 	conn, err := f.record.Acquire(f.t.Context())
 	if err != nil {
@@ -128,25 +132,25 @@ func (f *forms) open() {
 	}
 	defer conn.Release()
 	if err := errors.Join(
-		userdata.Migrate(f.t.Context(), conn.Conn()),
+		record.Migrate(f.t.Context(), conn.Conn()),
 		f.config.Forms.Migrate(f.t.Context()),
 	); err != nil {
 		f.t.Fatal(err)
 	}
-	f.Database = userdata.New(f.config)
+	f.Manager = userdata.New(f.config)
 }
 
 // openPostgres is a Forms database of PostgreSQL.
-func openPostgres(t testing.TB, pool *pgxpool.Pool) *userdata.Forms {
-	db := userdata.PostgreSQL(pool)
+func openPostgres(t testing.TB, pool *pgxpool.Pool) *forms.Database {
+	db := forms.PostgreSQL(pool)
 	t.Cleanup(db.Close)
 	return db
 }
 
 // openMySQL is a Forms database of MySQL.
-func openMySQL(t testing.TB, config *mysql.Config) *userdata.Forms {
+func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	t.Helper()
-	db, err := userdata.MySQL(config)
+	db, err := forms.MySQL(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,9 +159,9 @@ func openMySQL(t testing.TB, config *mysql.Config) *userdata.Forms {
 }
 
 // onPools is a Forms database of PostgreSQL, and its record, by other pools.
-func onPools(t testing.TB, c userdata.Config, record, pool *pgxpool.Pool) *userdata.Database {
+func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *userdata.Manager {
 	t.Helper()
-	c.Record, c.Forms = record, openPostgres(t, pool)
+	c.Record, c.Forms = recordPool, openPostgres(t, pool)
 	if err := c.Forms.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +169,7 @@ func onPools(t testing.TB, c userdata.Config, record, pool *pgxpool.Pool) *userd
 }
 
 // clear deletes the rows of tables.
-func (f *forms) clear(tables ...string) {
+func (f *fixture) clear(tables ...string) {
 	f.t.Helper()
 	for _, table := range tables {
 		f.db.Do("DELETE FROM " + table)
@@ -173,7 +177,7 @@ func (f *forms) clear(tables ...string) {
 }
 
 // numbers is a relation of the numbers from 1, in its column i.
-func (f *forms) numbers(most int) string {
+func (f *fixture) numbers(most int) string {
 	if f.on == onMySQL {
 		return fmt.Sprintf("(SELECT seq AS i FROM seq_1_to_%d) AS s", most)
 	}
@@ -181,7 +185,7 @@ func (f *forms) numbers(most int) string {
 }
 
 // hold runs a statement in a transaction that stays open, with its locks, until release is called.
-func (f *forms) hold(statement string) (release func()) {
+func (f *fixture) hold(statement string) (release func()) {
 	f.t.Helper()
 	if f.on == onPostgres {
 		tx := f.record.Hold(statement)
@@ -198,10 +202,10 @@ func (f *forms) hold(statement string) (release func()) {
 }
 
 // work carries out erasures until the function that it returns is called, or the test ends.
-func (f *forms) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
+func (f *fixture) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
 
 // workAnd is work with a log.
-func (f *forms) workAnd(log *slog.Logger) (stop func()) {
+func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { f.Work(ctx, log) })
@@ -211,7 +215,7 @@ func (f *forms) workAnd(log *slog.Logger) (stop func()) {
 }
 
 // erase erases, and returns the events and the receipt.
-func (f *forms) erase(r userdata.Request) ([]userdata.Event, *userdata.Receipt) {
+func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
 	f.t.Helper()
 	id, err := f.Start(f.t.Context(), r)
 	if err != nil {
@@ -220,11 +224,11 @@ func (f *forms) erase(r userdata.Request) ([]userdata.Event, *userdata.Receipt) 
 	return f.watch(id)
 }
 
-func (f *forms) watch(id string) (events []userdata.Event, receipt *userdata.Receipt) {
+func (f *fixture) watch(id string) (events []report.Event, receipt *report.Receipt) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
 	defer cancel()
-	receipt, err := f.Watch(ctx, id, func(e userdata.Event) error {
+	receipt, err := f.Watch(ctx, id, func(e report.Event) error {
 		events = append(events, e)
 		if e.Sequence != int64(len(events)) {
 			f.t.Errorf("sequence %d is the %dth", e.Sequence, len(events))
@@ -238,9 +242,9 @@ func (f *forms) watch(id string) (events []userdata.Event, receipt *userdata.Rec
 }
 
 // preview is the receipt of a dry run.
-func (f *forms) preview(r userdata.Request) (receipt *userdata.Receipt) {
+func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	f.t.Helper()
-	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
+	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
 		receipt = e.Receipt
 		return nil
 	}); err != nil {
@@ -250,7 +254,7 @@ func (f *forms) preview(r userdata.Request) (receipt *userdata.Receipt) {
 }
 
 // find finds.
-func (f *forms) find(q userdata.Query) *userdata.Found {
+func (f *fixture) find(q search.Query) *search.Result {
 	f.t.Helper()
 	found, err := f.Find(f.t.Context(), q)
 	if err != nil {
@@ -260,7 +264,7 @@ func (f *forms) find(q userdata.Query) *userdata.Found {
 }
 
 // files are the paths in the folder.
-func (f *forms) files() (names []string) {
+func (f *fixture) files() (names []string) {
 	f.t.Helper()
 	if f.folder == "" {
 		return nil

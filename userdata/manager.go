@@ -1,177 +1,175 @@
 package userdata
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/readiness"
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// ProcessManager is what the Forms server can do to its process instances.
-type ProcessManager interface {
-	// TerminateProcess terminates a running process instance, by its long-lived invocation id. It may end some time
-	// later.
-	TerminateProcess(ctx context.Context, invocation string) error
-	// PurgeProcessInstance deletes everything that a process instance that has ended has in the database and in the
-	// document storage.
-	PurgeProcessInstance(ctx context.Context, invocation string) error
+// Config configures a Manager.
+type Config struct {
+	// Record is the service's own database, in which erasures are requested and recorded.
+	Record *pgxpool.Pool
+	// Forms is the Forms server's database.
+	Forms *forms.Database
+	// Folder is the folder of the document storage; empty if it is not in a folder.
+	Folder string
+	// InDatabase is true if the document storage is in the database.
+	InDatabase bool
+	// Server terminates and purges process instances; nil to change only the Forms server's database.
+	Server erasure.ProcessManager
+	// Lease is how long a replica may be silent before another one takes its erasure over; 0 for DefaultLease.
+	Lease time.Duration
+	// Own fails if nothing may be changed because the record belongs to another instance, or is a copy; nil if it is
+	// never.
+	Own func(ctx context.Context) error
+	// Held fails while everything is on hold, so that nothing may be erased; nil if it never is.
+	Held func(ctx context.Context) error
 }
 
-// Statuses of process instances that have ended.
-const (
-	complete   = 2
-	terminated = 4
-)
+// DefaultLease is the default of Config.Lease.
+const DefaultLease = 15 * time.Second
 
-func ended(status int32) bool { return status == complete || status == terminated }
-
-// terminateTimeout is how long a process instance may take to end, terminateEvery how often it is checked.
-const (
-	terminateTimeout = 5 * time.Minute
-	terminateEvery   = time.Second
-)
-
-// errNoInvocation says that the Forms server cannot purge a process instance: without an id it might purge another one.
-var errNoInvocation = errors.New(
-	"it has no long-lived invocation id, by which the Forms server knows it; erase it with the database alone, while " +
-		"the Forms server is switched off",
-)
-
-// errStillRuns says that a process instance did not end.
-var errStillRuns = errors.New("it was told to terminate, and still ran five minutes later")
-
-// readInstances reads those of some process instances that exist, by their ids; lock is what the statement ends with.
-func readInstances(ctx context.Context, tx *transaction, ids []int64, lock string) (map[int64]*Instance, error) {
-	there := map[int64]*Instance{}
-	var in Instance
-	err := tx.each(
-		ctx,
-		"SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN "+
-			"(@ids) ORDER BY id"+lock,
-		args{"ids": ids},
-		[]any{&in.ID, &in.Invocation, &in.Status},
-		func() {
-			found := in
-			there[in.ID] = &found
-		},
-	)
-	return there, err
+// Manager finds and erases user data in one Forms database with its document storage.
+type Manager struct {
+	Config
+	wake      chan struct{} // signals a new erasure to Work
+	readiness readiness.Check
 }
 
-// readInstance reads a process instance; nil if it does not exist.
-func (f *Forms) readInstance(ctx context.Context, id int64) (in *Instance, err error) {
-	err = f.snapshot(ctx, func(tx *transaction) error {
-		there, err := readInstances(ctx, tx, []int64{id}, "")
-		in = there[id]
-		return err
-	})
-	return in, err
+// New returns a Manager. It does not connect.
+func New(c Config) *Manager {
+	c.Lease = cmp.Or(c.Lease, DefaultLease)
+	never := func(context.Context) error { return nil }
+	if c.Own == nil {
+		c.Own = never
+	}
+	if c.Held == nil {
+		c.Held = never
+	}
+	return &Manager{Config: c, wake: make(chan struct{}, 1)}
 }
 
-// byServer has the Forms server carry out an operation on a process instance, unless everything is on hold. The request
-// is recorded first, so that an instance that is gone after a crash counts as erased.
-func (e *erasure) byServer(
-	ctx context.Context,
-	in *Instance,
-	operation string,
-	call func(ctx context.Context, invocation string) error,
-) error {
-	return e.unlessHeld(ctx, func() error {
-		if err := e.transact(
-			ctx,
-			func(tx pgx.Tx) error { return e.mark(ctx, tx, "PURGING", anInstance, in.ID) },
-		); err != nil {
-			return err
-		}
-		if err := call(ctx, in.Invocation); err != nil {
-			// not wrapped: the database has not failed
-			return errors.New("the Forms server, " + operation + ": " + err.Error())
+func (m *Manager) claims() claim.Config {
+	return claim.Config{Record: m.Record, Forms: m.Forms, Lease: m.Lease, Held: m.Held}
+}
+
+func (m *Manager) storage() gds.Storage {
+	return gds.Storage{Folder: m.Folder, InDatabase: m.InDatabase}
+}
+
+func (m *Manager) eraser() erasure.Eraser {
+	return erasure.Eraser{Storage: m.storage(), Server: m.Server}
+}
+
+func (m *Manager) rules() purge.Store {
+	return purge.Store{Record: m.Record, FormsID: m.Forms.Identity()}
+}
+
+// pingTimeout limits how long Ready waits for the Forms database.
+const pingTimeout = 1500 * time.Millisecond
+
+// errSilent hides the error behind it, since everyone may see it.
+var errSilent = errors.New("the Forms database does not answer")
+
+// Ready fails if the Forms database does not answer, or lacks the service's own tables. It asks at most once a second.
+func (m *Manager) Ready(ctx context.Context) error {
+	return m.readiness.Get(func(error) error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		defer cancel()
+		if err := m.Forms.Ping(ctx); err != nil {
+			return errSilent
 		}
 		return nil
 	})
 }
 
-// purgeByServer has the Forms server erase a process instance.
-func (e *erasure) purgeByServer(ctx context.Context, in *Instance) (err error) {
-	if in.Invocation == "" {
-		return errNoInvocation
-	}
-	if !ended(in.Status) {
-		if err := e.byServer(ctx, in, "terminateProcess", e.Manager.TerminateProcess); err != nil {
-			return err
-		}
-		limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRuns)
-		defer cancel()
-		for !ended(in.Status) {
-			select {
-			case <-time.After(terminateEvery):
-			case <-limited.Done():
-				return context.Cause(limited)
-			}
-			if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil {
-				return err
-			}
-		}
-	}
-	problem := e.byServer(ctx, in, "purgeProcessInstance", e.Manager.PurgeProcessInstance)
-	if in, err = e.Forms.readInstance(ctx, in.ID); err != nil || in == nil { // gone, even if the answer was lost
+// Find finds every trace of a person, in one snapshot of the database.
+func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Result, err error) {
+	err = m.snapshot(ctx, func(tx *forms.Transaction) error {
+		result, err = search.Run(ctx, tx, q)
 		return err
-	}
-	if problem != nil {
-		return problem
-	}
-	return errors.New("the Forms server says that it was purged, and it is still there")
+	})
+	return result, err
 }
 
-// instanceByServer has the Forms server erase the one process instance of ids.
-func (e *erasure) instanceByServer(ctx context.Context, ids []int64) error {
-	id := ids[0]
-	var state string
-	if err := e.Record.QueryRow(ctx, "SELECT state FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
-		"kind = $2 AND item_id = $3", e.id, anInstance, id).
-		Scan(&state); err != nil {
-		return err
-	}
-	in, err := e.Forms.readInstance(ctx, id)
-	if err != nil {
-		return err
-	}
-	if in != nil && state != "PURGING" && e.purge != nil {
-		var passed []int64
-		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-			_, passed, err = e.stillDue(ctx, tx, ids, "")
-			return err
-		}); err != nil {
+// snapshot calls fn with a snapshot of the Forms database, unless tables are missing there.
+func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
+	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {
 			return err
 		}
-		if len(passed) > 0 {
-			return e.transact(ctx, func(tx pgx.Tx) error {
-				return e.settle(ctx, tx, &entry{Kind: anInstance, Items: passed, Events: notDue(passed)})
-			})
-		}
-	}
-	if in != nil {
-		if err := e.purgeByServer(ctx, in); err != nil {
-			return err
-		}
-	} else if state == "PURGING" {
-		in = &Instance{ID: id, Status: terminated}
-	}
-	left := &removal{}
-	if in == nil {
-		if err := e.Forms.snapshot(ctx, func(tx *transaction) (err error) {
-			left, err = newRemover(tx, true).instances(ctx, ids, e.InDatabase)
-			return err
-		}); err != nil {
-			return err
-		}
-	}
-	return e.transact(ctx, func(tx pgx.Tx) error {
-		done := &entry{Kind: anInstance, Items: ids, Events: e.erased(id, in, left.rows[id])}
-		if len(left.rows[id]) > 0 {
-			done.Items, done.Kept = nil, ids
-		}
-		return e.settle(ctx, tx, done)
+		return fn(tx)
 	})
+}
+
+// BlindSpots returns what cannot be found in the tables of the database, for people.
+func (m *Manager) BlindSpots() []string {
+	spots := []string{
+		"process instances that a watched folder started: who started them is encoded in their stored data",
+		"process instances that a publish instance started: they do not store who started them",
+		"process instances that an e-mail started: the sender is in an opaque column of tb_job_instance",
+	}
+	if m.Server == nil {
+		spots = append(
+			spots,
+			"documents of process variables in the document storage (GDS): only the Forms server knows which they are",
+		)
+	}
+	return append(spots, "the contents of documents")
+}
+
+// Receipt returns the receipt with an id.
+func (m *Manager) Receipt(ctx context.Context, id string) (*report.Receipt, error) {
+	return record.Receipt(ctx, m.Record, id)
+}
+
+// Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one.
+func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*report.Receipt, string, error) {
+	return record.Receipts(ctx, m.Record, size, token)
+}
+
+// pollInterval is how often Watch polls for new events.
+const pollInterval = 100 * time.Millisecond
+
+// Watch calls fn for each event of an erasure, past ones first, until the receipt, which it returns.
+func (m *Manager) Watch(ctx context.Context, id string, fn func(report.Event) error) (*report.Receipt, error) {
+	for last := int64(0); ; {
+		events, err := record.Events(ctx, m.Record, id, last)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range events {
+			last = e.Sequence
+			if e.Ended {
+				if e.Receipt, err = record.Receipt(ctx, m.Record, id); err != nil {
+					return nil, err
+				}
+			}
+			if err := fn(e); err != nil || e.Ended {
+				return e.Receipt, err
+			}
+		}
+		if len(events) > 0 {
+			continue
+		}
+		select {
+		case <-time.After(pollInterval):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 }

@@ -8,7 +8,7 @@ import (
 	"unicode"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // model says what is found and what an erasure leaves, in plain Go, from the rules, without the code under test.
@@ -37,8 +37,8 @@ func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 }
 
 // holds is how a text holds a user id; empty: not at all.
-func holds(text, user string) userdata.Match {
-	best := userdata.Match("")
+func holds(text, user string) search.Match {
+	best := search.Match("")
 	for i := range len(text) - len(user) + 1 {
 		if text[i:i+len(user)] != user {
 			continue
@@ -49,11 +49,11 @@ func holds(text, user string) userdata.Match {
 		}
 		switch {
 		case len(text) == len(user):
-			return userdata.Whole
+			return search.Whole
 		case (len(before) == 0 || !word(before[len(before)-1])) && (len(after) == 0 || !word(after[0])):
-			best = userdata.Word
+			best = search.Word
 		case best == "":
-			best = userdata.Part
+			best = search.Part
 		}
 	}
 	return best
@@ -93,13 +93,13 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 	for table, searched := range map[string][]int{"tb_101": {1, 2, 3}, "tb_102": {1, 2}, "tb_103": {1}} {
 		for _, row := range m.Table(table).Rows {
 			for _, column := range searched {
-				how := userdata.Match("")
+				how := search.Match("")
 				switch value := row[column].(type) {
 				case string:
 					how = holds(value, user)
 				case int64:
 					if fmt.Sprint(value) == user {
-						how = userdata.Whole
+						how = search.Whole
 					}
 				}
 				if how != "" {

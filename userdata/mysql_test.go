@@ -13,13 +13,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // onServer is a Forms database on a certain server of MySQL, of a person with some process instances.
-func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint64, inFiles bool) *forms {
+func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint64, inFiles bool) *fixture {
 	t.Helper()
 	db := mysqltest.On(t, server, charset)
-	f := &forms{
+	f := &fixture{
 		t:      t,
 		on:     onMySQL,
 		db:     db,
@@ -77,7 +78,7 @@ func TestSettingsOfMySQL(t *testing.T) {
 				f := onServer(t, server, []string{"latin1", "utf8mb4"}[seed%2], seed, seed < 2)
 				f.work()
 				user := formsdb.Users[seed]
-				query := userdata.Query{UserID: user, Variables: all}
+				query := search.Query{UserID: user, Variables: all}
 				query.PrincipalIDs = f.find(query).Principals[:1]
 				m := newModel(f.data, seed < 2)
 				reasons, orphans := m.find(user, query.PrincipalIDs)
@@ -105,7 +106,7 @@ func TestExactlyOnMySQL(t *testing.T) {
 	for _, charset := range []string{"utf8mb4", "latin1"} {
 		t.Run(charset, func(t *testing.T) {
 			t.Parallel()
-			f := &forms{t: t, on: onMySQL, record: pgtest.Empty(t)}
+			f := &fixture{t: t, on: onMySQL, record: pgtest.Empty(t)}
 			db := mysqltest.Empty(t, charset)
 			f.db = db
 			f.db.Do(formsdb.MySQLSchema)
@@ -131,7 +132,10 @@ func TestExactlyOnMySQL(t *testing.T) {
 			f.config = userdata.Config{Record: f.record.Pool, Forms: openMySQL(t, db.Config("root")), InDatabase: true}
 			f.open()
 			f.work()
-			query := userdata.Query{UserID: "bob", Variables: []userdata.Variable{{"Loans", "folder/sub/review", ""}}}
+			query := search.Query{
+				UserID:    "bob",
+				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+			}
 			found := f.find(query)
 			var instances []int64
 			for _, in := range found.Instances {
@@ -183,10 +187,10 @@ func TestTablesThatWillNotDo(t *testing.T) {
 	for change, c := range map[string]struct{ said, undo string }{
 		"ALTER TABLE tb_task ENGINE = MyISAM": {"tb_task is not InnoDB", "ALTER TABLE tb_task ENGINE = InnoDB"},
 		"ALTER TABLE tb_102 ENGINE = Aria":    {"tb_102 is not InnoDB", "ALTER TABLE tb_102 ENGINE = InnoDB"},
-		"RENAME TABLE tb_task TO TB_TASK":     {"TB_TASK are not", "RENAME TABLE TB_TASK TO tb_task"},
+		"RENAME TABLE tb_task TO TB_TASK":     {"but TB_TASK do not", "RENAME TABLE TB_TASK TO tb_task"},
 		// without it there would be none
 		"RENAME TABLE tb_task_acl TO Tb_Task_Acl": {
-			"Tb_Task_Acl are not",
+			"but Tb_Task_Acl do not",
 			"RENAME TABLE Tb_Task_Acl TO tb_task_acl",
 		},
 		"ALTER TABLE tb_task_acl ENGINE = MyISAM": {

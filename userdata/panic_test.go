@@ -36,8 +36,8 @@ func TestErasureThatPanics(t *testing.T) {
 		"INSERT INTO tb_process_instance VALUES (1, 'a', 2), (2, 'b', 2), (3, 'c', 2); INSERT INTO tb_task VALUES " +
 			"(7, 1, 'P0', 0)",
 	)
-	f.config.Manager = stumbler{deaf{f.record}, "a"}
-	f.Database = userdata.New(f.config)
+	f.config.Server = stumbler{deaf{f.record}, "a"}
+	f.Manager = userdata.New(f.config)
 	var log bytes.Buffer
 	stop := f.workAnd(slog.New(slog.NewTextHandler(&log, nil)))
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3}})
@@ -107,7 +107,7 @@ func TestPanicsInTransactions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			(&forms{Database: onPools(t, f.config, pool, f.record.For(campaigndb.Role).Pool), t: t}).work()
+			(&fixture{Manager: onPools(t, f.config, pool, f.record.For(campaigndb.Role).Pool), t: t}).work()
 			_, receipt := f.watch(id)
 			if receipt.Succeeded != ok {
 				t.Errorf("%+v", receipt)

@@ -7,16 +7,23 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/removal"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// Preview calls tell for each event of what an erasure would do, by one snapshot, and changes nothing. The last event
-// is the receipt. tell may be slow: the snapshot has ended by then.
-func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) error) error {
-	said, err := d.settle(ctx, &r)
+// Preview calls fn for each event of an erasure that changes nothing. The last event is the receipt. fn may be slow, since
+// it is called when the snapshot of the database has ended.
+func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
+	events, err := m.resolve(ctx, &r)
 	if err != nil {
 		return err
 	}
-	out := &Receipt{
+	p := &previewer{m: m, request: r, emit: fn, receipt: &report.Receipt{
 		RequestedBy: r.RequestedBy,
 		CreateTime:  time.Now(),
 		DryRun:      true,
@@ -24,158 +31,181 @@ func (d *Database) Preview(ctx context.Context, r Request, tell func(Event) erro
 		Succeeded:   true,
 		Instances:   r.Instances,
 		Tasks:       r.Tasks,
-		Rows:        Rows{},
-	}
-	sequence := int64(0)
-	emit := func(events ...Event) error {
-		for _, e := range events {
-			sequence++
-			e.Sequence, e.Time = sequence, time.Now()
-			switch {
-			case e.Instance != nil:
-				out.Rows.add(e.Instance.Rows)
-			case e.Task != nil:
-				out.Rows.add(e.Task.Rows)
-			case e.File != "":
-				out.Files = append(out.Files, e.File)
-			case e.Log != nil && e.Log.Level != severity.Info:
-				out.Problems = append(out.Problems, e.Log.Message)
-				out.Succeeded = out.Succeeded && e.Log.Level != severity.Error
-			}
-			if err := tell(e); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := emit(said...); err != nil {
+		Rows:        report.Rows{},
+	}}
+	if err := p.report(events...); err != nil {
 		return err
 	}
 	if r.Sweep {
-		events, rows, err := d.foretellSweep(ctx)
-		if err != nil {
-			return err
-		}
-		out.Rows = rows
-		if err := emit(events...); err != nil {
-			return err
-		}
-		out.EndTime = new(time.Now())
-		return emit(Event{Receipt: out, Ended: true})
+		err = p.sweep(ctx)
+	} else {
+		err = p.erase(ctx)
 	}
-	earlier, err := d.sameUser(ctx, r)
 	if err != nil {
 		return err
 	}
-	left, err := d.leftovers(ctx, d.Record, r, earlier, "")
+	p.receipt.EndTime = new(time.Now())
+	return p.report(report.Event{Receipt: p.receipt, Ended: true})
+}
+
+// previewer finds, numbers and emits the events of a preview, and makes its receipt.
+type previewer struct {
+	m        *Manager
+	request  Request // with ids
+	emit     func(report.Event) error
+	sequence int64
+	receipt  *report.Receipt
+}
+
+func (p *previewer) report(events ...report.Event) error {
+	for _, e := range events {
+		p.sequence++
+		e.Sequence, e.Time = p.sequence, time.Now()
+		switch {
+		case e.Instance != nil:
+			p.receipt.Rows.Add(e.Instance.Rows)
+		case e.Task != nil:
+			p.receipt.Rows.Add(e.Task.Rows)
+		case e.Document != nil:
+			p.receipt.Rows.Add(e.Document.Rows)
+		case e.File != "":
+			p.receipt.Files = append(p.receipt.Files, e.File)
+		case e.Log != nil && e.Log.Level != severity.Info:
+			p.receipt.Problems = append(p.receipt.Problems, e.Log.Message)
+			p.receipt.Succeeded = p.receipt.Succeeded && e.Log.Level != severity.Error
+		}
+		if err := p.emit(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *previewer) sweep(ctx context.Context) error {
+	events, err := sweep.Preview(ctx, p.m.Record, p.m.Forms, p.m.storage())
 	if err != nil {
 		return err
 	}
-	var earlierSessions []string
-	for _, l := range left {
-		earlierSessions = append(earlierSessions, l.Session)
+	return p.report(events...)
+}
+
+func (p *previewer) erase(ctx context.Context) error {
+	earlier, err := p.leftoverSessions(ctx)
+	if err != nil {
+		return err
 	}
-	sessions := slices.Clone(earlierSessions)
-	var events []Event
-	err = d.Forms.snapshot(ctx, func(tx *transaction) error {
-		remover := newRemover(tx, true)
-		for chunk := range slices.Chunk(r.Instances, atOnce) {
-			there, err := readInstances(ctx, tx, chunk, "")
+	sessions := slices.Clone(earlier)
+	var events []report.Event
+	err = p.m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		remover := removal.New(tx, true)
+		for ids := range slices.Chunk(p.request.Instances, erasure.ItemsPerTransaction) {
+			chunkEvents, chunkSessions, err := p.instances(ctx, tx, remover, ids)
 			if err != nil {
 				return err
 			}
-			if d.Manager != nil { // the Forms server purges only what it knows
-				chunk = slices.DeleteFunc(slices.Clone(chunk), func(id int64) bool {
-					unknown := there[id] != nil && there[id].Invocation == ""
-					if unknown {
-						events = append(events, failed(anInstance, id, errNoInvocation))
-					}
-					return unknown
-				})
-			}
-			gone, err := remover.instances(ctx, chunk, d.InDatabase)
-			if err != nil {
-				return err
-			}
-			for _, s := range gone.sessions {
-				// the Forms server deletes its documents itself
-				if d.Manager == nil || (there[s.Item] != nil && d.Folder != "") {
-					sessions = append(sessions, s.ID)
-				}
-			}
-			for _, id := range chunk {
-				events = append(events, d.erased(id, there[id], gone.rows[id])...)
-			}
+			events, sessions = append(events, chunkEvents...), append(sessions, chunkSessions...)
 		}
-		orphans, _, others, err := remover.sort(ctx, r.Tasks, "")
+		orphans, _, orphanEvents, err := remover.FindOrphans(ctx, p.request.Tasks, "")
 		if err != nil {
 			return err
 		}
-		events = append(events, others...)
-		gone, err := remover.orphans(ctx, orphans, false)
+		events = append(events, orphanEvents...)
+		removed, err := remover.Orphans(ctx, orphans, false)
 		if err != nil {
 			return err
 		}
-		if d.InDatabase {
-			if err := remover.documents(ctx, gone, append(ofNone(earlierSessions), gone.sessions...)); err != nil {
+		if p.m.InDatabase {
+			documents := append(erasure.WithoutItem(earlier), removed.Sessions...)
+			if err := remover.Documents(ctx, removed, documents); err != nil {
 				return err
 			}
-			out.Rows.add(gone.rows[0])
+			p.receipt.Rows.Add(removed.Rows[0])
 		}
-		for _, s := range gone.sessions {
+		for _, s := range removed.Sessions {
 			sessions = append(sessions, s.ID)
 		}
 		for _, o := range orphans {
-			events = append(events, Event{Task: &TaskErased{o.id, gone.rows[o.id]}})
+			events = append(events, report.Event{Task: &report.TaskErased{ID: o.ID, Rows: removed.Rows[o.ID]}})
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := emit(events...); err != nil {
+	if err := p.report(events...); err != nil {
 		return err
 	}
-	switch {
-	case d.Folder != "":
-		events, err := wouldGo(ctx, d.Folder, sessions)
-		if err != nil {
-			events = []Event{unreadable(err)}
-		}
-		if err := emit(events...); err != nil {
-			return err
-		}
-	case !d.InDatabase && len(sessions) > 0:
-		slices.Sort(sessions)
-		if err := emit(unknown(sessions)); err != nil {
-			return err
-		}
-	}
-	out.EndTime = new(time.Now())
-	return emit(Event{Receipt: out, Ended: true})
+	return p.report(p.files(ctx, sessions)...)
 }
 
-// wouldGo are the events about the files in a folder that an erasure of sessions would delete.
-func wouldGo(ctx context.Context, folder string, sessions []string) ([]Event, error) {
-	root, err := os.OpenRoot(folder)
+// leftoverSessions returns the sessions that earlier erasures of the same user or items have left.
+func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
+	var earlier []string
+	if p.request.Query != nil {
+		if earlier, err = record.ByUser(ctx, p.m.Record, p.m.Forms.Identity(), p.request.Query.UserID); err != nil {
+			return nil, err
+		}
+	}
+	leftovers, err := p.m.recordRequest(p.request).Leftovers(ctx, p.m.Record, earlier, "")
+	for _, l := range leftovers {
+		sessions = append(sessions, l.Session)
+	}
+	return sessions, err
+}
+
+// instances returns the events about process instances, and the sessions whose documents would be deleted from
+// the folder.
+func (p *previewer) instances(
+	ctx context.Context,
+	tx *forms.Transaction,
+	remover *removal.Remover,
+	ids []int64,
+) (events []report.Event, sessions []string, err error) {
+	instances, err := tx.Instances(ctx, ids, "")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer func() { _ = root.Close() }()
-	documents, looked, err := walk(ctx, root, sessions)
-	return append([]Event{looked}, filesOf(documents)...), err
+	if p.m.Server != nil {
+		ids = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool {
+			unknown := instances[id] != nil && instances[id].Invocation == ""
+			if unknown {
+				events = append(events, erasure.FailedEvent(record.KindInstance, id, erasure.ErrNoInvocation))
+			}
+			return unknown
+		})
+	}
+	removed, err := remover.Instances(ctx, ids, p.m.InDatabase)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, s := range removed.Sessions {
+		// the Forms server deletes documents itself
+		if p.m.Server == nil || (instances[s.Item] != nil && p.m.Folder != "") {
+			sessions = append(sessions, s.ID)
+		}
+	}
+	for _, id := range ids {
+		events = append(events, p.m.eraser().Events(id, instances[id], removed.Rows[id])...)
+	}
+	return events, sessions, nil
 }
 
-// filesOf are the events about the files of documents that would be deleted.
-func filesOf(documents []document) (events []Event) {
-	for _, d := range documents {
-		if d.strange {
-			events = append(events, d.stays())
-			continue
+// files returns the events of deleting the documents of sessions from the folder.
+func (p *previewer) files(ctx context.Context, sessions []string) []report.Event {
+	switch {
+	case p.m.Folder != "":
+		root, err := os.OpenRoot(p.m.Folder)
+		if err != nil {
+			return []report.Event{gds.Unreadable(err)}
 		}
-		for _, f := range d.files {
-			events = append(events, deleted(f.name))
+		defer func() { _ = root.Close() }()
+		documents, summary, err := gds.Search(ctx, root, sessions)
+		if err != nil {
+			return []report.Event{gds.Unreadable(err)}
 		}
+		return append([]report.Event{summary}, gds.Events(documents)...)
+	case !p.m.InDatabase && len(sessions) > 0:
+		return []report.Event{erasure.UnknownStorageEvent(slices.Sorted(slices.Values(sessions)))}
 	}
-	return events
+	return nil
 }

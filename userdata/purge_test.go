@@ -20,14 +20,18 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // noted forgets what a purge was before.
-func noted(context.Context, pgx.Tx, *userdata.Purge) error { return nil }
+func noted(context.Context, pgx.Tx, *purge.Rule) error { return nil }
 
 // purges is a Forms database whose process instances have a date, and of which the workflows alone are there. Its
 // documents are in the database, unless there are files.
-func purges(t *testing.T, on engine, files ...string) *forms {
+func purges(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := bareFormsOn(t, on, files...)
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
@@ -41,7 +45,7 @@ func purges(t *testing.T, on engine, files ...string) *forms {
 }
 
 // task is a purge of the database as a task, created if it is not there.
-func (f *forms) task(p userdata.Purge) outside.Task {
+func (f *fixture) task(p purge.Rule) outside.Task {
 	f.t.Helper()
 	if err := f.SetPurge(f.t.Context(), p, "", noted); err != nil {
 		f.t.Fatal(err)
@@ -58,7 +62,7 @@ func (f *forms) task(p userdata.Purge) outside.Task {
 var now = time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)
 
 // instance adds a process instance of a workflow's table (empty: of none), with a task that has a document.
-func (f *forms) instance(id int64, status any, ended time.Time, table string) {
+func (f *fixture) instance(id int64, status any, ended time.Time, table string) {
 	f.t.Helper()
 	date := "NULL"
 	if !ended.IsZero() {
@@ -95,13 +99,13 @@ func (f *forms) instance(id int64, status any, ended time.Time, table string) {
 }
 
 // purged does what is due, and returns how many rows it was told of.
-func (f *forms) purged(task outside.Task, run string, told func(rows int64) error) (rows int64, err error) {
+func (f *fixture) purged(task outside.Task, run string, told func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
-	due, err := task.Due(f.t.Context(), now)
+	due, err := task.Candidates(f.t.Context(), now)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	err = task.Purge(f.t.Context(), run, due, func(_ context.Context, n int64) error {
+	err = task.Delete(f.t.Context(), run, due, func(_ context.Context, n int64) error {
 		rows = n
 		if told == nil {
 			return nil
@@ -111,7 +115,7 @@ func (f *forms) purged(task outside.Task, run string, told func(rows int64) erro
 	return rows, err
 }
 
-func ids(due *outside.Due) (list []int64) {
+func ids(due *outside.Candidates) (list []int64) {
 	for _, i := range due.Items {
 		list = append(list, i.ID)
 	}
@@ -148,7 +152,7 @@ func testPurge(t *testing.T, on engine) {
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		application, workflow, _ := strings.Cut(path, "/")
 		task := f.task(
-			userdata.Purge{
+			purge.Rule{
 				Name:        "p",
 				Application: application,
 				Workflow:    workflow,
@@ -157,7 +161,7 @@ func testPurge(t *testing.T, on engine) {
 				Enabled:     true,
 			},
 		)
-		due, err := task.Due(t.Context(), now)
+		due, err := task.Candidates(t.Context(), now)
 		if err != nil || !slices.Equal(ids(due), all[path]) || due.Total != 13 || !due.Cutoff.Equal(cutoff) {
 			t.Errorf("%s: %v of %d, %v", path, ids(due), due.Total, err)
 		}
@@ -165,13 +169,13 @@ func testPurge(t *testing.T, on engine) {
 			t.Errorf("the date of %d is %s", i.ID, i.Date)
 		}
 	}
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Due(t.Context(), now)
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreseen, total := userdata.Rows{}, int64(0)
-	if err := task.Foresee(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+	foreseen, total := report.Rows{}, int64(0)
+	if err := task.Preview(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
 		for table, n := range rows {
 			foreseen[table] += n
 			total += n
@@ -228,8 +232,8 @@ func testPurgeOfASharedTable(t *testing.T, on engine) {
 	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
 	f.instance(2, 2, now.AddDate(-1, 0, 0), "tb_102")
 	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Due(t.Context(), now)
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil || !slices.Equal(ids(due), []int64{2}) || len(due.Notes) != 1 ||
 		!strings.Contains(due.Notes[0], "tb_101") {
 		t.Errorf("%+v %v", due, err)
@@ -245,7 +249,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(
-		userdata.Purge{
+		purge.Rule{
 			Name:        "p",
 			Application: "Loans",
 			Workflow:    "apply",
@@ -254,7 +258,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 			Enabled:     true,
 		},
 	)
-	due, err := task.Due(t.Context(), now)
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil || len(due.Items) != 4 {
 		t.Fatal(due, err)
 	}
@@ -262,7 +266,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 		"UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE " +
 			"id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3",
 	)
-	if err := task.Purge(
+	if err := task.Delete(
 		t.Context(),
 		uuid.NewString(),
 		due,
@@ -289,7 +293,7 @@ func testPurgeStops(t *testing.T, on engine) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	errEnough := errors.New("enough")
 	rows, err := f.purged(task, uuid.NewString(), func(int64) error { return errEnough })
 	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 ||
@@ -325,14 +329,14 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Due(t.Context(), now)
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	run := uuid.NewString()
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(
+	if err := task.Delete(
 		ctx,
 		run,
 		due,
@@ -369,13 +373,13 @@ func TestForsakenPurge(t *testing.T) {
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Due(t.Context(), now)
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, kill := context.WithCancel(t.Context())
-	if err := task.Purge(
+	if err := task.Delete(
 		ctx,
 		uuid.NewString(),
 		due,
@@ -403,7 +407,7 @@ func TestSetPurge(t *testing.T) { onBoth(t, testSetPurge) }
 
 func testSetPurge(t *testing.T, on engine) {
 	f := purges(t, on)
-	good := userdata.Purge{
+	good := purge.Rule{
 		Name:        "a-1",
 		Application: "Loans",
 		Workflow:    "folder/sub/review",
@@ -411,21 +415,21 @@ func testSetPurge(t *testing.T, on engine) {
 		Days:        1,
 	}
 	for _, c := range []struct {
-		change func(p *userdata.Purge)
+		change func(p *purge.Rule)
 		fields []string
 	}{
-		{func(p *userdata.Purge) { p.Name = "" }, []string{"name"}},
-		{func(p *userdata.Purge) { p.Name = "A" }, []string{"name"}},
-		{func(p *userdata.Purge) { p.Name = strings.Repeat("a", 41) }, []string{"name"}},
-		{func(p *userdata.Purge) { *p = userdata.Purge{} }, []string{"name", "application", "date_column", "days"}},
-		{func(p *userdata.Purge) { p.Days = 24_856 }, []string{"days"}},
-		{func(p *userdata.Purge) { p.Days = -1 }, []string{"days"}},
-		{func(p *userdata.Purge) { p.Application = "loans" }, []string{"workflow"}},
-		{func(p *userdata.Purge) { p.Workflow = "review" }, []string{"workflow"}},
-		{func(p *userdata.Purge) { p.Workflow = "folder/sub/review\x00" }, []string{"workflow"}},
-		{func(p *userdata.Purge) { p.DateColumn = "status" }, []string{"date_column"}},
-		{func(p *userdata.Purge) { p.DateColumn = `ended" OR 1=1 --` }, []string{"date_column"}},
-		{func(p *userdata.Purge) { p.Workflow, p.DateColumn = "x", "x" }, []string{"workflow", "date_column"}},
+		{func(p *purge.Rule) { p.Name = "" }, []string{"name"}},
+		{func(p *purge.Rule) { p.Name = "A" }, []string{"name"}},
+		{func(p *purge.Rule) { p.Name = strings.Repeat("a", 41) }, []string{"name"}},
+		{func(p *purge.Rule) { *p = purge.Rule{} }, []string{"name", "application", "date_column", "days"}},
+		{func(p *purge.Rule) { p.Days = 24_856 }, []string{"days"}},
+		{func(p *purge.Rule) { p.Days = -1 }, []string{"days"}},
+		{func(p *purge.Rule) { p.Application = "loans" }, []string{"workflow"}},
+		{func(p *purge.Rule) { p.Workflow = "review" }, []string{"workflow"}},
+		{func(p *purge.Rule) { p.Workflow = "folder/sub/review\x00" }, []string{"workflow"}},
+		{func(p *purge.Rule) { p.DateColumn = "status" }, []string{"date_column"}},
+		{func(p *purge.Rule) { p.DateColumn = `ended" OR 1=1 --` }, []string{"date_column"}},
+		{func(p *purge.Rule) { p.Workflow, p.DateColumn = "x", "x" }, []string{"workflow", "date_column"}},
 	} {
 		p := good
 		c.change(&p)
@@ -444,7 +448,7 @@ func testSetPurge(t *testing.T, on engine) {
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 0 {
 		t.Fatal(list, err)
 	}
-	if err := f.SetPurge(t.Context(), good, "0123", noted); !errors.Is(err, userdata.ErrStalePurge) {
+	if err := f.SetPurge(t.Context(), good, "0123", noted); !errors.Is(err, purge.ErrStale) {
 		t.Errorf("an etag of one that is not there: %v", err)
 	}
 	if err := f.SetPurge(t.Context(), good, "", noted); err != nil {
@@ -452,17 +456,17 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 	next := good
 	next.Days = 2
-	var before *userdata.Purge
+	var before *purge.Rule
 	if err := f.SetPurge(
 		t.Context(),
 		next,
 		good.Etag(),
-		func(_ context.Context, _ pgx.Tx, b *userdata.Purge) error { before = b; return nil },
+		func(_ context.Context, _ pgx.Tx, b *purge.Rule) error { before = b; return nil },
 	); err != nil || before == nil ||
 		*before != good {
 		t.Errorf("%+v %v", before, err)
 	}
-	if err := f.SetPurge(t.Context(), good, good.Etag(), noted); !errors.Is(err, userdata.ErrStalePurge) {
+	if err := f.SetPurge(t.Context(), good, good.Etag(), noted); !errors.Is(err, purge.ErrStale) {
 		t.Errorf("a stale etag: %v", err)
 	}
 	errUnseen := errors.New("unseen")
@@ -470,7 +474,7 @@ func testSetPurge(t *testing.T, on engine) {
 		t.Context(),
 		good,
 		"",
-		func(context.Context, pgx.Tx, *userdata.Purge) error { return errUnseen },
+		func(context.Context, pgx.Tx, *purge.Rule) error { return errUnseen },
 	); !errors.Is(
 		err,
 		errUnseen,
@@ -483,7 +487,7 @@ func testSetPurge(t *testing.T, on engine) {
 	if err := errors.Join(f.DeletePurge(t.Context(), "a-1", noted)); err != nil {
 		t.Error(err)
 	}
-	if err := f.DeletePurge(t.Context(), "a-1", noted); !errors.Is(err, userdata.ErrNoPurge) {
+	if err := f.DeletePurge(t.Context(), "a-1", noted); !errors.Is(err, purge.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -502,16 +506,16 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	server := &standIn{db: f.record, refuses: "refused"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(
-		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	f.config.Server = processmanager.New(
+		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
 	)
-	f.Database = userdata.New(f.config)
-	task := f.task(userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Due(t.Context(), now)
+	f.Manager = userdata.New(f.config)
+	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
+	due, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := task.Foresee(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+	if err := task.Preview(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
 		if len(rows) != 1 || rows["tb_process_instance"] != 3 {
 			t.Errorf("foreseen: %v", rows)
 		}
@@ -524,7 +528,7 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 		uuid.NewString(),
 		nil,
 	); rows != 2 || err == nil ||
-		!strings.Contains(err.Error(), "could not be erased: 1,") {
+		!strings.Contains(err.Error(), "1 process instances could not be erased") {
 		t.Errorf("%d rows, %v", rows, err)
 	}
 	if want := []string{
@@ -544,39 +548,39 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	t.Parallel()
 	f := purges(t, onPostgres)
 	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
-	record := pgtest.Empty(t)
-	conn, err := record.Acquire(t.Context())
+	own := pgtest.Empty(t)
+	conn, err := own.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := userdata.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := record.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
-	f.config.Record = record.Pool
-	f.Database = userdata.New(f.config)
+	f.config.Record = own.Pool
+	f.Manager = userdata.New(f.config)
 	if err := f.SetPurge(
 		t.Context(),
-		userdata.Purge{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
+		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
 		"",
 		noted,
 	); err != nil {
 		t.Fatal(err)
 	}
-	list, err := f.Tasks().Tasks(t.Context(), record)
+	list, err := f.Tasks().Tasks(t.Context(), own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	due, err := list[0].Due(t.Context(), now)
+	due, err := list[0].Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.record.Cut()
-	err = list[0].Purge(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil })
+	err = list[0].Delete(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil })
 	if err == nil || sqlstate.Lost(err) || !strings.Contains(err.Error(), "the Forms database is not available") {
 		t.Errorf("%v", err)
 	}
-	if _, err := list[0].Due(t.Context(), now); err == nil || sqlstate.Lost(err) {
+	if _, err := list[0].Candidates(t.Context(), now); err == nil || sqlstate.Lost(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -612,14 +616,14 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 	f.config.Forms = openMySQL(t, config)
 	f.open()
 	// 30 minutes after
-	due, err := f.task(userdata.Purge{
+	due, err := f.task(purge.Rule{
 		Name:        "repeated",
 		Application: "Loans",
 		DateColumn:  "ended",
 		Days:        30,
 		Enabled:     true,
 	}).
-		Due(t.Context(), now)
+		Candidates(t.Context(), now)
 	if err != nil || !slices.Equal(ids(due), []int64{1}) {
 		t.Errorf("%v are due: %v", ids(due), err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 var (
@@ -24,7 +25,11 @@ var (
 )
 
 // all are all variables of the workflows.
-var all = []userdata.Variable{{"Loans", "apply", ""}, {"Loans", "folder/sub/review", ""}, {"Claims", "apply", ""}}
+var all = []search.Variable{
+	{Application: "Loans", Workflow: "apply"},
+	{Application: "Loans", Workflow: "folder/sub/review"},
+	{Application: "Claims", Workflow: "apply"},
+}
 
 // workflows are the tables of the workflows, named as in Variable.
 var workflows = map[string]string{
@@ -34,7 +39,7 @@ var workflows = map[string]string{
 }
 
 // contents are the rows of the database and the files of the folder, as texts.
-func (f *forms) contents() map[string][]string {
+func (f *fixture) contents() map[string][]string {
 	out := map[string][]string{"files": f.files()}
 	for _, t := range f.data.Tables {
 		out[t.Name] = f.rows(t)
@@ -43,7 +48,7 @@ func (f *forms) contents() map[string][]string {
 }
 
 // rows are the rows of a table as texts.
-func (f *forms) rows(t *formsdb.Table) []string {
+func (f *fixture) rows(t *formsdb.Table) []string {
 	var texts []string
 	for _, c := range t.Columns {
 		quoted := `"` + strings.ReplaceAll(c, `"`, `""`) + `"`
@@ -81,7 +86,7 @@ func rowsOf(t *formsdb.Table) (list []string) {
 }
 
 // compare compares the database and the folder with the model.
-func (f *forms) compare(m *model) {
+func (f *fixture) compare(m *model) {
 	f.t.Helper()
 	for _, t := range m.Tables {
 		got, want := f.rows(t), rowsOf(t)
@@ -97,12 +102,12 @@ func (f *forms) compare(m *model) {
 }
 
 // reasonsOf are the reasons of what was found, in the model's terms.
-func reasonsOf(found *userdata.Found) map[int64][]string {
+func reasonsOf(found *search.Result) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {
 		for _, r := range in.Reasons {
 			text := string(r.Kind)
-			if r.Kind == userdata.InVariable {
+			if r.Kind == search.InVariable {
 				text = fmt.Sprintf(
 					"%s.%s %s",
 					workflows[r.Variable.Application+"/"+r.Variable.Workflow],
@@ -118,7 +123,7 @@ func reasonsOf(found *userdata.Found) map[int64][]string {
 }
 
 // mixAssignments gives some assignments another process instance than their task has.
-func (f *forms) mixAssignments(seed uint64) {
+func (f *fixture) mixAssignments(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for _, row := range f.data.Table("tb_assignment").Rows {
 		if rng.IntN(3) == 0 {
@@ -143,7 +148,7 @@ func testRandomDatabases(t *testing.T, on engine) {
 				f.work()
 				m := newModel(f.data, inFiles)
 				user := formsdb.Users[rand.New(rand.NewPCG(seed, 1)).IntN(len(formsdb.Users))]
-				query := userdata.Query{UserID: user, Variables: all}
+				query := search.Query{UserID: user, Variables: all}
 				principals := f.find(query).Principals
 				query.PrincipalIDs = principals[:1]
 				found := f.find(query)
@@ -199,10 +204,10 @@ func testRandomDatabases(t *testing.T, on engine) {
 				if left := f.find(
 					query,
 				); len(left.OrphanTasks) > 0 ||
-					slices.ContainsFunc(left.Instances, func(in userdata.Instance) bool {
+					slices.ContainsFunc(left.Instances, func(in search.Instance) bool {
 						return slices.ContainsFunc(
 							in.Reasons,
-							func(r userdata.Reason) bool { return r.Match != userdata.Part },
+							func(r search.Reason) bool { return r.Match != search.Part },
 						)
 					}) {
 					t.Errorf("found after the erasure: %+v", left)

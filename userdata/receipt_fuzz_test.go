@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 // A page token is one that ListReceipts gives, or is refused.
@@ -28,7 +28,7 @@ func FuzzReceiptsToken(f *testing.F) {
 	forms := newForms(f, 1, 1, false)
 	f.Fuzz(func(t *testing.T, token string) {
 		_, _, err := forms.Receipts(t.Context(), 1, token)
-		if err != nil && !errors.Is(err, userdata.ErrPageToken) {
+		if err != nil && !errors.Is(err, record.ErrPageToken) {
 			t.Errorf("%q: %v", token, err)
 		}
 		if id, decoded := base64.RawURLEncoding.DecodeString(

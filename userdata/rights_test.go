@@ -11,6 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // grants are the statements of a file in deploy.
@@ -24,7 +26,7 @@ func grants(t *testing.T, file string) []string {
 }
 
 // asGranted is a Forms database with documents in it, by a user with certain grants and no others.
-func asGranted(t *testing.T, on engine, without string) *forms {
+func asGranted(t *testing.T, on engine, without string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 3, 30, false)
 	switch on {
@@ -49,7 +51,7 @@ func asGranted(t *testing.T, on engine, without string) *forms {
 		}
 		f.config.Forms = openMySQL(t, db.Config(user))
 	}
-	f.Database = userdata.New(f.config)
+	f.Manager = userdata.New(f.config)
 	return f
 }
 
@@ -78,11 +80,11 @@ func TestRights(t *testing.T) {
 }
 
 // allWorks tries everything that a Forms database is asked for, and returns the first problem.
-func (f *forms) allWorks() string {
+func (f *fixture) allWorks() string {
 	if err := f.config.Forms.Migrate(f.t.Context()); err != nil {
 		return err.Error()
 	}
-	query := userdata.Query{UserID: formsdb.Users[0], Variables: all}
+	query := search.Query{UserID: formsdb.Users[0], Variables: all}
 	if _, err := f.Find(f.t.Context(), query); err != nil {
 		return err.Error()
 	}
@@ -96,8 +98,8 @@ func (f *forms) allWorks() string {
 		}
 	}
 	request := userdata.Request{Instances: instances, Tasks: tasks}
-	var foretold *userdata.Receipt
-	if err := f.Preview(f.t.Context(), request, func(e userdata.Event) error {
+	var foretold *report.Receipt
+	if err := f.Preview(f.t.Context(), request, func(e report.Event) error {
 		foretold = e.Receipt
 		return nil
 	}); err != nil {
@@ -110,9 +112,9 @@ func (f *forms) allWorks() string {
 	problem := make(chan string, 1)
 	stop := f.workAnd(firstWarning(problem))
 	defer stop()
-	ended := make(chan *userdata.Receipt, 1)
+	ended := make(chan *report.Receipt, 1)
 	go func() {
-		if receipt, err := f.Watch(f.t.Context(), id, func(userdata.Event) error { return nil }); err == nil {
+		if receipt, err := f.Watch(f.t.Context(), id, func(report.Event) error { return nil }); err == nil {
 			ended <- receipt
 		}
 	}()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
 // standIn is a fake ProcessManager of a Forms server, which does what messages say to the database.
@@ -93,10 +94,10 @@ func TestFormsServer(t *testing.T) {
 	server := &standIn{db: f.record, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(
-		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	f.config.Server = processmanager.New(
+		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
 	)
-	f.Database = userdata.New(f.config)
+	f.Manager = userdata.New(f.config)
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 6, 9}})
 	if want := []string{
@@ -113,8 +114,8 @@ func TestFormsServer(t *testing.T) {
 		t.Errorf("it was told %q", server.calls)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") ||
-		!strings.Contains(receipt.Problems[1], "still there") ||
-		!f.said(events, "there is no process instance 9") {
+		!strings.Contains(receipt.Problems[1], "still exists") ||
+		!f.said(events, "process instance 9 does not exist") {
 		t.Errorf("%+v", receipt)
 	}
 	if left := f.db.Strings(
@@ -126,12 +127,12 @@ func TestFormsServer(t *testing.T) {
 		t.Errorf("left %q", left)
 	}
 	// One that refuses our credentials, and one that does not exist.
-	for _, c := range []userdata.ServerConfig{
+	for _, c := range []processmanager.Config{
 		{URL: web.URL, User: "administrator", Password: "wrong"},
 		{URL: "http://127.0.0.1:1"},
 	} {
-		f.config.Manager = userdata.NewServer(c)
-		other := &forms{Database: userdata.New(f.config), t: t, db: f.db, record: f.record, config: f.config}
+		f.config.Server = processmanager.New(c)
+		other := &fixture{Manager: userdata.New(f.config), t: t, db: f.db, record: f.record, config: f.config}
 		stop := other.work()
 		if _, receipt := other.erase(
 			userdata.Request{Instances: []int64{5}},
@@ -151,10 +152,10 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	server := &standIn{db: f.record}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(
-		userdata.ServerConfig{URL: web.URL, User: "administrator", Password: "secret"},
+	f.config.Server = processmanager.New(
+		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
 	)
-	f.Database = userdata.New(f.config)
+	f.Manager = userdata.New(f.config)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}}
 	foretold := f.preview(request)
@@ -171,8 +172,8 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 func TestPurgedBeforeACrash(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
-	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: "http://127.0.0.1:1"})
-	f.Database = userdata.New(f.config)
+	f.config.Server = processmanager.New(processmanager.Config{URL: "http://127.0.0.1:1"})
+	f.Manager = userdata.New(f.config)
 	id, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}})
 	if err != nil {
 		t.Fatal(err)
@@ -194,8 +195,8 @@ func TestAnswerThatIsNoText(t *testing.T) {
 		http.Error(w, "a\x00b\r\nc\xff"+strings.Repeat("long ", 10_000), http.StatusInternalServerError)
 	}))
 	t.Cleanup(web.Close)
-	f.config.Manager = userdata.NewServer(userdata.ServerConfig{URL: web.URL})
-	f.Database = userdata.New(f.config)
+	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL})
+	f.Manager = userdata.New(f.config)
 	f.work()
 	_, receipt := f.erase(userdata.Request{Instances: []int64{1}})
 	if receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "a b  c\uFFFDlong") ||

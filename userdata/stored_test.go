@@ -4,12 +4,13 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/storedtest"
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 func TestStored(t *testing.T) {
-	storedtest.Check[userdata.Event](t, "event")
-	storedtest.Check[userdata.Entry](t, "entry")
-	storedtest.Check[userdata.Purge](t, "purge")
-	storedtest.Check[userdata.Verification](t, "verification")
+	storedtest.Check[report.Event](t, "event")
+	storedtest.Check[report.Entry](t, "entry")
+	storedtest.Check[purge.Rule](t, "purge")
+	storedtest.Check[report.Verification](t, "verification")
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // A sweep deletes the documents whose every session names a task or form data that does not exist, and no other, from
@@ -104,7 +105,7 @@ func testSweep(t *testing.T, on engine) {
 	stop()
 
 	f.config.Folder, f.config.InDatabase = "", true
-	f.Database = userdata.New(f.config)
+	f.Manager = userdata.New(f.config)
 	f.record.Do("TRUNCATE cleanupd.dead_session")
 	f.work()
 	f.lookFirst(request)
@@ -119,10 +120,10 @@ func testSweep(t *testing.T, on engine) {
 		t.Errorf("in the database: %s", retained)
 	}
 	events, receipt := f.erase(request)
-	if !slices.ContainsFunc(events, func(e userdata.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
+	if !slices.ContainsFunc(events, func(e report.Event) bool { return e.Log != nil && e.Log.Message == retained }) {
 		t.Errorf("the sweep does not say %s", retained)
 	}
-	if want := (userdata.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
+	if want := (report.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
 		!maps.Equal(receipt.Rows, want) ||
 		!maps.Equal(foretold.Rows, want) {
 		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
@@ -148,7 +149,7 @@ func testSweep(t *testing.T, on engine) {
 }
 
 // lookFirst sweeps for the first time, which deletes nothing, an hour ago.
-func (f *forms) lookFirst(request userdata.Request) {
+func (f *fixture) lookFirst(request userdata.Request) {
 	f.t.Helper()
 	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files)+len(receipt.Rows) != 0 {
 		f.t.Errorf("the first sweep: %+v", receipt)
@@ -157,9 +158,9 @@ func (f *forms) lookFirst(request userdata.Request) {
 }
 
 // retained is what a dry run of a sweep says of the documents retained.
-func (f *forms) retained(r userdata.Request) (text string) {
+func (f *fixture) retained(r userdata.Request) (text string) {
 	f.t.Helper()
-	if err := f.Preview(f.t.Context(), r, func(e userdata.Event) error {
+	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
 		if e.Log != nil && strings.HasPrefix(e.Log.Message, "documents retained") {
 			text = e.Log.Message
 		}
@@ -178,7 +179,7 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (3, 1)")
 		blind := f.config
 		blind.Folder = ""
-		stop := (&forms{Database: userdata.New(blind), t: t}).work()
+		stop := (&fixture{Manager: userdata.New(blind), t: t}).work()
 		if _, err := userdata.New(blind).
 			Start(t.Context(), userdata.Request{Sweep: true}); !errors.Is(
 			err,
@@ -284,7 +285,7 @@ func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 		if inFiles {
 			young = append(
 				young,
-				"1 documents without a task or form data are retained: a file of theirs is younger than a day",
+				"1 documents without a task or form data are retained: one of their files is younger than a day",
 			)
 		}
 		sweep("an hour later", all-1, append([]string{"1 sessions name", above}, young...)...)

@@ -2,117 +2,105 @@ package userdata
 
 import (
 	"context"
-	"encoding/hex"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/removal"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// ErrNoReceipt says that there is no receipt with an id.
-var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
-
-// ErrUnfinished says that an erasure is in progress.
+// ErrUnfinished reports that an erasure has not ended.
 var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended yet")
 
-// ErrNotUser says that a user id is not that of an erasure, or that one is needed or not.
+// ErrNotUser reports that a user id is not the erasure's, or that one is missing or unexpected.
 var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
-// Verification is what was found when it was searched again for what an erasure was about.
-type Verification struct {
-	Time time.Time `json:"Time"`
-	// Clean says that nothing was found, but for what may be a coincidence.
-	Clean bool `json:"Clean"`
-	// Instances and Tasks are what was found, by the ids of the erasure or by the user; Possible are the process
-	// instances with a variable that holds the user id as a part of something longer.
-	Instances   []int64  `json:"Instances"`
-	Tasks       []int64  `json:"Tasks"`
-	Possible    []int64  `json:"Possible"`
-	NotSearched []string `json:"NotSearched"`
-}
-
-// Receipt returns the receipt with an id.
-func (d *Database) Receipt(ctx context.Context, id string) (*Receipt, error) {
-	if _, err := uuid.Parse(id); err != nil {
-		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
-	}
-	r, err := d.receipt(ctx, id)
-	if errors.Is(err, pgx.ErrNoRows) {
-		return nil, fmt.Errorf("%w: %s", ErrNoReceipt, id)
-	}
-	return r, err
-}
-
-// Verify searches again for what an erasure was about, attaches the result to its receipt, and returns that. The query
-// is that of the erasure, whose user id only the caller knows; nil: the erasure was by ids.
-func (d *Database) Verify(ctx context.Context, id string, q *Query) (*Receipt, error) {
-	r, err := d.Receipt(ctx, id)
+// Verify searches again for everything that an erasure was about, attaches the result to the receipt, and returns the
+// receipt. The query must be the erasure's, whose user id only the caller knows; nil for an erasure by ids.
+func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*report.Receipt, error) {
+	r, err := m.Receipt(ctx, id)
 	if err != nil {
 		return nil, err
 	}
 	if r.EndTime == nil {
 		return nil, ErrUnfinished
 	}
-	salt, err := hex.DecodeString(r.Salt)
-	if err != nil {
-		return nil, err
-	}
-	if byUser := r.UserIDHash != ""; byUser != (q != nil) || (byUser && hash(q.UserID, salt) != r.UserIDHash) {
+	if byUser := r.UserIDHash != ""; byUser != (q != nil) {
 		return nil, ErrNotUser
 	}
-	v := &Verification{Time: time.Now().UTC()}
+	v := &report.Verification{Time: time.Now().UTC()}
 	if q != nil {
-		found, err := d.Find(ctx, *q)
+		same, err := record.IsUser(q.UserID, r.UserIDHash, r.Salt)
 		if err != nil {
 			return nil, err
 		}
-		v.NotSearched, v.Tasks = found.NotSearched, found.OrphanTasks
-		for _, in := range found.Instances {
-			if in.certain() {
-				v.Instances = append(v.Instances, in.ID)
-			} else {
-				v.Possible = append(v.Possible, in.ID)
-			}
+		if !same {
+			return nil, ErrNotUser
+		}
+		if err := m.verifyUser(ctx, *q, v); err != nil {
+			return nil, err
 		}
 	}
-	if err := d.Forms.snapshot(ctx, func(tx *transaction) error {
-		remover := newRemover(tx, true)
-		for some := range slices.Chunk(r.Instances, atOnce) {
-			left, err := remover.instances(ctx, some, d.InDatabase)
-			if err != nil {
-				return err
-			}
-			v.Instances = append(v.Instances, left.items()...)
-		}
-		for some := range slices.Chunk(r.Tasks, atOnce) {
-			orphans, kept, _, err := remover.sort(ctx, some, "")
-			if err != nil {
-				return err
-			}
-			for _, o := range orphans {
-				v.Tasks = append(v.Tasks, o.id)
-			}
-			v.Tasks = append(v.Tasks, kept...)
-		}
-		return nil
+	if err := m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		return m.verifyItems(ctx, tx, r, v)
 	}); err != nil {
 		return nil, err
 	}
-	v.Instances, v.Tasks = unique(v.Instances), unique(v.Tasks)
+	v.Instances, v.Tasks = sortedSet(v.Instances), sortedSet(v.Tasks)
 	v.Clean = len(v.Instances)+len(v.Tasks) == 0
-	if _, err := d.Record.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid",
-		id,
-		v,
-	); err != nil {
+	if err := record.AttachVerification(ctx, m.Record, id, v); err != nil {
 		return nil, err
 	}
 	r.Verification = v
 	return r, nil
+}
+
+// verifyUser adds what a query finds.
+func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Verification) error {
+	found, err := m.Find(ctx, q)
+	if err != nil {
+		return err
+	}
+	v.NotSearched, v.Tasks = found.NotSearched, found.OrphanTasks
+	for _, in := range found.Instances {
+		if in.Certain() {
+			v.Instances = append(v.Instances, in.ID)
+		} else {
+			v.Possible = append(v.Possible, in.ID)
+		}
+	}
+	return nil
+}
+
+// verifyItems adds the items of a receipt that have rows.
+func (m *Manager) verifyItems(
+	ctx context.Context,
+	tx *forms.Transaction,
+	r *report.Receipt,
+	v *report.Verification,
+) error {
+	remover := removal.New(tx, true)
+	for ids := range slices.Chunk(r.Instances, erasure.ItemsPerTransaction) {
+		left, err := remover.Instances(ctx, ids, m.InDatabase)
+		if err != nil {
+			return err
+		}
+		v.Instances = append(v.Instances, left.Items()...)
+	}
+	for ids := range slices.Chunk(r.Tasks, erasure.ItemsPerTransaction) {
+		orphans, retained, _, err := remover.FindOrphans(ctx, ids, "")
+		if err != nil {
+			return err
+		}
+		for _, o := range orphans {
+			v.Tasks = append(v.Tasks, o.ID)
+		}
+		v.Tasks = append(v.Tasks, retained...)
+	}
+	return nil
 }

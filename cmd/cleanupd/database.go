@@ -15,7 +15,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 // connectTimeout is how long the database may take to answer, unless its URL says otherwise.
@@ -195,7 +195,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if err := runs.Migrate(ctx, conn); err != nil {
 		return err
 	}
-	return userdata.Migrate(ctx, conn)
+	return record.Migrate(ctx, conn)
 }
 
 // errPooler says that sessions are shared, which breaks advisory locks, notifications and prepared statements.

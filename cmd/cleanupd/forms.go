@@ -20,6 +20,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
 // formsConfig configures a server for AEM Forms.
@@ -98,11 +102,11 @@ func (c *formsConfig) check() (s *formsSetup, err error) {
 		return nil, usagef("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
 	}
 	if c.folder != "" {
-		if err := userdata.CheckFolder(c.folder); err != nil {
+		if err := gds.CheckFolder(c.folder); err != nil {
 			return nil, usagef("--forms-gds-dir: %w", err)
 		}
 	}
-	s.Manager, err = c.manager()
+	s.Server, err = c.processManager()
 	return s, err
 }
 
@@ -115,9 +119,9 @@ func (s *formsSetup) open(
 	ctx context.Context,
 	record *pgxpool.Config,
 	tracer pgx.QueryTracer,
-) (_ *userdata.Database, err error) {
+) (_ *userdata.Manager, err error) {
 	if s.mysql != nil {
-		s.Forms, err = userdata.MySQL(s.mysql)
+		s.Forms, err = forms.MySQL(s.mysql)
 	} else {
 		s.Forms, err = s.openPostgres(ctx, tracer)
 	}
@@ -141,7 +145,7 @@ func (s *formsSetup) open(
 }
 
 // openPostgres connects to a Forms database of PostgreSQL.
-func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
+func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*forms.Database, error) {
 	// rows that a policy hides would silently not be erased
 	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"})
 	conn, err := connection.Connect(ctx, s.postgres)
@@ -158,7 +162,7 @@ func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 	if s.pool, err = pgxpool.NewWithConfig(ctx, s.postgres); err != nil {
 		return nil, err
 	}
-	return userdata.PostgreSQL(s.pool), nil
+	return forms.PostgreSQL(s.pool), nil
 }
 
 // parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is
@@ -244,8 +248,8 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 // formsReadTimeout is how long a statement may take in MySQL.
 const formsReadTimeout = 10 * time.Minute
 
-// manager is that of the Forms server; nil when none is given.
-func (c *formsConfig) manager() (userdata.ProcessManager, error) {
+// processManager returns the client of the Forms server; nil if none is given.
+func (c *formsConfig) processManager() (erasure.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
 			return nil, usagef(
@@ -269,7 +273,7 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 			u.Host,
 		)
 	}
-	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
+	server := processmanager.Config{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {
 		roots, err := readAuthorities("--forms-server-ca", c.serverCA)
 		if err != nil {
@@ -277,5 +281,5 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 		}
 		server.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
 	}
-	return userdata.NewServer(server), nil
+	return processmanager.New(server), nil
 }

@@ -30,7 +30,7 @@ type server struct {
 	few        bool                     // connections: one pool for both, and no listener
 	standby    *pgxpool.Pool            // that dry runs read; nil: none
 	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
-	forms      *userdata.Database       // nil: none
+	forms      *userdata.Manager        // nil: none
 	manager    *runs.Manager
 	server     *transport.Server
 	grpc, http net.Listener

@@ -187,7 +187,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		"99999",
 		"--yes",
 	); code != 0 ||
-		!strings.Contains(out, "there is no task 99999") {
+		!strings.Contains(out, "task 99999 does not exist") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	live := strings.TrimSpace(
@@ -199,7 +199,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		"--task",
 		live,
 		"--yes",
-	); code != 1 || !strings.Contains(out, "task "+live+" stays") || !strings.Contains(out, "\n0 process instances, 0 "+
+	); code != 1 || !strings.Contains(out, "task "+live+" is retained") || !strings.Contains(out, "\n0 process instances, 0 "+
 		"orphan tasks, 0 files erased") ||
 		!strings.Contains(errs, "not everything was erased") {
 		t.Errorf("%d %s %s", code, out, errs)

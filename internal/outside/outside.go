@@ -1,5 +1,6 @@
-// Package outside says what a task of a run is that works on another database. Package execute has it done in its place
-// among the others; the product that knows the other database does it.
+// Package outside defines tasks of runs that work on another database, such as purges of AEM Forms. A product that knows
+// the other database implements Work; package runs adds the tasks to the pipeline, and the executors in package tasks
+// carry them out.
 package outside
 
 import (
@@ -9,74 +10,74 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Task is a task on another database. It deletes items, such as process instances, each with all that belongs to it.
+// Task is a task on another database. It deletes items, such as process instances, each with everything that belongs to
+// it.
 type Task struct {
-	// Name is its name in requests, which begins with the prefix of its source; Title and Description are for people.
+	// Name is the name in requests; it begins with the prefix of its source. Title and Description are for people.
 	Name, Title, Description string
-	// Disabled says that it is only foreseen, by a dry run that names it.
+	// Disabled is true if only a dry run that names the task does it.
 	Disabled bool
-	// Basis is what it goes by, in words. Another one is another task to a plan, and to a guard that is latched.
+	// Basis describes the rule. A saved plan or a latched guard of another basis does not apply to the task.
 	Basis string
-	// Work does it; nil: it has been removed since the run was requested.
+	// Work does the task; nil if the task was removed since the run was requested.
 	Work
 }
 
-// Work is how a task is done.
+// Work does a task.
 type Work interface {
-	// Due finds what is due at a moment, and changes nothing.
-	Due(ctx context.Context, now time.Time) (*Due, error)
-	// Foresee calls found with how many rows of which tables would go with what is due, some of it at a time, and
-	// changes nothing.
-	Foresee(ctx context.Context, due *Due, found func(ctx context.Context, rows map[string]int64) error) error
-	// Purge deletes what is due, if it still is, on behalf of a run. After each transaction it calls done with how many
-	// rows the task has deleted in that run, another worker's included. If done fails it brings to an end what it has
-	// begun, and returns that error. Any other one says what stays.
-	Purge(ctx context.Context, run string, due *Due, done func(ctx context.Context, rows int64) error) error
-	// Purged returns how many rows the task has deleted in a run, as far as is known.
-	Purged(ctx context.Context, run string) (rows int64, err error)
-	// Lately returns how many items of the table were deleted by a run, and by those that began less than a period
-	// before it, by this or another task of the source, without those whose share of the table was accepted.
-	Lately(ctx context.Context, run string, period time.Duration) (items int64, err error)
-	// Statements are those by which it finds and deletes items, for people.
+	// Candidates finds the items that match the rule at a reference time.
+	Candidates(ctx context.Context, now time.Time) (*Candidates, error)
+	// Preview calls found with how many rows of which tables the task would delete, some items at a time.
+	Preview(ctx context.Context, c *Candidates, found func(ctx context.Context, rows map[string]int64) error) error
+	// Delete deletes the items that still match, on behalf of a run. After each transaction it calls done with how many
+	// rows the task has deleted in that run, including rows that another worker deleted. If done fails, Delete finishes
+	// what it has begun and returns that error. Any other error says what is retained.
+	Delete(ctx context.Context, run string, c *Candidates, done func(ctx context.Context, rows int64) error) error
+	// Deleted returns how many rows the task is known to have deleted in a run.
+	Deleted(ctx context.Context, run string) (rows int64, err error)
+	// RecentlyDeleted returns how many items of the table this and other tasks of the source deleted in a run, and in
+	// runs that began less than a period before it, without runs whose share of the table was accepted.
+	RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error)
+	// Statements returns the statements that find and delete items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }
 
-// Due is what is due at a moment.
-type Due struct {
-	// Table is that of the items, of which it has Total, and Items are those that are due, by their ids.
+// Candidates are the items that match a rule.
+type Candidates struct {
+	// Table has the items, and Total rows.
 	Table string
 	Total int64
 	Items []Item
-	// Rule says in words which they are: those with a date before Cutoff, among others.
+	// Rule describes the rule. Items have dates before Cutoff.
 	Rule   string
 	Cutoff time.Time
-	// Notes say what is left aside, and why.
+	// Notes explain what cannot be considered.
 	Notes []string
 }
 
-// Item is something that goes with all that belongs to it.
+// Item is deleted with everything that belongs to it.
 type Item struct {
 	ID   int64
 	Date time.Time
 }
 
-// Statement is one that a task makes.
+// Statement is a statement of a task.
 type Statement struct {
 	Table, Rule, SQL string
-	// Deletes says that it deletes; otherwise it finds.
+	// Deletes is true if the statement deletes; otherwise it finds items.
 	Deletes bool
 }
 
-// Querier is a pool or a transaction of the database that is cleaned.
+// Querier is a pool, connection or transaction of the service's own database.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Source is where tasks on another database come from.
+// Source provides tasks on another database.
 type Source struct {
-	// Prefix begins the names of its tasks, and no others.
+	// Prefix begins the names of the source's tasks, and of no others.
 	Prefix string
-	// Tasks returns those that there are, in the order of a run.
+	// Tasks returns the tasks in the order of a run.
 	Tasks func(ctx context.Context, db Querier) ([]Task, error)
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
-	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 // Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be made nevertheless, and
@@ -33,7 +33,7 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 				if err := runs.Migrate(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
-				if err := userdata.Migrate(t.Context(), conn); err != nil {
+				if err := record.Migrate(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -20,9 +20,9 @@ func (x *executor) DoOutside(ctx context.Context, a *pipeline.Attempt, o outside
 	}
 	id := x.run.Config.ID
 	if a.Binder.Env.Holds.Everything {
-		a.Retained.OnHold = int64(len(a.Due.Items))
-		a.Log(ctx, severity.Warning, figures.EverythingOnHold(a.Due))
-		rows, err := o.Purged(ctx, id) // before everything was on hold
+		a.Retained.OnHold = int64(len(a.Candidates.Items))
+		a.Log(ctx, severity.Warning, figures.EverythingOnHold(a.Candidates))
+		rows, err := o.Deleted(ctx, id) // before everything was on hold
 		if err != nil {
 			return pipeline.Failed, err
 		}
@@ -40,5 +40,5 @@ func (x *executor) DoOutside(ctx context.Context, a *pipeline.Attempt, o outside
 			return pipeline.Failed, err
 		}
 	}
-	return pipeline.Succeeded, o.Purge(ctx, id, a.Due, deleted)
+	return pipeline.Succeeded, o.Delete(ctx, id, a.Candidates, deleted)
 }

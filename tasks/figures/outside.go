@@ -15,22 +15,22 @@ func JudgeItems(
 	ctx context.Context, a *pipeline.Attempt, o outside.Task, run string, before int64, showLatched bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
-		Table:       a.Due.Table,
-		Total:       a.Due.Total,
-		Number:      int64(len(a.Due.Items)),
+		Table:       a.Candidates.Table,
+		Total:       a.Candidates.Total,
+		Number:      int64(len(a.Candidates.Items)),
 		Before:      before,
 		Options:     a.Options(),
 		ShowLatched: showLatched,
 	}
 	if a.History.MaxSharePercent > 0 {
 		var err error
-		if items.Recent, err = o.Lately(ctx, run, guard.SharePeriod); err != nil {
+		if items.Recent, err = o.RecentlyDeleted(ctx, run, guard.SharePeriod); err != nil {
 			return nil, err
 		}
 	}
 	var former guard.CutoffRecord
 	if former, items.CutoffMoved = a.MovedFast()[a.Task.Name]; items.CutoffMoved {
-		for _, i := range a.Due.Items {
+		for _, i := range a.Candidates.Items {
 			if !i.Date.Before(former.At) {
 				items.SinceCutoff++
 			}
@@ -40,8 +40,8 @@ func JudgeItems(
 }
 
 // EverythingOnHold returns the message about a task on another database while everything is on hold.
-func EverythingOnHold(due *outside.Due) string {
+func EverythingOnHold(c *outside.Candidates) string {
 	return fmt.Sprintf(
-		"everything is on hold: %d rows of %s are retained, with all that belongs to them", len(due.Items), due.Table,
+		"everything is on hold: %d rows of %s are retained, with all that belongs to them", len(c.Items), c.Table,
 	)
 }

@@ -36,8 +36,8 @@ type Attempt struct {
 	Parents []int64
 	// History is what guards compare with; nil to judge nothing.
 	History *guard.History
-	// Due is the work of a task on another database; nil for other tasks, and before it is known.
-	Due *outside.Due
+	// Candidates are the items of a task on another database; nil for other tasks, and before they are known.
+	Candidates *outside.Candidates
 	// Cursor is where a previous worker stopped.
 	Cursor *purge.Cursor
 
@@ -229,17 +229,17 @@ func (a *Attempt) doOutside(ctx context.Context, x Executor, t outside.Task) (St
 		return Skipped, nil
 	}
 	var err error
-	if a.Due, err = t.Due(ctx, a.run.Config.Now); err != nil {
+	if a.Candidates, err = t.Candidates(ctx, a.run.Config.Now); err != nil {
 		return Failed, err
 	}
 	if !a.run.Database.Env.Holds.Everything {
-		a.Log(ctx, severity.Warning, a.Due.Notes...)
+		a.Log(ctx, severity.Warning, a.Candidates.Notes...)
 		if saved := a.Saved(); saved != nil {
-			a.Due.Items = slices.DeleteFunc(a.Due.Items, func(i outside.Item) bool {
+			a.Candidates.Items = slices.DeleteFunc(a.Candidates.Items, func(i outside.Item) bool {
 				return !slices.Contains(saved.Parents, i.ID)
 			})
 		}
-		a.run.Journal.Progress.At(a.Due.Table, -1)
+		a.run.Journal.Progress.At(a.Candidates.Table, -1)
 	}
 	return x.DoOutside(ctx, a, t)
 }

@@ -27,7 +27,7 @@ type Executor interface {
 	Try(ctx context.Context, task string, attempt func() error) error
 	// Do does what the plan of an attempt says.
 	Do(ctx context.Context, a *Attempt) (State, error)
-	// DoOutside does a task on another database. Its items are in a.Due.
+	// DoOutside does a task on another database. Its items are in a.Candidates.
 	DoOutside(ctx context.Context, a *Attempt, t outside.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
@@ -131,8 +131,8 @@ func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
 	for name, at := range a.Task.Cutoffs(r.Database.Env) {
 		cutoffs[name] = r.CutoffRecord(at)
 	}
-	if a.Due != nil {
-		cutoffs[a.Task.Name] = r.CutoffRecord(a.Due.Cutoff)
+	if a.Candidates != nil {
+		cutoffs[a.Task.Name] = r.CutoffRecord(a.Candidates.Cutoff)
 	}
 	return cutoffs
 }

@@ -1,0 +1,157 @@
+package claim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Config configures claims.
+type Config struct {
+	// Record is the service's own database, which has the record of erasures.
+	Record *pgxpool.Pool
+	// Forms is the Forms server's database.
+	Forms *forms.Database
+	// Lease is how long a replica may be silent before another one takes its erasure over.
+	Lease time.Duration
+	// Held fails while everything is on hold, so that nothing may be erased.
+	Held func(ctx context.Context) error
+}
+
+// Erasure is an erasure that this replica works on. The connection holds the erasure's advisory lock and does the work:
+// when the lock is lost, the work ends.
+type Erasure struct {
+	record.Erasure
+	record.State
+	Config
+	conn  *pgxpool.Conn
+	epoch int64 // of this replica in the Forms database
+}
+
+// Do claims an erasure and calls work. It does nothing if another replica works on the erasure, or if it has ended.
+func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
+	conn, err := c.Record.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	e := &Erasure{Erasure: record.Erasure{ID: id, FormsID: c.Forms.Identity()}, Config: c, conn: conn}
+	lock := lockOf(id)
+	var locked bool
+	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", lock).Scan(&locked); err != nil {
+		return err
+	}
+	if !locked {
+		return errors.Join(advisory.Squatted(ctx, conn, lock, false), e.depose(ctx, lock))
+	}
+	defer func() {
+		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
+		if unlockErr != nil { // the connection must not return to the pool with locks
+			unlockErr = errors.Join(unlockErr, conn.Conn().Close(context.WithoutCancel(ctx)))
+		}
+		err = errors.Join(err, unlockErr)
+	}()
+	if e.State, err = e.ReadState(ctx, conn); err != nil || e.Ended {
+		return err
+	}
+	if err := e.Beat(ctx, conn); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	beating, stop := context.WithCancel(ctx)
+	defer stop()
+	wg.Go(func() { e.keepBeating(beating) })
+	e.epoch, err = e.Forms.TakeOver(ctx, id)
+	if err := errors.Join(err, e.catchUp(ctx)); err != nil {
+		return err
+	}
+	return work(ctx, e)
+}
+
+// lockOf returns the key of an erasure's advisory lock.
+func lockOf(id string) int64 {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(id)) // never fails
+	return int64(hash.Sum64())
+}
+
+// keepBeating records that this replica is alive, also while a statement is running. If one beat cannot be recorded, the
+// next one may be, or another replica takes the erasure over.
+func (e *Erasure) keepBeating(ctx context.Context) {
+	ticker := time.NewTicker(e.Lease / 3)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			_ = e.Beat(ctx, e.Record)
+		}
+	}
+}
+
+// depose ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a
+// frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
+func (e *Erasure) depose(ctx context.Context, lock int64) error {
+	_, err := e.conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
+		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
+			AND heartbeat < clock_timestamp() - $3::bigint * interval '1 microsecond')`,
+		lock, e.ID, e.Lease.Microseconds())
+	return err
+}
+
+// Transact calls fn with a transaction of the record, and again after transient errors.
+func (e *Erasure) Transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	options := pgx.TxOptions{BeginQuery: fmt.Sprintf(
+		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
+		forms.LockTimeout.Milliseconds(),
+	)}
+	return forms.Retry(ctx, forms.MaxTries, record.Transient, func() error {
+		return pgx.BeginTxFunc(ctx, e.conn, options, fn)
+	})
+}
+
+// Report appends events to the erasure's event log.
+func (e *Erasure) Report(ctx context.Context, events ...report.Event) error {
+	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Append(ctx, tx, events...) })
+}
+
+// Finish ends the erasure. It has failed if failed is true, if an item has failed, or if documents are left.
+func (e *Erasure) Finish(ctx context.Context, failed bool) error {
+	return e.Transact(ctx, func(tx pgx.Tx) error { return e.End(ctx, tx, failed) })
+}
+
+// Abandon ends the erasure as failed before it is complete.
+func (e *Erasure) Abandon(ctx context.Context, problem error) error {
+	return e.Transact(ctx, func(tx pgx.Tx) error {
+		if err := e.FailUnsettledItems(ctx, tx); err != nil {
+			return err
+		}
+		if err := e.Append(ctx, tx, report.Errorf(
+			"the erasure ended early; items that are not reported as erased are retained, or their state is unknown: %v",
+			problem,
+		)); err != nil {
+			return err
+		}
+		return e.End(ctx, tx, true)
+	})
+}
+
+// Interrupts reports whether a problem is not about an item but interrupts all work on the erasure: a database is lost,
+// another replica has taken over, or everything is on hold.
+func (e *Erasure) Interrupts(ctx context.Context, problem error) bool {
+	return ctx.Err() != nil || e.Forms.Lost(problem) || errors.Is(problem, record.ErrTaken) ||
+		errors.As(problem, new(*HeldError))
+}

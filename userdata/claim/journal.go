@@ -1,0 +1,81 @@
+package claim
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Change calls fn with a transaction of the Forms database, and again after transient errors, up to a number of tries.
+// The transaction writes the entry that fn returns to the journal, and Change records the entry.
+func (e *Erasure) Change(
+	ctx context.Context,
+	tries uint,
+	fn func(tx *forms.Transaction) (*report.Entry, error),
+) error {
+	err := forms.Retry(ctx, tries, e.Forms.Transient, func() error {
+		return e.UnlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
+	})
+	if err != nil {
+		return err
+	}
+	return e.catchUp(ctx)
+}
+
+// changeOnce is Change with one try. It commits only if this replica still has the lock of the erasure.
+func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
+	return e.Forms.Change(ctx, func(tx *forms.Transaction) error {
+		entries, err := e.fence(ctx, tx)
+		if err != nil {
+			return err
+		}
+		entry, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		body, err := json.Marshal(entry)
+		if err != nil {
+			return err
+		}
+		if err := tx.AddEntry(ctx, e.ID, entries+1, body); err != nil {
+			return err
+		}
+		return e.conn.Ping(ctx)
+	})
+}
+
+// fence fails if another replica has taken the erasure over, and prevents that until the transaction ends. It returns the
+// number of entries in the journal.
+func (e *Erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int64, err error) {
+	epoch, entries, err := tx.LockErasure(ctx, e.ID)
+	if err == nil && epoch != e.epoch {
+		err = record.ErrTaken
+	}
+	return entries, err
+}
+
+// catchUp records the entries of the journal that are not recorded yet.
+func (e *Erasure) catchUp(ctx context.Context) error {
+	applied, err := e.AppliedEntries(ctx, e.Record)
+	if err != nil {
+		return err
+	}
+	for number := applied + 1; ; number++ {
+		body, err := e.Forms.Entry(ctx, e.ID, number)
+		if err != nil || body == nil {
+			return err
+		}
+		var entry report.Entry
+		if err := json.Unmarshal(body, &entry); err != nil {
+			return err
+		}
+		if err := e.Transact(ctx, func(tx pgx.Tx) error { return e.ApplyEntry(ctx, tx, number, &entry) }); err != nil {
+			return err
+		}
+	}
+}

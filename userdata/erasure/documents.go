@@ -1,0 +1,68 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/removal"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// deleteDocuments deletes the documents of the recorded sessions, the erasure's own and those that earlier erasures left,
+// wherever the document storage is. It reports what cannot be deleted, and leaves the sessions of it in the record for
+// the next attempt.
+func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
+	sessions, err := e.Sessions(ctx, e.Record)
+	switch {
+	case err != nil || len(sessions) == 0:
+		return err
+	case x.Storage.InDatabase:
+		return deleteLeftovers(ctx, e, sessions)
+	case x.Storage.Folder == "":
+		return e.Report(ctx, UnknownStorageEvent(sessions))
+	}
+	return gds.DeleteSessions(ctx, e, x.Storage.Folder, sessions)
+}
+
+// UnknownStorageEvent returns the event that documents are retained because the document storage is unknown.
+func UnknownStorageEvent(sessions []string) report.Event {
+	const most = 10
+	list := strings.Join(sessions[:min(most, len(sessions))], ", ")
+	if more := len(sessions) - most; more > 0 {
+		list += fmt.Sprintf(", and %d more", more)
+	}
+	return report.Errorf(
+		"the documents of these sessions are retained, if they have any: %s; the location of the document storage (GDS) "+
+			"is unknown: erase again with --forms-gds-dir or --forms-gds-in-database",
+		list,
+	)
+}
+
+// deleteLeftovers deletes the documents of sessions that earlier erasures left in the database. Documents of the
+// erasure's own items were deleted with them.
+func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) error {
+	problem := e.Change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*report.Entry, error) {
+		removed := &removal.Removal{Rows: map[int64]report.Rows{}}
+		err := removal.New(tx, false).Documents(ctx, removed, WithoutItem(sessions))
+		return &report.Entry{Rows: removed.Total(), Settled: sessions}, err
+	})
+	if problem == nil || e.Interrupts(ctx, problem) {
+		return problem
+	}
+	return e.Report(ctx, report.Errorf(
+		"documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem),
+	))
+}
+
+// WithoutItem returns sessions whose process instances or tasks no longer exist.
+func WithoutItem(ids []string) (sessions []report.Session) {
+	for _, id := range ids {
+		sessions = append(sessions, report.Session{ID: id})
+	}
+	return sessions
+}

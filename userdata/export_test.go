@@ -1,4 +1,0 @@
-package userdata
-
-// Entry is what is stored in the journal.
-type Entry = entry

@@ -1,0 +1,51 @@
+package forms
+
+import "context"
+
+// Instance is a process instance.
+type Instance struct {
+	ID         int64
+	Invocation string // the long-lived invocation id
+	Status     int32
+}
+
+// Statuses of process instances that have ended.
+const (
+	Complete   = 2
+	Terminated = 4
+)
+
+// EndedStatuses are the statuses of process instances that have ended.
+var EndedStatuses = []int64{Complete, Terminated}
+
+// Ended reports whether the process instance has ended.
+func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Terminated }
+
+// Instances reads process instances by their ids, with a clause that locks their rows; those that do not exist are
+// missing in the result.
+func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
+	instances := map[int64]*Instance{}
+	var in Instance
+	err := t.Each(
+		ctx,
+		"SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN "+
+			"(@ids) ORDER BY id"+lock,
+		Args{"ids": ids},
+		[]any{&in.ID, &in.Invocation, &in.Status},
+		func() {
+			found := in
+			instances[in.ID] = &found
+		},
+	)
+	return instances, err
+}
+
+// Instance reads a process instance; nil if it does not exist.
+func (d *Database) Instance(ctx context.Context, id int64) (in *Instance, err error) {
+	err = d.Snapshot(ctx, func(tx *Transaction) error {
+		instances, err := tx.Instances(ctx, []int64{id}, "")
+		in = instances[id]
+		return err
+	})
+	return in, err
+}

@@ -1,0 +1,84 @@
+package forms
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// journalRetention is how long journal entries are kept: a failover may set the record of erasures back by some seconds,
+// and it is then brought up to date from the journal.
+const journalRetention = 30 * 24 * time.Hour
+
+// TakeOver starts a new epoch of an erasure and returns it. Transactions of earlier epochs fail from now on. TakeOver
+// waits for one that is running.
+func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, err error) {
+	transient := func(err error) bool { return d.Transient(err) || d.duplicate(err) }
+	err = Retry(ctx, MaxTries, transient, func() error {
+		return d.Change(ctx, func(tx *Transaction) error {
+			if _, err := tx.Exec(
+				ctx,
+				"DELETE FROM "+tx.OwnTable("journal")+" WHERE erasure_id <> @id AND written < @old",
+				Args{"id": erasure, "old": time.Now().Add(-journalRetention).Unix()},
+			); err != nil {
+				return err
+			}
+			id := Args{"id": erasure}
+			n, err := tx.Exec(ctx, "UPDATE "+tx.OwnTable("erasure")+" SET epoch = epoch + 1 WHERE erasure_id = @id", id)
+			if err == nil && n == 0 {
+				_, err = tx.Exec(ctx, "INSERT INTO "+tx.OwnTable("erasure")+" VALUES (@id, 1, 0)", id)
+			}
+			if err != nil {
+				return err
+			}
+			query := "SELECT epoch FROM " + tx.OwnTable("erasure") + " WHERE erasure_id = @id"
+			return tx.Each(ctx, query, id, []any{&epoch}, func() {})
+		})
+	})
+	return epoch, err
+}
+
+// LockErasure keeps other replicas from taking the erasure over until the transaction ends. It returns the current
+// epoch and the number of journal entries.
+func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
+	err = t.Each(
+		ctx,
+		"SELECT epoch, entries FROM "+t.OwnTable("erasure")+" WHERE erasure_id = @id FOR UPDATE",
+		Args{"id": erasure},
+		[]any{&epoch, &entries},
+		func() {},
+	)
+	return epoch, entries, err
+}
+
+// AddEntry adds the entry with a number to the journal of an erasure.
+func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64, body []byte) error {
+	if _, err := t.Exec(
+		ctx,
+		"INSERT INTO "+t.OwnTable("journal")+" VALUES (@id, @entry, @now, @body)",
+		Args{"id": erasure, "entry": number, "now": time.Now().Unix(), "body": string(body)},
+	); err != nil {
+		return err
+	}
+	_, err := t.Exec(
+		ctx,
+		"UPDATE "+t.OwnTable("erasure")+" SET entries = @entry WHERE erasure_id = @id",
+		Args{"id": erasure, "entry": number},
+	)
+	return err
+}
+
+// Entry reads the entry with a number from the journal of an erasure; nil if it does not exist.
+func (d *Database) Entry(ctx context.Context, erasure string, number int64) (body []byte, err error) {
+	text, values := expand(
+		d.dialect,
+		"SELECT body FROM "+d.OwnTable("journal")+" WHERE erasure_id = @id AND entry = @entry",
+		Args{"id": erasure, "entry": number},
+	)
+	err = d.db.QueryRowContext(ctx, text, values...).Scan(&body)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return body, err
+}

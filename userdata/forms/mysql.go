@@ -1,0 +1,187 @@
+package forms
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cleanupd/cleanupd/internal/mysqlerr"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+)
+
+// MySQL returns a Forms database in MySQL or MariaDB. It adds the settings that erasures need to the configuration.
+func MySQL(config *mysql.Config) (*Database, error) {
+	config = config.Clone()
+	config.Params = maps.Clone(config.Params)
+	if config.Params == nil {
+		config.Params = map[string]string{}
+	}
+	config.Params["innodb_lock_wait_timeout"] = strconv.Itoa(int(LockTimeout.Seconds()))
+	config.Params["wait_timeout"] = strconv.Itoa(int(idleTimeout.Seconds())) // a frozen process does not keep its locks
+	config.Params["autocommit"] = "1"
+	config.Params["sql_mode"] = "'TRADITIONAL,ANSI_QUOTES'" // statements here rely on it
+	if err := config.Apply(mysql.Charset("utf8mb4", "")); err != nil {
+		return nil, err
+	}
+	config.ClientFoundRows = true
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, err
+	}
+	db := sql.OpenDB(connector)
+	db.SetMaxOpenConns(maxConns)
+	db.SetConnMaxIdleTime(idleTimeout / 2)
+	return &Database{db: db, dialect: mysqlDialect{}, close: func() { _ = db.Close() }}, nil
+}
+
+const (
+	// idleTimeout limits how long a session may be idle, also in a transaction.
+	idleTimeout = 20 * time.Second
+	maxConns    = 8
+)
+
+// mysqlDialect is the dialect of MySQL and MariaDB. The service's own tables have the prefix cleanupd_.
+type mysqlDialect struct{}
+
+func (mysqlDialect) parameter(int) string { return "?" }
+
+// literal implements dialect in hexadecimal, since the meaning of a backslash depends on sql_mode.
+func (mysqlDialect) literal(text string) string { return fmt.Sprintf("_utf8mb4 X'%X'", text) }
+
+func (mysqlDialect) Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
+
+func (mysqlDialect) OwnTable(table string) string { return "cleanupd_" + table }
+
+func (d mysqlDialect) schema() []string {
+	list := ownTables(d, "char(36) CHARACTER SET ascii COLLATE ascii_bin", "longtext")
+	for i := range list {
+		list[i] += " ENGINE = InnoDB DEFAULT CHARSET = utf8mb4"
+	}
+	return list
+}
+
+// binary returns a text column as bytes: collations treat different texts as equal and ignore trailing blanks.
+func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
+
+// In implements dialect: an index can answer the first condition, and the second is exact.
+func (mysqlDialect) In(column, list string) string {
+	return fmt.Sprintf("%[1]s IN (%[2]s) AND %[3]s IN (%[2]s)", column, list, binary(column))
+}
+
+func (mysqlDialect) Same(a, b string) string {
+	return fmt.Sprintf("%s = %s AND %s = %s", a, b, binary(a), binary(b))
+}
+
+// HasID implements dialect. It does not compare texts with numbers, since '12 apples' would equal 12, and compares
+// floating-point numbers as decimals, since adjacent ids would be equal otherwise.
+func (d mysqlDialect) HasID(c Column, ids []int64) string {
+	name := "r." + d.Quote(c.Name)
+	var numbers, texts []string
+	for _, id := range ids {
+		numbers, texts = append(numbers, strconv.FormatInt(id, 10)), append(texts, d.literal(strconv.FormatInt(id, 10)))
+	}
+	switch {
+	case slices.Contains(mysqlTexts, c.Type):
+		return d.In(name, strings.Join(texts, ", "))
+	case slices.Contains(mysqlFloats, c.Type):
+		name = "CAST(" + name + " AS DECIMAL(65, 10))"
+	}
+	return fmt.Sprintf("%s IN (%s)", name, strings.Join(numbers, ", "))
+}
+
+// Types that can be searched for a user id.
+var (
+	mysqlNumbers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
+	mysqlFloats  = []string{"float", "double"}
+	mysqlTexts   = []string{
+		"char",
+		"varchar",
+		"tinytext",
+		"text",
+		"mediumtext",
+		"longtext",
+		"json",
+		"enum",
+		"set",
+		"uuid",
+	}
+)
+
+func (d mysqlDialect) Contains(c Column) (condition, value string, ok bool) {
+	value = d.Quote(c.Name)
+	switch {
+	case c.Type == "float": // the nearest value of this precision
+		return value + " = CAST(@user AS FLOAT)", value, true
+	case c.Number:
+		return value + " = @user", value, true
+	case slices.Contains(mysqlTexts, c.Type):
+		value = "CONVERT(" + value + " USING utf8mb4)"
+		return "LOCATE(@user, " + value + " COLLATE utf8mb4_bin) > 0", value, true
+	}
+	return "", "", false
+}
+
+var mysqlDates = []string{"date", "datetime", "timestamp"}
+
+// Before implements dialect. A date without a time zone is in the server's. A timestamp is compared as stored, since the
+// hour that is repeated in autumn is ambiguous in local time.
+func (d mysqlDialect) Before(c Column) string {
+	name := "r." + d.Quote(c.Name)
+	if c.Type == "timestamp" {
+		return fmt.Sprintf("UNIX_TIMESTAMP(%[1]s) > 0 AND UNIX_TIMESTAMP(%[1]s) < @cutoff", name)
+	}
+	return fmt.Sprintf("%[1]s >= FROM_UNIXTIME(0) AND %[1]s < FROM_UNIXTIME(@cutoff)", name)
+}
+
+func (d mysqlDialect) Seconds(c Column) string {
+	return "CAST(FLOOR(UNIX_TIMESTAMP(r." + d.Quote(c.Name) + ")) AS SIGNED)"
+}
+
+func (mysqlDialect) settings() []string { return nil }
+
+// isolation implements dialect: a locking read also locks the gaps, so that nobody adds rows that it has not seen.
+func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
+
+// delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.
+func (mysqlDialect) delete(ctx context.Context, tx *Transaction, s Selection, a Args) (map[string]int64, error) {
+	counts := map[string]int64{}
+	var key any
+	var seen int64
+	if err := tx.Each(
+		ctx,
+		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s FOR UPDATE", s.Key, s.Table, s.Where),
+		a,
+		[]any{&key},
+		func() {
+			counts[Text(key)]++
+			seen++
+		},
+	); err != nil ||
+		seen == 0 {
+		return counts, err
+	}
+	deleted, err := tx.Exec(ctx, fmt.Sprintf("DELETE r FROM %s AS r WHERE %s", s.Table, s.Where), a)
+	if err == nil && deleted != seen {
+		err = fmt.Errorf("%d rows were selected, but %d were deleted", seen, deleted)
+	}
+	return counts, err
+}
+
+func (mysqlDialect) LockClause() string { return " FOR UPDATE" }
+
+func (mysqlDialect) lockReferences(context.Context, *Transaction) error { return nil }
+
+// Transient implements dialect.
+func (mysqlDialect) Transient(err error) bool { return mysqlerr.Is(err, mysqlerr.Transient) }
+
+// Lost implements dialect.
+func (mysqlDialect) Lost(err error) bool { return mysqlerr.Lost(err) || sqlstate.Lost(err) }
+
+func (mysqlDialect) duplicate(err error) bool { return mysqlerr.Is(err, mysqlerr.Duplicate) }

@@ -1,0 +1,67 @@
+package forms
+
+import (
+	"context"
+	"database/sql"
+)
+
+// Transaction is a transaction in the Forms database.
+type Transaction struct {
+	dialect
+	tx *sql.Tx
+}
+
+// Exec executes a statement and returns how many rows it changed.
+func (t *Transaction) Exec(ctx context.Context, statement string, a Args) (int64, error) {
+	text, values := expand(t.dialect, statement, a)
+	result, err := t.tx.ExecContext(ctx, text, values...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// Each calls fn for each row of a query, after reading the row into variables.
+func (t *Transaction) Each(ctx context.Context, query string, a Args, into []any, fn func()) error {
+	text, values := expand(t.dialect, query, a)
+	rows, err := t.tx.QueryContext(ctx, text, values...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		fn()
+	}
+	return rows.Err()
+}
+
+// Texts returns the rows of a query with one column.
+func (t *Transaction) Texts(ctx context.Context, query string, a Args) (list []string, err error) {
+	var text string
+	err = t.Each(ctx, query, a, []any{&text}, func() { list = append(list, text) })
+	return list, err
+}
+
+// Counts returns the rows of a query for a key and a number, summed by key.
+func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[string]int64, error) {
+	counts := map[string]int64{}
+	var key any
+	var n int64
+	err := t.Each(ctx, query, a, []any{&key, &n}, func() { counts[Text(key)] += n })
+	return counts, err
+}
+
+// Selection selects rows of a table, which has the alias r in the condition and in the key that they are counted by.
+type Selection struct{ Table, Where, Key string }
+
+// Delete deletes rows and counts them by key. The deleting statement has the whole condition.
+func (t *Transaction) Delete(ctx context.Context, s Selection, a Args) (map[string]int64, error) {
+	return t.delete(ctx, t, s, a)
+}
+
+// LockReferences keeps others from adding references to documents until the transaction ends, where the locks that
+// reading statements take by LockClause do not.
+func (t *Transaction) LockReferences(ctx context.Context) error { return t.lockReferences(ctx, t) }

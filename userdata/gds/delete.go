@@ -1,0 +1,180 @@
+package gds
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Open opens the folder for one erasure alone, and reports the files that an earlier attempt deleted there. It returns
+// nil if the folder cannot be opened, which it also reports.
+func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return nil, e.Report(ctx, Unreadable(err))
+	}
+	if err = e.LockFolder(ctx); err == nil {
+		err = reportDeleted(ctx, e, root)
+	}
+	if err != nil {
+		_ = root.Close()
+		return nil, err
+	}
+	return root, nil
+}
+
+// reportDeleted reports the files that an earlier attempt deleted but did not report. Whether the others must be deleted
+// is determined anew.
+func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
+	return e.Transact(ctx, func(tx pgx.Tx) error {
+		names, err := e.Files(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var events []report.Event
+		for _, name := range names {
+			if _, err := root.Lstat(name); errors.Is(err, fs.ErrNotExist) {
+				events = append(events, report.FileDeleted(name))
+			}
+		}
+		return e.SettleFiles(ctx, tx, names, events)
+	})
+}
+
+// DeleteSessions deletes the documents of sessions from a folder. It reports what cannot be deleted, and leaves the
+// sessions of it in the record for the next attempt.
+func DeleteSessions(ctx context.Context, e *claim.Erasure, folder string, sessions []string) error {
+	root, err := Open(ctx, e, folder)
+	if err != nil || root == nil {
+		return err
+	}
+	defer func() { _ = root.Close() }()
+	documents, summary, err := Search(ctx, root, sessions)
+	if err != nil {
+		return e.Report(ctx, Unreadable(err))
+	}
+	if err := e.Report(ctx, summary); err != nil {
+		return err
+	}
+	failed, err := Delete(ctx, e, root, documents)
+	if err != nil {
+		return err
+	}
+	return e.Transact(ctx, func(tx pgx.Tx) error { return e.RemoveSessions(ctx, tx, sessions, failed) })
+}
+
+// documentsPerBatch limits how many documents are deleted in a transaction, with their markers.
+const documentsPerBatch = 100
+
+// Delete deletes the files of documents. It reports what cannot be deleted, and returns the sessions of it.
+func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document) (failed []string, err error) {
+	for batch := range slices.Chunk(documents, documentsPerBatch) {
+		if err := e.UnlessHeld(ctx, func() error {
+			sessions, err := deleteBatch(ctx, e, root, batch)
+			failed = append(failed, sessions...)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+	}
+	return failed, nil
+}
+
+// deleteBatch deletes the files of documents. It records them before, so that each is reported once, even after a crash.
+func deleteBatch(
+	ctx context.Context,
+	e *claim.Erasure,
+	root *os.Root,
+	documents []Document,
+) (failed []string, err error) {
+	var names []string
+	err = e.Transact(ctx, func(tx pgx.Tx) error {
+		names = existingFiles(root, documents)
+		return e.AddFiles(ctx, tx, names)
+	})
+	if err != nil {
+		return nil, err
+	}
+	// outside of a transaction, which must not be idle while large folders are read
+	marked, unreadable := newMarkers(ctx, root, documents)
+	err = e.Transact(ctx, func(tx pgx.Tx) error {
+		// the file system may be slow
+		if _, err := tx.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = '5min'"); err != nil {
+			return err
+		}
+		list, err := e.Files(ctx, tx)
+		if err != nil {
+			return err
+		}
+		recorded := setOf(list)
+		if slices.ContainsFunc(names, func(name string) bool { return !recorded[name] }) {
+			return record.ErrTaken
+		}
+		var events []report.Event
+		failed = nil
+		for _, d := range documents {
+			documentEvents, sessions := d.delete(root, recorded, marked[d.Path], unreadable[path.Dir(d.Path)])
+			events, failed = append(events, documentEvents...), append(failed, sessions...)
+		}
+		return e.SettleFiles(ctx, tx, names, events)
+	})
+	return failed, err
+}
+
+// existingFiles returns the files of documents that exist and may be deleted.
+func existingFiles(root *os.Root, documents []Document) (names []string) {
+	for _, d := range documents {
+		if d.irregular {
+			continue
+		}
+		for _, f := range d.files {
+			if _, err := root.Lstat(f.name); !errors.Is(err, fs.ErrNotExist) {
+				names = append(names, f.name)
+			}
+		}
+	}
+	return names
+}
+
+// delete deletes the document's files, except its own if a new marker refers to it. It returns the events, and the
+// sessions of files that cannot be deleted. Files that were not recorded are not reported.
+func (d Document) delete(
+	root *os.Root,
+	recorded map[string]bool,
+	marked bool,
+	unreadable error,
+) (events []report.Event, failed []string) {
+	switch {
+	case d.irregular:
+		return []report.Event{d.retainedEvent()}, sessionsOf(d.files)
+	case unreadable != nil:
+		return []report.Event{report.Errorf("a document could not be deleted: %v", unreadable)}, sessionsOf(d.files)
+	}
+	for _, f := range d.files {
+		if f.name == d.Path && marked {
+			continue
+		}
+		err := root.Remove(f.name)
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			if recorded[f.name] {
+				events = append(events, report.FileDeleted(f.name))
+			}
+			continue
+		}
+		events = append(events, report.Errorf("a file could not be deleted: %v", err))
+		failed = append(failed, f.sessions...)
+		if f.name == d.Path {
+			break // without its markers it could not be found again
+		}
+	}
+	return events, failed
+}

@@ -1,0 +1,63 @@
+package gds
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A pipe that has replaced a folder is refused, though nobody writes to it.
+func TestPipeInAFoldersPlace(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := syscall.Mkfifo(filepath.Join(dir, "pipe"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	folders := directories{t.Context(), root}
+	if _, err := fs.ReadDir(folders, "pipe"); err == nil {
+		t.Error("it was read")
+	}
+	if entries, err := fs.ReadDir(folders, "."); err != nil || len(entries) != 1 {
+		t.Error(entries, err)
+	}
+}
+
+// A walk that takes too long, or whose server is stopped, ends with the reason, without having found anything.
+func TestWalkThatTakesTooLong(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = root.Close() }()
+	if err := errors.Join(
+		os.WriteFile(filepath.Join(dir, "one"), nil, 0o600),
+		os.WriteFile(filepath.Join(dir, "one.session_wfattach1"), nil, 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	sessions := []string{"_wfattach1"}
+	if documents, _, err := Search(t.Context(), root, sessions); err != nil || len(documents) != 1 {
+		t.Fatal(documents, err)
+	}
+	ctx, stop := context.WithDeadlineCause(t.Context(), time.Now(), errTooSlow)
+	defer stop()
+	documents, _, err := Search(ctx, root, sessions)
+	if !errors.Is(err, errTooSlow) || documents != nil {
+		t.Error(documents, err)
+	}
+	if _, unreadable := newMarkers(ctx, root, []Document{{Path: "one"}}); !errors.Is(unreadable["."], errTooSlow) {
+		t.Error(unreadable)
+	}
+}

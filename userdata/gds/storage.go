@@ -1,0 +1,31 @@
+package gds
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Storage is where the document storage is; unknown if neither field is set.
+type Storage struct {
+	Folder     string
+	InDatabase bool
+}
+
+// CheckFolder fails if a folder cannot be a document storage.
+func CheckFolder(folder string) error {
+	info, err := os.Stat(folder)
+	switch {
+	case err != nil:
+		return err
+	case !info.IsDir():
+		return fmt.Errorf("%s is not a folder", folder)
+	}
+	return nil
+}
+
+// Unreadable returns the event that the folder cannot be used.
+func Unreadable(problem error) report.Event {
+	return report.Errorf("cannot access the document storage's folder: %v", problem)
+}

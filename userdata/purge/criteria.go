@@ -1,0 +1,195 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/userdata/forms"
+)
+
+// Criteria is a rule with its cutoff. It is stored with the erasures of a purge.
+type Criteria struct {
+	Rule
+	Cutoff int64 `json:"Cutoff"` // in seconds since 1970, which every database understands alike
+}
+
+// At returns the criteria of a rule at a reference time.
+func (r Rule) At(now time.Time) Criteria {
+	return Criteria{r, now.Add(-time.Duration(r.Days) * 24 * time.Hour).Unix()}
+}
+
+// Describe returns which process instances match, for people.
+func (c Criteria) Describe() string {
+	return fmt.Sprintf(
+		"of %s, complete or terminated, %s older than %d days (%s)",
+		c.Workflows(),
+		c.DateColumn,
+		c.Days,
+		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"),
+	)
+}
+
+// Search finds process instances that match criteria, in one transaction.
+type Search struct {
+	Criteria
+	// Notes explain which tables cannot be used.
+	Notes []string
+
+	tx     *forms.Transaction
+	date   forms.Column   // DateColumn
+	tables []forms.Column // of the workflows: the columns with the process instance
+}
+
+// Search prepares a search. It does not use tables that other workflows share, since the workflow of their rows is
+// unknown.
+func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, error) {
+	s := &Search{Criteria: c, tx: tx}
+	dates, err := tx.DateColumns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ok bool
+	var names string
+	if s.date, ok, names = columnNamed(dates, c.DateColumn); !ok {
+		return nil, fmt.Errorf(
+			"%s has no date column %q any longer; its date columns are: %s",
+			forms.InstanceTable,
+			c.DateColumn,
+			names,
+		)
+	}
+	columns, known, err := tx.WorkflowColumns(ctx, c.covers)
+	if err != nil {
+		return nil, err
+	}
+	others, _, err := tx.WorkflowColumns(ctx, func(name string) bool { return !c.covers(name) })
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		s.Notes = append(s.Notes, "the database knows no workflow of "+c.Workflows())
+	}
+	for _, column := range columns {
+		switch {
+		case column.Name != forms.InstanceColumn:
+		case slices.ContainsFunc(others, func(o forms.Column) bool { return o.Table == column.Table }):
+			s.Notes = append(s.Notes, fmt.Sprintf(
+				"%s is also the table of other workflows: its process instances of %s cannot be distinguished, and are retained",
+				column.Table,
+				c.Workflows(),
+			))
+		default:
+			s.tables = append(s.tables, column)
+		}
+	}
+	return s, nil
+}
+
+// endedQuery returns the query for process instances of any workflow that have ended before the cutoff and satisfy a
+// condition.
+func (s *Search) endedQuery(condition, tail string) string {
+	return fmt.Sprintf(
+		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
+		s.tx.Seconds(s.date),
+		forms.InstanceTable,
+		s.tx.Before(s.date),
+		condition,
+		tail,
+	)
+}
+
+// workflowQuery returns the query for those of some process instances that a workflow's table has.
+func (s *Search) workflowQuery(c forms.Column, ids []int64) string {
+	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
+}
+
+// pageSize limits how many process instances a query returns.
+const pageSize = 1000
+
+var (
+	pageCondition = "r.id > @after"
+	pageTail      = fmt.Sprintf(" LIMIT %d", pageSize)
+)
+
+// Each calls found for each process instance that matches, in the order of ids.
+func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time)) error {
+	for after := int64(0); len(s.tables) > 0; {
+		matches, dates, err := s.matching(ctx, pageCondition, forms.Args{"after": after}, pageTail)
+		if err != nil || len(dates) == 0 {
+			return err
+		}
+		for _, id := range matches {
+			found(id, dates[id])
+		}
+		after = slices.Max(slices.Collect(maps.Keys(dates)))
+	}
+	return nil
+}
+
+// matching returns the process instances that match and satisfy a condition, in order. dates has the dates of all that
+// ended before the cutoff, also of other workflows.
+func (s *Search) matching(
+	ctx context.Context,
+	condition string,
+	a forms.Args,
+	tail string,
+) (matches []int64, dates map[int64]time.Time, err error) {
+	a["ended"], a["cutoff"], dates = forms.EndedStatuses, s.Cutoff, map[int64]time.Time{}
+	var id, seconds int64
+	read := func() { dates[id] = time.Unix(seconds, 0) }
+	if err := s.tx.Each(ctx, s.endedQuery(condition, tail), a, []any{&id, &seconds}, read); err != nil {
+		return nil, nil, err
+	}
+	if len(dates) == 0 {
+		return nil, nil, nil
+	}
+	ids := slices.Sorted(maps.Keys(dates))
+	ofWorkflow := map[int64]bool{}
+	for _, c := range s.tables {
+		var value any
+		read := func() { ofWorkflow[forms.ID(value)] = true }
+		if err := s.tx.Each(ctx, s.workflowQuery(c, ids), nil, []any{&value}, read); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", c.Table, err)
+		}
+	}
+	return slices.DeleteFunc(ids, func(id int64) bool { return !ofWorkflow[id] }), dates, nil
+}
+
+// StillMatching returns which of some process instances match, and which do not any longer. The clause lock locks the
+// rows of those that match.
+func (c Criteria) StillMatching(
+	ctx context.Context,
+	tx *forms.Transaction,
+	ids []int64,
+	lock string,
+) (matches, others []int64, err error) {
+	s, err := c.Search(ctx, tx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if matches, _, err = s.matching(ctx, "r.id IN (@ids)", forms.Args{"ids": ids}, lock); err != nil {
+		return nil, nil, err
+	}
+	others = slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { return slices.Contains(matches, id) })
+	return matches, others, nil
+}
+
+// InstanceQuery returns the query for process instances that have ended, with its arguments, for people.
+func (s *Search) InstanceQuery() string {
+	return strings.NewReplacer(
+		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
+		"@cutoff", fmt.Sprint(s.Cutoff),
+		"@after", "0",
+	).Replace(s.endedQuery(pageCondition, pageTail))
+}
+
+// WorkflowQueries calls fn with the queries for the process instances of the workflows, by table, for people.
+func (s *Search) WorkflowQueries(fn func(table, query string)) {
+	for _, c := range s.tables {
+		fn(c.Table, s.workflowQuery(c, []int64{1, 2, 3}))
+	}
+}

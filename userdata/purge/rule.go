@@ -1,0 +1,123 @@
+package purge
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+)
+
+// Rule selects the process instances that a purge deletes, with everything that belongs to them.
+type Rule struct {
+	Name string `json:"Name"`
+	// Application and Workflow are those of the process instances; an empty Workflow means all of the application.
+	Application string `json:"Application"`
+	Workflow    string `json:"Workflow"`
+	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish the
+	// date columns of any release.
+	DateColumn string `json:"DateColumn"`
+	Days       int    `json:"Days"`
+	// Enabled is true if runs carry the purge out.
+	Enabled bool `json:"Enabled"`
+}
+
+// Etag returns a hash of the rule.
+func (r Rule) Etag() string {
+	sum := sha256.Sum256(
+		fmt.Appendf(nil, "%q", []any{r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled}),
+	)
+	return hex.EncodeToString(sum[:8])
+}
+
+// Workflows returns the workflows of the rule, for people.
+func (r Rule) Workflows() string {
+	if r.Workflow == "" {
+		return "all workflows of " + r.Application
+	}
+	return r.Application + "/" + r.Workflow
+}
+
+// covers reports whether a name in omd_object_type is a workflow of the rule.
+func (r Rule) covers(name string) bool {
+	prefix := "pt_" + r.Application + "/"
+	return (r.Workflow == "" && strings.HasPrefix(name, prefix)) || name == prefix+r.Workflow
+}
+
+// namePattern matches the names of rules.
+var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+
+// maxDays limits how long ago a cutoff is, as for the delays of Campaign.
+const maxDays = 24_855
+
+// maxName limits the name of an application, workflow or column, in bytes.
+const maxName = 255
+
+// Check fails with failure.Violations if something is wrong with the rule itself, or with the rule for a Forms database.
+func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
+	var wrong failure.Violations
+	_, known, err := tx.WorkflowColumns(ctx, r.covers)
+	if err != nil {
+		return err
+	}
+	columns, err := tx.DateColumns(ctx)
+	if err != nil {
+		return err
+	}
+	_, exists, names := columnNamed(columns, r.DateColumn)
+	if !known {
+		wrong.Add("purge.workflow", "the database knows no workflow of "+r.Workflows())
+	}
+	if !exists {
+		wrong.Addf(
+			"purge.date_column",
+			"%s has no date column of this name; its date columns are: %s",
+			forms.InstanceTable,
+			names,
+		)
+	}
+	return wrong.Err()
+}
+
+// Validate fails with failure.Violations if something is wrong with the rule, in whatever database.
+func (r Rule) Validate() error {
+	var wrong failure.Violations
+	if !namePattern.MatchString(r.Name) {
+		wrong.Add("purge.name", "must be 1 to 40 of a-z, 0-9 and -")
+	}
+	for _, text := range []struct {
+		field, value string
+		optional     bool
+	}{
+		{"purge.application", r.Application, false},
+		{"purge.workflow", r.Workflow, true},
+		{"purge.date_column", r.DateColumn, false},
+	} {
+		if text.value == "" && !text.optional {
+			wrong.Add(text.field, "is missing")
+		}
+		if len(text.value) > maxName || strings.ContainsRune(text.value, 0) || !utf8.ValidString(text.value) {
+			wrong.Add(text.field, "is longer than 255 bytes, or not a text that a database can store")
+		}
+	}
+	if r.Days < 1 || r.Days > maxDays {
+		wrong.Add("purge.days", "must be 1 to 24855")
+	}
+	return wrong.Err()
+}
+
+// columnNamed returns the column with a name, and the names of all columns for people.
+func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, names string) {
+	var list []string
+	for _, column := range columns {
+		if list = append(list, column.Name); column.Name == name {
+			c, ok = column, true
+		}
+	}
+	return c, ok, strings.Join(list, ", ")
+}

@@ -1,0 +1,103 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/outside"
+)
+
+// ErrNotFound reports that no rule has a name.
+var ErrNotFound = failure.New(failure.NotFound, "there is no purge of this name")
+
+// ErrStale reports that a rule has changed since its caller read it.
+var ErrStale = failure.New(failure.Conflict, "the purge has changed since this etag was read: read it again")
+
+// Store has the rules for one Forms database, in the service's own database.
+type Store struct {
+	Record  *pgxpool.Pool
+	FormsID string // the identity of the Forms database
+}
+
+const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
+	"WHERE forms = $1 "
+
+// List returns all rules, ordered by name.
+func (s Store) List(ctx context.Context, db outside.Querier) ([]Rule, error) {
+	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])
+}
+
+// lock reads a rule in a transaction that changes it; nil if it does not exist. It fails with ErrStale if an etag is
+// given that is not the rule's.
+func (s Store) lock(ctx context.Context, tx pgx.Tx, name, etag string) (*Rule, error) {
+	// a row that does not exist cannot be locked
+	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
+		return nil, err
+	}
+	rows, _ := tx.Query(ctx, selectRules+"AND name = $2", s.FormsID, name)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Rule])
+	switch {
+	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+		return nil, err
+	case etag != "" && (r == nil || etag != r.Etag()):
+		return nil, ErrStale
+	}
+	return r, nil
+}
+
+// Set creates or replaces a rule. It calls note in the transaction of the change with the rule before, nil for a new
+// one. It fails with ErrStale if an etag is given that is not the current rule's.
+func (s Store) Set(
+	ctx context.Context,
+	r Rule,
+	etag string,
+	note func(ctx context.Context, tx pgx.Tx, before *Rule) error,
+) error {
+	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
+		before, err := s.lock(ctx, tx, r.Name, etag)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(
+			ctx,
+			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms, name) DO UPDATE
+			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column,
+				days = excluded.days, enabled = excluded.enabled`,
+			s.FormsID, r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled,
+		); err != nil {
+			return err
+		}
+		return note(ctx, tx, before)
+	})
+}
+
+// Delete deletes a rule, and calls note with it in the transaction of the change. It fails with ErrNotFound.
+func (s Store) Delete(
+	ctx context.Context,
+	name string,
+	note func(ctx context.Context, tx pgx.Tx, before *Rule) error,
+) error {
+	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
+		before, err := s.lock(ctx, tx, name, "")
+		switch {
+		case err != nil:
+			return err
+		case before == nil:
+			return fmt.Errorf("%w: %.64q", ErrNotFound, name)
+		}
+		if _, err := tx.Exec(
+			ctx,
+			"DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2",
+			s.FormsID, name,
+		); err != nil {
+			return err
+		}
+		return note(ctx, tx, before)
+	})
+}

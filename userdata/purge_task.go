@@ -1,0 +1,241 @@
+package userdata
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/removal"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// purgeTask is a purge as a task of runs.
+type purgeTask struct {
+	*Manager
+	rule purge.Rule
+}
+
+// Candidates implements outside.Work.
+func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*outside.Candidates, error) {
+	criteria := p.rule.At(now)
+	c := &outside.Candidates{
+		Table:  forms.InstanceTable,
+		Rule:   criteria.Describe(),
+		Cutoff: time.Unix(criteria.Cutoff, 0),
+	}
+	err := p.snapshot(ctx, func(tx *forms.Transaction) error {
+		if err := tx.Each(ctx, "SELECT count(*) FROM "+c.Table, nil, []any{&c.Total}, func() {}); err != nil {
+			return err
+		}
+		s, err := criteria.Search(ctx, tx)
+		if err != nil {
+			return err
+		}
+		c.Notes = s.Notes
+		return s.Each(ctx, func(id int64, date time.Time) {
+			c.Items = append(c.Items, outside.Item{ID: id, Date: date})
+		})
+	})
+	return c, p.explain(ctx, err)
+}
+
+// Preview implements outside.Work. If the Forms server purges, only process instances are counted, since the other rows
+// that it deletes are unknown.
+func (p purgeTask) Preview(
+	ctx context.Context,
+	c *outside.Candidates,
+	found func(ctx context.Context, rows map[string]int64) error,
+) error {
+	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		remover := removal.New(tx, true)
+		for ids := range slices.Chunk(idsOf(c.Items), erasure.ItemsPerTransaction) {
+			rows := report.Rows{forms.InstanceTable: int64(len(ids))}
+			if p.Server == nil {
+				removed, err := remover.Instances(ctx, ids, p.InDatabase)
+				if err != nil {
+					return err
+				}
+				rows = removed.Total()
+			}
+			if err := found(ctx, rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return p.explain(ctx, err)
+}
+
+func idsOf(items []outside.Item) (ids []int64) {
+	for _, i := range items {
+		ids = append(ids, i.ID)
+	}
+	return ids
+}
+
+// instancesPerErasure limits how many process instances an erasure has. It is high because each erasure searches the
+// folder of the document storage.
+const instancesPerErasure = 10_000
+
+// Delete implements outside.Work. It requests erasures, so that their receipts show what was deleted, and documents whose
+// files cannot be deleted are not forgotten.
+func (p purgeTask) Delete(
+	ctx context.Context,
+	run string,
+	c *outside.Candidates,
+	done func(ctx context.Context, rows int64) error,
+) error {
+	if err := p.Own(ctx); err != nil {
+		return err
+	}
+	progress := func(ctx context.Context) error {
+		rows, err := p.Deleted(ctx, run)
+		if err != nil {
+			return err
+		}
+		return done(ctx, rows)
+	}
+	criteria := purge.Criteria{Rule: p.rule, Cutoff: c.Cutoff.Unix()}
+	for ids := idsOf(c.Items); ; {
+		id, err := p.of(run).Unfinished(ctx, p.Record)
+		if err == nil && id == "" {
+			if len(ids) == 0 {
+				break
+			}
+			batch := ids[:min(len(ids), instancesPerErasure)]
+			ids = ids[len(batch):]
+			id, err = p.request(ctx, run, criteria, batch)
+		}
+		if err != nil {
+			return p.explain(ctx, err)
+		}
+		if id == "" { // another worker has erased all of them
+			continue
+		}
+		claimed := false
+		err = p.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error {
+			claimed = true
+			stopped, err := p.eraser().Run(ctx, e, progress)
+			return cmp.Or(err, stopped)
+		})
+		switch {
+		case errors.As(err, new(*claim.HeldError)): // done lets the run notice the hold and begin the task again
+			return cmp.Or(progress(ctx), err)
+		case err != nil:
+			return p.explain(ctx, err)
+		case !claimed: // a replica that lost the run still works on it
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(workInterval):
+			}
+		}
+	}
+	// a worker may have ended between its last transaction and its report
+	if err := progress(ctx); err != nil {
+		return err
+	}
+	return p.checkFailures(ctx, run)
+}
+
+// of identifies the erasures of the purge in a run.
+func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
+
+// request stores an erasure of those process instances that the run has not requested before, and returns its id; empty
+// if there are none.
+func (p purgeTask) request(
+	ctx context.Context,
+	run string,
+	criteria purge.Criteria,
+	ids []int64,
+) (id string, err error) {
+	err = pgx.BeginFunc(ctx, p.Record, func(tx pgx.Tx) error {
+		fresh, err := p.of(run).New(ctx, tx, ids)
+		if err != nil || len(fresh) == 0 {
+			return err
+		}
+		e, err := record.Request{
+			FormsID:     p.Forms.Identity(),
+			RequestedBy: "run " + run,
+			RunID:       run,
+			Purge:       &criteria,
+			Instances:   fresh,
+		}.Insert(ctx, tx)
+		id = e.ID
+		return err
+	})
+	return id, err
+}
+
+// checkFailures fails if process instances, or documents of them, could not be erased in a run.
+func (p purgeTask) checkFailures(ctx context.Context, run string) error {
+	receipt, instances, sessions, err := p.of(run).Failures(ctx, p.Record)
+	if err != nil || receipt == "" {
+		return err
+	}
+	return fmt.Errorf(
+		"%d process instances could not be erased, and documents of %d sessions are retained; receipt %s has the reasons",
+		instances,
+		sessions,
+		receipt,
+	)
+}
+
+// Deleted implements outside.Work. If the Forms server purges, it counts the process instances.
+func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
+	if p.Server != nil {
+		return p.of(run).Instances(ctx, p.Record)
+	}
+	return p.of(run).Rows(ctx, p.Record)
+}
+
+// RecentlyDeleted implements outside.Work.
+func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error) {
+	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
+}
+
+// explain hides that the Forms database is lost, since that does not mean that the run's own database is.
+func (p purgeTask) explain(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() == nil && p.Forms.Lost(err) && p.Ready(ctx) != nil {
+		return errors.New("the Forms database is not available: " + sqlstate.Explain(err))
+	}
+	return err
+}
+
+// Statements implements outside.Work.
+func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []outside.Statement, err error) {
+	criteria := p.rule.At(now)
+	err = p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
+		s, err := criteria.Search(ctx, tx)
+		if err != nil {
+			return err
+		}
+		list = append(list, outside.Statement{
+			Table: forms.InstanceTable,
+			Rule:  criteria.Describe(),
+			SQL:   s.InstanceQuery(),
+		})
+		s.WorkflowQueries(func(table, query string) {
+			list = append(list, outside.Statement{Table: table, Rule: "of the workflow", SQL: query})
+		})
+		list = append(list, outside.Statement{
+			Table:   forms.InstanceTable,
+			Rule:    "found above, and found again in the transaction that deletes, with all that belongs to it",
+			Deletes: true,
+		})
+		return nil
+	})
+	return list, p.explain(ctx, err)
+}

@@ -1,0 +1,89 @@
+package record
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Sessions returns the sessions whose documents the erasure must still delete.
+func (e Erasure) Sessions(ctx context.Context, db outside.Querier) ([]string, error) {
+	rows, _ := db.Query(
+		ctx,
+		"SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id",
+		e.ID,
+	)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// addSessions stores sessions of items of a kind. A session of an earlier erasure becomes this one's.
+func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessions []report.Session) error {
+	var ids []string
+	var items []int64
+	for _, s := range sessions {
+		ids, items = append(ids, s.ID), append(items, s.Item)
+	}
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms)
+			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
+		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`,
+		e.ID, kind, ids, items, e.FormsID,
+	)
+	return err
+}
+
+// RemoveSessions removes sessions whose documents are deleted, with exceptions.
+func (e Erasure) RemoveSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
+	_, err := tx.Exec(
+		ctx,
+		"DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND "+
+			"session_id <> ALL ($3)",
+		e.ID, sessions, append([]string{}, except...),
+	)
+	return err
+}
+
+// Files returns the files that the erasure is about to delete.
+func (e Erasure) Files(ctx context.Context, tx pgx.Tx) ([]string, error) {
+	rows, _ := tx.Query(ctx, "SELECT DISTINCT name FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid", e.ID)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (string, error) {
+		var name []byte
+		err := row.Scan(&name)
+		return string(name), err
+	})
+}
+
+// AddFiles records files before they are deleted, so that each is reported once, even after a crash.
+func (e Erasure) AddFiles(ctx context.Context, tx pgx.Tx, names []string) error {
+	_, err := tx.Exec(
+		ctx,
+		"INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])",
+		e.ID, asBytes(names),
+	)
+	return err
+}
+
+// SettleFiles removes files that were about to be deleted, and reports what happened to them.
+func (e Erasure) SettleFiles(ctx context.Context, tx pgx.Tx, names []string, events []report.Event) error {
+	if _, err := tx.Exec(
+		ctx,
+		"DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)",
+		e.ID, asBytes(names),
+	); err != nil {
+		return err
+	}
+	return e.Append(ctx, tx, events...)
+}
+
+// asBytes converts file names, which may not be valid UTF-8 as a text column requires.
+func asBytes(names []string) [][]byte {
+	list := make([][]byte, len(names))
+	for i, name := range names {
+		list[i] = []byte(name)
+	}
+	return list
+}

@@ -1,0 +1,65 @@
+package record
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// AppliedEntries returns how many entries of the journal are recorded.
+func (e Erasure) AppliedEntries(ctx context.Context, db outside.Querier) (n int64, err error) {
+	err = db.QueryRow(ctx, "SELECT applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.ID).Scan(&n)
+	return n, err
+}
+
+// ApplyEntry records the entry of the journal with a number, unless another replica has done it.
+func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
+	tag, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure SET applied = $2 WHERE id = $1::text::uuid AND applied = $2 - 1",
+		e.ID, number,
+	)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return e.Settle(ctx, tx, entry)
+}
+
+// Settle records what a transaction did: which items are erased or failed, which rows were deleted, and which sessions
+// have documents that must be deleted afterwards.
+func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) error {
+	if len(entry.Items) > 0 {
+		if err := e.mark(ctx, tx, "DONE", entry.Kind, entry.Items...); err != nil {
+			return err
+		}
+	}
+	if len(entry.Kept) > 0 {
+		if err := e.MarkFailed(ctx, tx, entry.Kind, entry.Kept...); err != nil {
+			return err
+		}
+	}
+	if err := e.addRows(ctx, tx, entry.Rows); err != nil {
+		return err
+	}
+	if err := e.addSessions(ctx, tx, entry.Kind, entry.Sessions); err != nil {
+		return err
+	}
+	if err := e.RemoveSessions(ctx, tx, entry.Settled, nil); err != nil {
+		return err
+	}
+	return e.Append(ctx, tx, entry.Events...)
+}
+
+func (e Erasure) addRows(ctx context.Context, tx pgx.Tx, rows report.Rows) error {
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint
+			FROM jsonb_each_text($2)
+		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`,
+		e.ID, rows,
+	)
+	return err
+}

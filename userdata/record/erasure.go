@@ -1,0 +1,95 @@
+package record
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/migrate"
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+// Migrate creates or updates the tables in the schema cleanupd of the service's own database.
+func Migrate(ctx context.Context, conn *pgx.Conn) error {
+	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
+}
+
+// Erasure identifies the record of an erasure, and the Forms database that the erasure is about.
+type Erasure struct {
+	ID      string
+	FormsID string
+}
+
+// ErrTaken reports that another replica works on the erasure, and has already done what was to be recorded.
+var ErrTaken = errors.New("another replica works on the erasure")
+
+// Transient reports whether a transaction of the record may succeed when it is tried again.
+func Transient(err error) bool {
+	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
+}
+
+// Execer is a pool, a connection or a transaction.
+type Execer interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}
+
+// abandonedAfter is after how many leases the erasure of a purge counts as abandoned by its run: then any replica may
+// end it.
+const abandonedAfter = 20
+
+// Unfinished returns the ids of erasures that any replica may work on: erasures that were requested by users, and
+// erasures of purges that their runs have abandoned.
+func Unfinished(ctx context.Context, db outside.Querier, forms string, lease time.Duration) ([]string, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
+		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`,
+		forms,
+		(abandonedAfter * lease).Microseconds(),
+	)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// State is the state of an erasure.
+type State struct {
+	Ended bool
+	Sweep bool
+	Purge *purge.Criteria // nil if a user requested the erasure
+}
+
+// ReadState reads the state.
+func (e Erasure) ReadState(ctx context.Context, db outside.Querier) (s State, err error) {
+	err = db.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
+		"WHERE id = $1::text::uuid", e.ID).
+		Scan(&s.Ended, &s.Sweep, &s.Purge)
+	return s, err
+}
+
+// Beat records that the replica that works on the erasure is alive.
+func (e Erasure) Beat(ctx context.Context, db Execer) error {
+	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid", e.ID)
+	return err
+}
+
+// End ends the erasure, unless it has ended, and appends the last event. It has failed if failed is true, if an item has failed, or if documents are left.
+func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
+	tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
+		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')
+		OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
+		THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state IN ('RUNNING', 'PURGING')`, e.ID, failed)
+	if err != nil || tag.RowsAffected() == 0 {
+		return err
+	}
+	return e.Append(ctx, tx, report.Event{Ended: true})
+}

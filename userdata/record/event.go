@@ -1,0 +1,51 @@
+package record
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Append appends events to the event log. It locks the erasure's row until the transaction ends, so that sequences are
+// committed in order.
+func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	_, err := tx.Exec(
+		ctx,
+		`WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[])
+			WHERE id = $1::text::uuid RETURNING last_sequence)
+		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
+		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body
+			FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`,
+		e.ID, events,
+	)
+	return err
+}
+
+// Events returns the next events of an erasure after a sequence.
+func Events(ctx context.Context, db outside.Querier, erasure string, after int64) ([]report.Event, error) {
+	rows, _ := db.Query(
+		ctx,
+		"SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 "+
+			"ORDER BY sequence LIMIT 1000",
+		erasure, after,
+	)
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e report.Event, err error) {
+		var sequence int64
+		var when time.Time
+		var body []byte
+		if err := row.Scan(&sequence, &when, &body); err != nil {
+			return e, err
+		}
+		err = json.Unmarshal(body, &e)
+		e.Erasure, e.Sequence, e.Time = erasure, sequence, when
+		return e, err
+	})
+}

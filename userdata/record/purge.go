@@ -1,0 +1,88 @@
+package record
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/outside"
+)
+
+// Purge identifies the erasures of a purge in a run.
+type Purge struct{ RunID, Name string }
+
+// ofPurge is the condition that an erasure e belongs to the purge $2 in the run $1.
+const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
+
+// Unfinished returns the id of the erasure that has not ended; empty if all have.
+func (p Purge) Unfinished(ctx context.Context, db outside.Querier) (id string, err error) {
+	err = db.QueryRow(
+		ctx,
+		"SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge,
+		p.RunID, p.Name,
+	).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return id, err
+}
+
+// New returns the process instances that none of the erasures has as an item.
+func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, error) {
+	rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
+		WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
+			WHERE i.item_id = candidate.id AND i.kind = $4 AND `+ofPurge+") ORDER BY id",
+		p.RunID, p.Name, instances, KindInstance)
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// Rows returns how many rows the erasures have deleted.
+func (p Purge) Rows(ctx context.Context, db outside.Querier) (n int64, err error) {
+	err = db.QueryRow(ctx, "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r "+
+		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "+ofPurge, p.RunID, p.Name).Scan(&n)
+	return n, err
+}
+
+// Instances returns how many process instances the erasures have erased.
+func (p Purge) Instances(ctx context.Context, db outside.Querier) (n int64, err error) {
+	err = db.QueryRow(ctx, "SELECT count(*) FROM cleanupd.erasure_item i "+
+		"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "+ofPurge, p.RunID, p.Name).Scan(&n)
+	return n, err
+}
+
+// Failures returns how many process instances could not be erased, and how many sessions have documents that could not
+// be deleted, with a receipt that has the reasons; empty if there is no failure.
+func (p Purge) Failures(
+	ctx context.Context,
+	db outside.Querier,
+) (receipt string, instances, sessions int64, err error) {
+	err = db.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''), COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
+		WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
+		COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_session WHERE erasure_id = e.id)), 0)::bigint
+			FROM cleanupd.erasure e WHERE e.state = 'FAILED' AND `+ofPurge, p.RunID, p.Name).
+		Scan(&receipt, &instances, &sessions)
+	return receipt, instances, sessions, err
+}
+
+// RecentlyPurged returns how many process instances all purges of a Forms database have deleted, in a run and in those
+// that began less than a period before it, without runs whose share of the table was accepted. It does not depend on how
+// long runs are kept.
+func RecentlyPurged(
+	ctx context.Context,
+	db outside.Querier,
+	forms, table, run string,
+	period time.Duration,
+) (n int64, err error) {
+	err = db.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e
+		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT
+		JOIN cleanupd.run r ON r.id = e.run_id
+		WHERE e.forms = $1 AND e.purge IS NOT NULL
+			AND (r.accepted @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
+		AND (e.run_id = $3::text::uuid OR COALESCE(r.start_time, e.create_time) > (SELECT start_time FROM cleanupd.run
+			WHERE id = $3::text::uuid) - $4::bigint * interval '1 microsecond')`,
+		forms, table, run, period.Microseconds()).
+		Scan(&n)
+	return n, err
+}

@@ -1,0 +1,120 @@
+package record
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// ErrNoReceipt reports that no receipt has an id.
+var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
+
+// ErrPageToken reports that a page token was not issued by this service.
+var ErrPageToken = failure.Field("page_token", "is no page token of ListReceipts")
+
+// selectReceipt selects receipts e. The condition %[1]s selects the receipts that list their items and files.
+const selectReceipt = `
+SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.sweep,
+  COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.verification, e.user_id_hash, e.salt,
+  ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' AND %[1]s ORDER BY 1),
+  ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
+  COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
+  ARRAY(SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE erasure_id = e.id AND body ? 'File' AND %[1]s
+    ORDER BY sequence),
+  ARRAY(SELECT body -> 'Log' ->> 'Message' FROM cleanupd.erasure_event WHERE erasure_id = e.id
+    AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR') ORDER BY sequence)
+FROM cleanupd.erasure AS e `
+
+func scanReceipt(row pgx.CollectableRow) (*report.Receipt, error) {
+	r := &report.Receipt{}
+	return r, row.Scan(
+		&r.ID,
+		&r.RequestedBy,
+		&r.CreateTime,
+		&r.EndTime,
+		&r.Succeeded,
+		&r.Sweep,
+		&r.Purge,
+		&r.RunID,
+		&r.Verification,
+		&r.UserIDHash,
+		&r.Salt,
+		&r.Instances,
+		&r.Tasks,
+		&r.Rows,
+		&r.Files,
+		&r.Problems,
+	)
+}
+
+// Receipt returns the receipt with an id. It fails with ErrNoReceipt.
+func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receipt, error) {
+	if _, err := uuid.Parse(id); err != nil {
+		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
+	}
+	rows, _ := db.Query(ctx, fmt.Sprintf(selectReceipt, "true")+"WHERE e.id = $1::text::uuid", id)
+	r, err := pgx.CollectExactlyOneRow(rows, scanReceipt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, fmt.Errorf("%w: %s", ErrNoReceipt, id)
+	}
+	return r, err
+}
+
+// Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one. Receipts
+// of purges do not list items and files. The order relies on ids that grow with time.
+func Receipts(
+	ctx context.Context,
+	db outside.Querier,
+	size int,
+	token string,
+) (list []*report.Receipt, next string, err error) {
+	before, err := parseToken(token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, _ := db.Query(
+		ctx,
+		fmt.Sprintf(selectReceipt, "e.purge IS NULL")+
+			"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2",
+		before,
+		size+1,
+	)
+	if list, err = pgx.CollectRows(rows, scanReceipt); err != nil {
+		return nil, "", err
+	}
+	if len(list) > size {
+		list = list[:size]
+		next = formatToken(list[size-1].ID)
+	}
+	return list, next, nil
+}
+
+// AttachVerification stores the result of a verification in a receipt.
+func AttachVerification(ctx context.Context, db Execer, id string, v *report.Verification) error {
+	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid", id, v)
+	return err
+}
+
+// formatToken returns the token of the page after a receipt.
+func formatToken(id string) string { return base64.RawURLEncoding.EncodeToString([]byte(id)) }
+
+// parseToken returns the id of the receipt before a page; empty for the first page.
+func parseToken(token string) (id string, err error) {
+	if token == "" {
+		return "", nil
+	}
+	raw, _ := base64.RawURLEncoding.DecodeString(token)
+	key, err := uuid.ParseBytes(raw)
+	if err != nil || formatToken(key.String()) != token { // only the canonical form is accepted
+		return "", ErrPageToken
+	}
+	return key.String(), nil
+}

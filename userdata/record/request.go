@@ -1,0 +1,106 @@
+package record
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/userdata/purge"
+)
+
+// Request is a new erasure to record.
+type Request struct {
+	FormsID          string
+	RequestedBy      string
+	UserIDHash       string // empty if ids were given
+	Salt             string
+	Sweep            bool
+	RunID            string          // the run that the erasure belongs to; empty if a user requested it
+	Purge            *purge.Criteria // with RunID
+	Instances, Tasks []int64
+}
+
+// Insert stores a request. Its id is higher than the ids of all earlier requests.
+func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return e, err
+	}
+	e = Erasure{id.String(), r.FormsID}
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.erasure
+			(id, forms, requested_by, user_id_hash, salt, sweep, purge, run_id, state, heartbeat)
+		VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, NULLIF($8::text, '')::uuid,
+			CASE WHEN $8::text = '' THEN 'RUNNING' ELSE 'PURGING' END,
+			CASE WHEN $8::text = '' THEN NULL ELSE clock_timestamp() END)`,
+		e.ID, r.FormsID, connection.Text(r.RequestedBy), r.UserIDHash, r.Salt, r.Sweep, r.Purge, r.RunID,
+	); err != nil {
+		return e, err
+	}
+	return e, e.InsertItems(ctx, tx, r.Instances, r.Tasks)
+}
+
+// Leftover is a session of an earlier erasure that ended before the documents of the session were deleted.
+type Leftover struct{ Session, Erasure string }
+
+// ByUser returns the earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a
+// transaction may be idle.
+func ByUser(ctx context.Context, db outside.Querier, forms, user string) (erasures []string, err error) {
+	rows, _ := db.Query(
+		ctx,
+		"SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND "+
+			"user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)",
+		forms,
+	)
+	var id, hash, salt string
+	_, err = pgx.ForEachRow(rows, []any{&id, &hash, &salt}, func() error {
+		same, err := IsUser(user, hash, salt)
+		if same {
+			erasures = append(erasures, id)
+		}
+		return err
+	})
+	return erasures, err
+}
+
+// Leftovers returns the leftovers of earlier erasures, and of the items of a request. The clause lock may lock them.
+func (r Request) Leftovers(ctx context.Context, db outside.Querier, earlier []string, lock string) ([]Leftover, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s
+			JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
+		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3)
+			OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
+		earlier, KindInstance, r.Instances, KindTask, r.Tasks, r.FormsID,
+	)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leftover])
+}
+
+// Inherit takes over the leftovers of earlier erasures, and the files that these could not report.
+func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []string) error {
+	leftovers, err := r.Leftovers(ctx, tx, earlier, " FOR UPDATE OF s")
+	if err != nil {
+		return err
+	}
+	var sessions, erasures []string
+	for _, l := range leftovers {
+		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
+	}
+	if _, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE forms = $3 AND session_id = ANY ($2)",
+		e.ID, sessions, r.FormsID,
+	); err != nil {
+		return err
+	}
+	_, err = tx.Exec(
+		ctx,
+		"UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)",
+		e.ID, erasures,
+	)
+	return err
+}

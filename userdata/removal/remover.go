@@ -1,0 +1,114 @@
+package removal
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Remover deletes rows in one transaction, or counts what it would delete.
+type Remover struct {
+	tx  *forms.Transaction
+	dry bool
+	// counted has what a dry run has counted. It still exists, but must not be counted again.
+	counted struct{ instances, tasks []int64 }
+	// sessions are the sessions whose documents were removed.
+	sessions map[string]bool
+}
+
+// New returns a Remover that deletes; in a dry run, it only counts.
+func New(tx *forms.Transaction, dryRun bool) *Remover {
+	return &Remover{tx: tx, dry: dryRun, sessions: map[string]bool{}}
+}
+
+// ErrKept reports that a row was not deleted.
+var ErrKept = errors.New("a trigger or rule of its table keeps it")
+
+// Removal is what was removed of process instances or orphan tasks, the items.
+type Removal struct {
+	Rows     map[int64]report.Rows // by item
+	Sessions []report.Session      // with documents of the items
+}
+
+func newRemoval() *Removal { return &Removal{Rows: map[int64]report.Rows{}} }
+
+// add adds rows of a table to an item.
+func (g *Removal) add(table string, item, n int64) {
+	if g.Rows[item] == nil {
+		g.Rows[item] = report.Rows{}
+	}
+	g.Rows[item][table] += n
+}
+
+// Items returns the items that have rows.
+func (g *Removal) Items() (ids []int64) {
+	for id, rows := range g.Rows {
+		if len(rows) > 0 && id != 0 {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// Total returns the rows of all items.
+func (g *Removal) Total() report.Rows {
+	total := report.Rows{}
+	for _, rows := range g.Rows {
+		total.Add(rows)
+	}
+	return total
+}
+
+// remove removes rows and counts them by key.
+func (r *Remover) remove(ctx context.Context, s forms.Selection, a forms.Args) (counts map[string]int64, err error) {
+	if r.dry {
+		counts, err = r.tx.Counts(
+			ctx,
+			fmt.Sprintf("SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s", s.Key, s.Table, s.Where),
+			a,
+		)
+	} else {
+		counts, err = r.tx.Delete(ctx, s, a)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", s.Table, err)
+	}
+	return counts, nil
+}
+
+// removeItems removes rows with an id as key and adds them to the items that itemOf returns for the ids.
+func (r *Remover) removeItems(
+	ctx context.Context,
+	g *Removal,
+	itemOf func(id int64) int64,
+	s forms.Selection,
+	a forms.Args,
+) error {
+	counts, err := r.remove(ctx, s, a)
+	for key, n := range counts {
+		g.add(s.Table, itemOf(forms.ID(key)), n)
+	}
+	return err
+}
+
+// itself is an itemOf function for ids of items.
+func itself(id int64) int64 { return id }
+
+// lockClause ends a query whose result decides what is deleted.
+func (r *Remover) lockClause() string {
+	if r.dry {
+		return ""
+	}
+	return r.tx.LockClause()
+}
+
+// lockReferences keeps others from adding references to documents.
+func (r *Remover) lockReferences(ctx context.Context) error {
+	if r.dry {
+		return nil
+	}
+	return r.tx.LockReferences(ctx)
+}

@@ -1,0 +1,18 @@
+package report
+
+// Entry is an entry of the journal: it tells what one transaction of an erasure did in the Forms database.
+type Entry struct {
+	Kind     string    `json:"Kind,omitempty"`     // the kind of Items and Kept
+	Items    []int64   `json:"Items,omitempty"`    // erased
+	Kept     []int64   `json:"Kept,omitempty"`     // not erased; an event has the reason
+	Rows     Rows      `json:"Rows,omitempty"`     // deleted
+	Sessions []Session `json:"Sessions,omitempty"` // their documents must be deleted afterwards
+	Settled  []string  `json:"Settled,omitempty"`  // sessions whose documents are deleted
+	Events   []Event   `json:"Events,omitempty"`
+}
+
+// Session is a session id, with the process instance or orphan task that its documents belong to.
+type Session struct {
+	ID   string `json:"ID"`
+	Item int64  `json:"Item"`
+}

@@ -1,0 +1,100 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+)
+
+// Rows counts deleted rows by table.
+type Rows map[string]int64
+
+// Add adds other counts.
+func (r Rows) Add(other Rows) {
+	for table, n := range other {
+		r[table] += n
+	}
+}
+
+// Event is something that happened in an erasure; one of its parts is set.
+type Event struct {
+	Erasure  string    `json:"-"` // empty in a dry run
+	Sequence int64     `json:"-"`
+	Time     time.Time `json:"-"`
+
+	Instance *InstanceErased `json:"Instance,omitempty"`
+	Task     *TaskErased     `json:"Task,omitempty"`
+	Document *DocumentErased `json:"Document,omitempty"`
+	File     string          `json:"File,omitempty"` // the path of a deleted file
+	Log      *Line           `json:"Log,omitempty"`
+	Receipt  *Receipt        `json:"-"`               // with Ended; read from the record
+	Ended    bool            `json:"Ended,omitempty"` // the last event
+}
+
+// InstanceErased reports that a process instance was erased, or would be.
+type InstanceErased struct {
+	ID         int64  `json:"ID"`
+	Invocation string `json:"Invocation"`
+	Terminated bool   `json:"Terminated"` // it was running
+	Rows       Rows   `json:"Rows"`
+}
+
+// TaskErased reports that an orphan task was erased, or would be.
+type TaskErased struct {
+	ID   int64 `json:"ID"`
+	Rows Rows  `json:"Rows"`
+}
+
+// DocumentErased reports that a sweep deleted a document from the database, or would.
+type DocumentErased struct {
+	ID       string   `json:"ID"`
+	Sessions []string `json:"Sessions"`
+	Rows     Rows     `json:"Rows"`
+}
+
+// Line is a log message.
+type Line struct {
+	Level   severity.Level `json:"Level"`
+	Message string         `json:"Message"`
+}
+
+// Infof returns an event with a log message.
+func Infof(format string, args ...any) Event { return logf(severity.Info, format, args...) }
+
+// Warningf returns an event with a warning.
+func Warningf(format string, args ...any) Event { return logf(severity.Warning, format, args...) }
+
+// Errorf returns an event with an error. An erasure with such an event has not succeeded.
+func Errorf(format string, args ...any) Event { return logf(severity.Error, format, args...) }
+
+func logf(level severity.Level, format string, args ...any) Event {
+	return Event{Log: &Line{level, clean(fmt.Sprintf(format, args...))}}
+}
+
+// FileDeleted returns the event of a deleted file. It makes the name valid UTF-8, as protobuf messages require.
+func FileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
+
+// maxMessage limits a message, in characters.
+const maxMessage = 1000
+
+// clean turns a message, which may quote a server's response, into one line of text that the database can store.
+func clean(message string) string {
+	text := []rune(Printable(message))
+	if len(text) > maxMessage {
+		text = append(text[:maxMessage-1], '…')
+	}
+	return string(text)
+}
+
+// Printable replaces control characters, characters that change the direction of writing, and invalid UTF-8 by spaces.
+func Printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}

@@ -1,0 +1,38 @@
+package report
+
+import "time"
+
+// Receipt is the lasting record of an erasure. It holds no user data.
+type Receipt struct {
+	ID          string
+	RequestedBy string
+	CreateTime  time.Time
+	EndTime     *time.Time // nil while the erasure is running
+	Succeeded   bool
+	DryRun      bool
+	Sweep       bool
+	Purge       string // the name of the purge that the erasure belongs to, in the run RunID; empty if requested by a user
+	RunID       string
+	UserIDHash  string // salted
+	Salt        string
+	Instances   []int64
+	Tasks       []int64
+	Rows        Rows
+	Files       []string
+	Problems    []string
+	// Verification is the latest one; nil if the erasure was never verified.
+	Verification *Verification
+}
+
+// Verification is the result of searching again for what an erasure was about.
+type Verification struct {
+	Time time.Time `json:"Time"`
+	// Clean is true if nothing was found, apart from possible coincidences.
+	Clean bool `json:"Clean"`
+	// Instances and Tasks were found, by the erasure's ids or by the user. Possible lists process instances with a
+	// variable that contains the user id as a part of something longer.
+	Instances   []int64  `json:"Instances"`
+	Tasks       []int64  `json:"Tasks"`
+	Possible    []int64  `json:"Possible"`
+	NotSearched []string `json:"NotSearched"`
+}

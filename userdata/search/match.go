@@ -1,0 +1,43 @@
+package search
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Match is how a variable contains a user id.
+type Match string
+
+// Matches, the most certain first.
+const (
+	Whole Match = "WHOLE"
+	Word  Match = "WORD"
+	Part  Match = "PART"
+)
+
+// match returns how a text contains a user id. The text is known to contain it.
+func match(text, user string) Match {
+	if text == user {
+		return Whole
+	}
+	for from := 0; ; {
+		i := strings.Index(text[from:], user)
+		if i < 0 {
+			return Part
+		}
+		begin := from + i
+		end := begin + len(user)
+		before, _ := utf8.DecodeLastRuneInString(text[:begin])
+		after, _ := utf8.DecodeRuneInString(text[end:])
+		if (begin == 0 || !inWord(before)) && (end == len(text) || !inWord(after)) {
+			return Word
+		}
+		_, size := utf8.DecodeRuneInString(text[begin:])
+		from = begin + size
+	}
+}
+
+func inWord(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_.-@", r)
+}

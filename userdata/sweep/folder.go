@@ -1,0 +1,137 @@
+package sweep
+
+import (
+	"context"
+	"io/fs"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// minFileAge is how old the files of a document must be: a younger document may belong to a task that is not stored yet.
+const minFileAge = 24 * time.Hour
+
+func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {
+	root, err := gds.Open(ctx, e, folder)
+	if err != nil || root == nil {
+		return root == nil, err
+	}
+	defer func() { _ = root.Close() }()
+	fail := func(err error) (bool, error) {
+		if e.Interrupts(ctx, err) {
+			return false, err
+		}
+		return true, e.Report(ctx, gds.Unreadable(err))
+	}
+	o, err := observeFolder(ctx, e.Forms, root)
+	if err != nil {
+		return fail(err)
+	}
+	confirmed, err := confirm(ctx, e, o)
+	if err != nil {
+		return false, err
+	}
+	documents, young, err := staleDocuments(ctx, root, confirmed)
+	if err != nil {
+		return fail(err)
+	}
+	if err := e.Report(ctx, young...); err != nil {
+		return false, err
+	}
+	stuck, err := gds.Delete(ctx, e, root, documents)
+	if err != nil {
+		return false, err
+	}
+	return len(
+			stuck,
+		) > 0, reportRetained(
+			ctx,
+			e,
+			func() (report.Event, error) { return retainedInFolder(ctx, root, nil) },
+		)
+}
+
+// observeFolder observes the sessions that the folder's markers name.
+func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o observation, err error) {
+	sessions := map[string]bool{}
+	if err := gds.EachFile(ctx, root, func(_ string, entry fs.DirEntry) {
+		if _, session, ok := gds.ParseMarker(entry.Name()); ok {
+			sessions[session] = true
+		}
+	}); err != nil {
+		return o, err
+	}
+	err = db.Snapshot(ctx, func(tx *forms.Transaction) (err error) {
+		o, err = observe(ctx, tx, slices.Collect(maps.Keys(sessions)))
+		return err
+	})
+	return o, err
+}
+
+// staleDocuments returns the documents in the folder whose sessions are all confirmed, and an event about those that are
+// too young, if any.
+func staleDocuments(
+	ctx context.Context,
+	root *os.Root,
+	confirmed map[string]bool,
+) (stale []gds.Document, young []report.Event, err error) {
+	documents, _, err := gds.Search(ctx, root, slices.Collect(maps.Keys(confirmed)))
+	if err != nil {
+		return nil, nil, err
+	}
+	retained := 0
+	for _, d := range documents {
+		switch {
+		case d.Retained:
+		case d.YoungerThan(root, minFileAge):
+			retained++
+		default:
+			stale = append(stale, d)
+		}
+	}
+	if retained > 0 {
+		young = append(young, report.Warningf(
+			"%d documents without a task or form data are retained: one of their files is younger than a day", retained,
+		))
+	}
+	return stale, young, nil
+}
+
+func previewFolder(
+	ctx context.Context,
+	record *pgxpool.Pool,
+	db *forms.Database,
+	folder string,
+) ([]report.Event, error) {
+	root, err := os.OpenRoot(folder)
+	if err != nil {
+		return []report.Event{gds.Unreadable(err)}, nil
+	}
+	defer func() { _ = root.Close() }()
+	o, err := observeFolder(ctx, db, root)
+	if err != nil {
+		return nil, err
+	}
+	confirmed, unconfirmed, err := confirmedSessions(ctx, record, db.Identity(), o)
+	if err != nil {
+		return nil, err
+	}
+	documents, young, err := staleDocuments(ctx, root, confirmed)
+	if err != nil {
+		return nil, err
+	}
+	var paths []string
+	for _, d := range documents {
+		paths = append(paths, d.Path)
+	}
+	retained, err := retainedInFolder(ctx, root, paths)
+	return append(slices.Concat(gds.Events(documents), unconfirmed, young), retained), err
+}

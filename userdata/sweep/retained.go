@@ -1,0 +1,97 @@
+package sweep
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// kind is a kind of retained documents, by their sessions.
+type kind int
+
+const (
+	kindOwned  kind = iota // a session names a task or form data
+	kindMinus1             // every session is "-1", which Forms uses for some drafts
+	kindOther
+	kindNone
+)
+
+// kindNames are the kinds for people.
+var kindNames = [...]string{"of tasks and form data", `of the session "-1"`, "of other sessions", "without a session"}
+
+// kindOf returns the kind of a document with some sessions.
+func kindOf(sessions []string) kind {
+	switch {
+	case len(sessions) == 0:
+		return kindNone
+	case slices.ContainsFunc(sessions, ownedSession.MatchString):
+		return kindOwned
+	case !slices.ContainsFunc(sessions, func(s string) bool { return s != "-1" }):
+		return kindMinus1
+	}
+	return kindOther
+}
+
+// retainedEvent reports the number and size of documents by kind.
+func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.Event {
+	var documents, bytes [len(kindNames)]int64
+	for document, size := range sizes {
+		k := kindOf(sessions[document])
+		documents[k]++
+		bytes[k] += size
+	}
+	var parts []string
+	for k, name := range kindNames {
+		parts = append(parts, fmt.Sprintf("%d %s (%d bytes)", documents[k], name, bytes[k]))
+	}
+	return report.Infof("documents retained: %s", strings.Join(parts, ", "))
+}
+
+// retainedInDatabase reports the documents in the database except stale ones.
+func retainedInDatabase(
+	ctx context.Context,
+	tx *forms.Transaction,
+	sessions map[string][]string,
+	stale []string,
+) (report.Event, error) {
+	sizes := map[string]int64{}
+	var document string
+	var size int64
+	err := tx.Each(
+		ctx,
+		"SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL",
+		nil,
+		[]any{&document, &size},
+		func() { sizes[document] += size },
+	)
+	for _, document := range stale {
+		delete(sizes, document)
+	}
+	return retainedEvent(sizes, sessions), err
+}
+
+// retainedInFolder reports the documents in the folder except stale ones, given by their paths.
+func retainedInFolder(ctx context.Context, root *os.Root, stale []string) (report.Event, error) {
+	isStale, sizes, sessions := map[string]bool{}, map[string]int64{}, map[string][]string{}
+	for _, name := range stale {
+		isStale[name] = true
+	}
+	err := gds.EachFile(ctx, root, func(name string, entry fs.DirEntry) {
+		guid, session, ok := gds.ParseMarker(entry.Name())
+		switch info, err := entry.Info(); {
+		case ok:
+			sessions[guid] = append(sessions[guid], session)
+		case err == nil && !isStale[name]:
+			sizes[path.Base(name)] += info.Size()
+		}
+	})
+	return retainedEvent(sizes, sessions), err
+}

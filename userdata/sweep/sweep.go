@@ -1,0 +1,46 @@
+package sweep
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/report"
+)
+
+// Run deletes stale documents. failed is true if some of them could not be deleted.
+func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed bool, err error) {
+	if storage.InDatabase {
+		return sweepDatabase(ctx, e)
+	}
+	return sweepFolder(ctx, e, storage.Folder)
+}
+
+// Preview returns the events of a sweep that changes nothing.
+func Preview(
+	ctx context.Context,
+	record *pgxpool.Pool,
+	db *forms.Database,
+	storage gds.Storage,
+) ([]report.Event, error) {
+	if storage.InDatabase {
+		return previewDatabase(ctx, record, db)
+	}
+	return previewFolder(ctx, record, db, storage.Folder)
+}
+
+// reportRetained reports the documents that a sweep retains. The sweep does not fail if they cannot be counted.
+func reportRetained(ctx context.Context, e *claim.Erasure, count func() (report.Event, error)) error {
+	event, err := count()
+	if e.Interrupts(ctx, err) {
+		return err
+	}
+	if err != nil {
+		event = report.Warningf("the retained documents could not be counted: %s", sqlstate.Explain(err))
+	}
+	return e.Report(ctx, event)
+}

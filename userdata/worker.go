@@ -1,0 +1,98 @@
+package userdata
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/userdata/claim"
+	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/userdata/report"
+	"github.com/cleanupd/cleanupd/userdata/sweep"
+)
+
+// workInterval is how often a replica looks for erasures that no replica works on.
+const workInterval = 2 * time.Second
+
+// Work carries out erasures, of this replica and those that others left, until the context ends.
+func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
+	pause := backoff.NewExponentialBackOff()
+	pause.MaxInterval = 10 * time.Second
+	for ctx.Err() == nil {
+		wait := workInterval
+		err := rescue.Call(func() error { return m.workOnce(ctx, log) })
+		rescue.Log(log, "look for erasures", err)
+		if err != nil && ctx.Err() == nil {
+			log.Warn("an erasure was interrupted; it will be resumed", "error", err)
+			wait = pause.NextBackOff()
+		} else {
+			pause.Reset()
+		}
+		select {
+		case <-ctx.Done():
+		case <-m.wake:
+		case <-time.After(wait):
+		}
+	}
+}
+
+// workOnce carries out each erasure that has not ended, unless another replica works on it. An erasure that is
+// interrupted does not prevent the next ones.
+func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
+	if err := m.Own(ctx); err != nil {
+		return err
+	}
+	ids, err := record.Unfinished(ctx, m.Record, m.Forms.Identity(), m.Lease)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	if err := m.Held(ctx); err != nil {
+		return err
+	}
+	var problems error
+	for _, id := range ids {
+		if err := m.carryOut(ctx, id, log); err != nil {
+			problems = errors.Join(problems, fmt.Errorf("erasure %s: %w", id, err))
+		}
+	}
+	return problems
+}
+
+// carryOut does what is left to do of an erasure. If that panics, the erasure fails, so that it does not panic again on
+// every replica.
+func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
+	err := rescue.Call(func() error { return m.claims().Do(ctx, id, m.run) })
+	var panicked *rescue.Panic
+	if !errors.As(err, &panicked) {
+		return err
+	}
+	rescue.Log(log, "erasure "+id, err)
+	return m.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error { return e.Abandon(ctx, panicked) })
+}
+
+// errRunAbandoned is the reason to stop an erasure of a purge whose run was not continued.
+var errRunAbandoned = errors.New("its run was not continued")
+
+// run carries out an erasure that no run waits for.
+func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
+	switch {
+	case e.Sweep:
+		var failed bool
+		if failed, err = sweep.Run(ctx, e, m.storage()); err == nil {
+			err = e.Finish(ctx, failed)
+		}
+	case e.Purge != nil:
+		err = m.eraser().Stop(ctx, e, errRunAbandoned)
+	default:
+		_, err = m.eraser().Run(ctx, e, nil)
+	}
+	if held := (*claim.HeldError)(nil); errors.As(err, &held) && e.Held(ctx) != nil {
+		err = errors.Join(err, e.Report(ctx, report.Infof("%v; the erasure will then be resumed", held)))
+	}
+	return err
+}
