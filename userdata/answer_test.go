@@ -20,20 +20,20 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// soap is an answer as it goes over the wire.
+// soap returns an HTTP response as it is sent, with a SOAP message as its body.
 func soap(status, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
 
-// Parts of answers.
+// Parts of responses.
 const (
 	opened = `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/">`
 	purged = `<purgeProcessInstanceResponse xmlns="http://adobe.com/idp/services"/>`
 	good   = opened + `<soap:Body>` + purged + `</soap:Body></soap:Envelope>`
 )
 
-// nasty are answers that are no success, whatever they look like.
-var nasty = map[string]string{
+// badResponses are responses that must not count as success, although some resemble it.
+var badResponses = map[string]string{
 	"attachments outside of a body": soap("200 OK", opened+`<attachments>x</attachments></soap:Envelope>`),
 	"attachments beside a body": soap(
 		"200 OK",
@@ -131,8 +131,8 @@ var nasty = map[string]string{
 		"4\r\n\r\n\x1f\x8b\x08\x00",
 }
 
-// answering serves whatever answer gives for the body of a request, and returns its address.
-func answering(t testing.TB, answer func(request string) string) (url string) {
+// serveAnswers serves the responses that answer returns for request bodies, and returns the server's address.
+func serveAnswers(t testing.TB, answer func(request string) string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -170,16 +170,16 @@ func wantBrief(t *testing.T, err error) {
 	}
 }
 
-// No answer is taken for success but the one that says so. An erasure reports what it gets, and the next one is carried
-// out.
+// Only the response of a successful operation counts as success. An erasure reports other responses, and the next one
+// is carried out.
 func TestNastyAnswers(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	var names []string
-	for name := range nasty {
+	for name := range badResponses {
 		names = append(names, name)
 	}
-	url := answering(t, func(request string) string {
+	url := serveAnswers(t, func(request string) string {
 		i := slices.IndexFunc(
 			names,
 			func(name string) bool { return strings.Contains(request, "<invocationId>"+name+"</invocationId>") },
@@ -187,7 +187,7 @@ func TestNastyAnswers(t *testing.T) {
 		if i < 0 {
 			return soap("200 OK", good)
 		}
-		return nasty[names[i]]
+		return badResponses[names[i]]
 	})
 	server := processmanager.New(processmanager.Config{URL: url})
 	if err := server.PurgeProcessInstance(t.Context(), "other"); err != nil {
@@ -215,7 +215,7 @@ func TestNastyAnswers(t *testing.T) {
 	}
 }
 
-// An answer without an end is not read to it.
+// A response without an end is read only to a limit.
 func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -233,7 +233,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// A redirect is not followed: the password is for the server that was named.
+// Redirects are not followed: the password is for the configured server.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -252,11 +252,11 @@ func TestRedirect(t *testing.T) {
 	}
 }
 
-// An id reaches the server as it is, or not at all.
+// An id reaches the server unchanged, or not at all.
 func TestInvocationIDs(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Value
-	server := processmanager.New(processmanager.Config{URL: answering(t, func(request string) string {
+	server := processmanager.New(processmanager.Config{URL: serveAnswers(t, func(request string) string {
 		asked.Store(request)
 		return soap("200 OK", good)
 	})})
@@ -275,9 +275,9 @@ func TestInvocationIDs(t *testing.T) {
 	}
 }
 
-// Whatever a server answers: it is taken for success only if it says so, and an error can be shown to people.
+// Random responses count as success only if they report it, and errors can be shown to people.
 func FuzzAnswer(f *testing.F) {
-	for _, answer := range nasty {
+	for _, answer := range badResponses {
 		if len(answer) < 10_000 {
 			f.Add([]byte(answer))
 		}
@@ -286,7 +286,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(soap("200 OK", `<?xml version="1.0" encoding="UTF-8"?>`+"\n<!-- c -->"+good+"\n")))
 	var current atomic.Value
 	server := processmanager.New(
-		processmanager.Config{URL: answering(f, func(string) string { return current.Load().(string) })},
+		processmanager.Config{URL: serveAnswers(f, func(string) string { return current.Load().(string) })},
 	)
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		answer := string(raw)

@@ -27,14 +27,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// bareForms is a Forms database of PostgreSQL without rows, and, if files are given, with a folder in which they are
-// created.
+// bareForms returns a Forms database in PostgreSQL without rows. With files, it has a folder with these files.
 func bareForms(t *testing.T, files ...string) *fixture {
 	t.Helper()
 	return bareFormsOn(t, onPostgres, files...)
 }
 
-// bareFormsOn is bareForms of an engine.
+// bareFormsOn returns the same for an engine.
 func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 0, 0, true)
@@ -59,16 +58,16 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
-// problems are the messages of an erasure above the level of information.
-func (f *fixture) said(events []report.Event, parts ...string) bool {
+// problems returns the warnings and errors of an erasure.
+func (f *fixture) logged(events []report.Event, parts ...string) bool {
 	return slices.ContainsFunc(events, func(e report.Event) bool {
 		return e.Log != nil &&
 			!slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(e.Log.Message, p) })
 	})
 }
 
-// A task's marker is not that of another task whose number begins with it, a document that another session refers to
-// stays, and no link is followed. A document or a marker that is no regular file fails the erasure, until it is gone.
+// Task 12's markers are distinguished from task 123's, a document that another session refers to is retained, and links
+// are not followed. A document or marker that is not a regular file fails the erasure until it is removed.
 func TestFolder(t *testing.T) { onBoth(t, testFolder) }
 
 func testFolder(t *testing.T, on engine) {
@@ -123,7 +122,7 @@ func testFolder(t *testing.T, on engine) {
 	f.work()
 	request := userdata.Request{Tasks: []int64{12}}
 	events, receipt := f.erase(request)
-	if !f.said(events, "9 documents belong to erased tasks") {
+	if !f.logged(events, "9 documents belong to erased tasks") {
 		t.Errorf("%+v", *events[1].Log)
 	}
 	others := []string{
@@ -153,14 +152,14 @@ func testFolder(t *testing.T, on engine) {
 	}
 	for i, name := range []string{"eight", "seven", "ten"} {
 		if !strings.Contains(receipt.Problems[i], "document "+name+" is retained") {
-			t.Errorf("%s is not told: %s", name, receipt.Problems[i])
+			t.Errorf("%s is not reported: %s", name, receipt.Problems[i])
 		}
 	}
-	if foretold := f.preview(
+	if preview := f.preview(
 		request,
-	); foretold.Succeeded || !slices.Equal(foretold.Problems, receipt.Problems) ||
-		len(foretold.Files) != 0 {
-		t.Errorf("a second attempt is foretold: %+v", foretold)
+	); preview.Succeeded || !slices.Equal(preview.Problems, receipt.Problems) ||
+		len(preview.Files) != 0 {
+		t.Errorf("a second attempt is previewed: %+v", preview)
 	}
 	if err := errors.Join(
 		os.Remove(filepath.Join(f.folder, "seven")),
@@ -181,9 +180,9 @@ func testFolder(t *testing.T, on engine) {
 	}
 }
 
-// While a folder cannot be read no document is deleted, since a marker in it may keep it; the file system's own folders
-// do not belong to the storage. The folder's name is not UTF-8, so that it cannot be opened: missing rights would not
-// stop root.
+// While a folder cannot be read, no document is deleted, since a marker in it may refer to the document; the file
+// system's own folders do not belong to the storage. The folder's name is not UTF-8, so that it cannot be opened:
+// missing rights would not stop root.
 func TestFolderThatCanNotBeRead(t *testing.T) {
 	t.Parallel()
 	const unreadable = "b\xff/two"
@@ -193,12 +192,12 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 		f.work()
 		request := userdata.Request{Tasks: []int64{1}}
 		if ok {
-			if foretold := f.preview(request); len(foretold.Files) != 2 {
-				t.Errorf("%q: a dry run: %+v", name, foretold)
+			if preview := f.preview(request); len(preview.Files) != 2 {
+				t.Errorf("%q: a dry run: %+v", name, preview)
 			}
-		} else if foretold := f.preview(request); foretold.Succeeded || len(foretold.Problems) != 1 ||
-			!strings.Contains(foretold.Problems[0], "cannot access the document storage's folder") {
-			t.Errorf("%q: a dry run: %+v", name, foretold)
+		} else if preview := f.preview(request); preview.Succeeded || len(preview.Problems) != 1 ||
+			!strings.Contains(preview.Problems[0], "cannot access the document storage's folder") {
+			t.Errorf("%q: a dry run: %+v", name, preview)
 		}
 		_, receipt := f.erase(request)
 		if receipt.Succeeded != ok || (len(receipt.Files) == 2) != ok || (len(receipt.Problems) == 0) != ok {
@@ -207,19 +206,19 @@ func TestFolderThatCanNotBeRead(t *testing.T) {
 	}
 }
 
-// Folders that are nested too deep end the walk, since a marker in them may keep a document: nothing is deleted until
-// they are gone.
+// Folders that are nested too deep end the search, since a marker in them may refer to a document: nothing is deleted
+// until they are removed.
 func TestDeepFolders(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1", strings.Repeat("a/", 64)+"two", strings.Repeat("b/", 65)+"three")
 	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
 	f.work()
 	request := userdata.Request{Tasks: []int64{1}}
-	if foretold := f.preview(
+	if preview := f.preview(
 		request,
-	); foretold.Succeeded || len(foretold.Problems) != 1 ||
-		!strings.Contains(foretold.Problems[0], "nested more than 64 deep") {
-		t.Errorf("%+v", foretold)
+	); preview.Succeeded || len(preview.Problems) != 1 ||
+		!strings.Contains(preview.Problems[0], "nested more than 64 deep") {
+		t.Errorf("%+v", preview)
 	}
 	if _, receipt := f.erase(
 		request,
@@ -236,8 +235,8 @@ func TestDeepFolders(t *testing.T) {
 	}
 }
 
-// A file that cannot be deleted fails the erasure; the next attempt finds nothing in the database, and still deletes
-// the file. It may be requested by ids or by the user.
+// A file that cannot be deleted fails the erasure. The next attempt finds nothing in the database, but deletes the
+// file, whether it is requested by ids or by the user.
 func TestFilesThatStayAreDeletedNextTime(t *testing.T) {
 	onBoth(t, testFilesThatStayAreDeletedNextTime)
 }
@@ -259,7 +258,7 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 			}
 			events, receipt := f.erase(request)
 			if receipt.Succeeded || len(receipt.Problems) == 0 ||
-				!f.said(events, "cannot access the document storage's folder") ||
+				!f.logged(events, "cannot access the document storage's folder") ||
 				f.db.Int("SELECT count(*) FROM tb_task") != 0 {
 				t.Errorf("%+v", receipt)
 			}
@@ -269,10 +268,10 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 			if _, other := f.erase(userdata.Request{Tasks: []int64{99}}); !other.Succeeded || len(f.files()) != 4 {
 				t.Errorf("another erasure deleted them: %v", f.files())
 			}
-			foretold := f.preview(request)
+			preview := f.preview(request)
 			_, receipt = f.erase(request)
-			if !slices.Equal(foretold.Files, receipt.Files) {
-				t.Errorf("foretold: %v; done: %v", foretold.Files, receipt.Files)
+			if !slices.Equal(preview.Files, receipt.Files) {
+				t.Errorf("preview: %v; erasure: %v", preview.Files, receipt.Files)
 			}
 			if got := f.files(); !receipt.Succeeded || len(receipt.Files) != 4 || len(got) != 0 {
 				t.Errorf("%+v; left %v", receipt, got)
@@ -284,8 +283,8 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 	}
 }
 
-// sharedDocuments is a folder with a number of documents that two orphan tasks refer to, and the erasures of these,
-// stored.
+// sharedDocuments returns a folder with documents that two orphan tasks refer to, and the ids of stored erasures of
+// these tasks.
 func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []string) {
 	t.Helper()
 	var files []string
@@ -311,7 +310,7 @@ func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []
 	return f, ids
 }
 
-// allErased waits until erasures have ended, and checks that they left no file.
+// allErased waits until erasures have ended, and checks that no file is left.
 func (f *fixture) allErased(ids []string) {
 	f.t.Helper()
 	for _, id := range ids {
@@ -324,7 +323,7 @@ func (f *fixture) allErased(ids []string) {
 	}
 }
 
-// Concurrent erasures of two replicas do not leave documents that both refer to to each other.
+// Of two concurrent erasures by two replicas, one deletes the documents that both refer to.
 func TestErasuresShareDocuments(t *testing.T) { onBoth(t, testErasuresShareDocuments) }
 
 func testErasuresShareDocuments(t *testing.T, on engine) {
@@ -334,7 +333,7 @@ func testErasuresShareDocuments(t *testing.T, on engine) {
 	f.allErased(ids)
 }
 
-// A document that gets another marker after the folder was searched stays.
+// A document that gets another marker after the folder was searched is retained.
 func TestMarkerThatComes(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1", "two", "two.session_wfattach1")
@@ -372,7 +371,8 @@ func TestMarkerThatComes(t *testing.T) {
 	}
 }
 
-// A dry run counts a document of two process instances, and an assignment of one and the task of another, once.
+// A dry run counts rows once that belong to two items: a document of two process instances, and an assignment of one
+// process instance to the task of another.
 func TestPreviewCountsOnce(t *testing.T) { onBoth(t, testPreviewCountsOnce) }
 
 func testPreviewCountsOnce(t *testing.T, on engine) {
@@ -388,12 +388,12 @@ func testPreviewCountsOnce(t *testing.T, on engine) {
 		INSERT INTO tb_dm_chunk VALUES ('a', 0, ''), ('b', 0, ''), ('c', 0, '')`)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{13}}
-	foretold := f.preview(request)
+	preview := f.preview(request)
 	if _, receipt := f.erase(
 		request,
-	); !maps.Equal(foretold.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 ||
+	); !maps.Equal(preview.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 ||
 		receipt.Rows["tb_assignment"] != 3 {
-		t.Errorf("foretold: %v; done: %v", foretold.Rows, receipt.Rows)
+		t.Errorf("preview: %v; erasure: %v", preview.Rows, receipt.Rows)
 	}
 }
 
@@ -405,12 +405,12 @@ func testPreviewOfATaskTwice(t *testing.T, on engine) {
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2); INSERT INTO tb_task VALUES (7, 1, 'P0', 1)")
 	f.work()
 	request := userdata.Request{Instances: []int64{1}, Tasks: []int64{7}}
-	foretold := f.preview(request)
+	preview := f.preview(request)
 	if _, receipt := f.erase(
 		request,
-	); len(foretold.Problems) != 0 || len(receipt.Problems) != 0 ||
-		!maps.Equal(foretold.Rows, receipt.Rows) {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+	); len(preview.Problems) != 0 || len(receipt.Problems) != 0 ||
+		!maps.Equal(preview.Rows, receipt.Rows) {
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 }
 
@@ -420,25 +420,25 @@ func TestPreviewWaitsForWhoIsTold(t *testing.T) {
 	f := newForms(t, 1, 3, true)
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '100ms'")
 	f.record.Reset()
-	told := 0
+	reported := 0
 	if err := f.Preview(t.Context(), userdata.Request{Instances: []int64{1, 2, 3}}, func(report.Event) error {
-		told++
-		if told == 1 || suite.Long.Requested() {
+		reported++
+		if reported == 1 || suite.Long.Requested() {
 			time.Sleep(300 * time.Millisecond)
 		}
 		if n := f.record.Int(
 			"SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND state LIKE 'idle in " +
 				"transaction%'",
 		); n > 0 {
-			t.Errorf("%d transactions are idle at event %d", n, told)
+			t.Errorf("%d transactions are idle at event %d", n, reported)
 		}
 		return nil
-	}); err != nil || told < 4 {
-		t.Errorf("%v after %d events", err, told)
+	}); err != nil || reported < 4 {
+		t.Errorf("%v after %d events", err, reported)
 	}
 }
 
-// A task that does not exist is reported. One that belongs to a process instance stays, and the erasure fails.
+// A task that does not exist is reported. A task that belongs to a process instance is retained, and the erasure fails.
 func TestIdsThatAreNone(t *testing.T) { onBoth(t, testIdsThatAreNone) }
 
 func testIdsThatAreNone(t *testing.T, on engine) {
@@ -455,8 +455,8 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 		"task 6 is retained",
 		"task 88 does not exist",
 	} {
-		if !f.said(events, part) {
-			t.Errorf("not said: %s", part)
+		if !f.logged(events, part) {
+			t.Errorf("not logged: %s", part)
 		}
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || len(receipt.Rows) != 0 ||
@@ -464,7 +464,7 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 		len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
 	}
-	// A running instance is terminated first.
+	// A running process instance is terminated first.
 	events, receipt = f.erase(userdata.Request{Instances: []int64{3}})
 	if i := slices.IndexFunc(events, func(e report.Event) bool {
 		return e.Instance != nil && e.Instance.Terminated && e.Instance.Invocation == "i3"
@@ -476,8 +476,8 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	}
 }
 
-// An orphan task that cannot be erased fails alone: the others of its transaction are erased one by one. A table that
-// its trigger lacks is no table of Forms that is gone.
+// An orphan task that cannot be erased fails alone: the others of its transaction are erased one by one. A table that a
+// trigger misses does not count as a missing table of Forms.
 func TestTaskThatCanNotGo(t *testing.T) { onBoth(t, testTaskThatCanNotGo) }
 
 func testTaskThatCanNotGo(t *testing.T, on engine) {
@@ -515,8 +515,8 @@ func testTaskThatCanNotGo(t *testing.T, on engine) {
 	}
 }
 
-// While it is not known where documents are, an erasure fails that leaves some, and says whose; it is told beforehand.
-// Once that is known, the next one deletes them, from wherever they are.
+// While the document storage is unknown, an erasure that leaves documents fails and reports their sessions, as its
+// preview does. Once the storage is known, the next erasure deletes them.
 func TestDocumentsOfAnUnknownStorage(t *testing.T) { onBoth(t, testDocumentsOfAnUnknownStorage) }
 
 func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
@@ -550,27 +550,27 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 				t.Errorf("a task without form data: %+v", receipt)
 			}
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
-			foretold := blind.preview(request)
+			preview := blind.preview(request)
 			_, receipt := blind.erase(request)
-			if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 ||
-				!slices.Equal(foretold.Problems, receipt.Problems) ||
+			if receipt.Succeeded || preview.Succeeded || len(receipt.Problems) != 1 ||
+				!slices.Equal(preview.Problems, receipt.Problems) ||
 				!strings.Contains(
 					receipt.Problems[0],
 					"_wfattach1, _wfattach2, _wftask12, _wftask13, _wftaskformid12, _wftaskformid13;",
 				) {
-				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+				t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 			}
 			stop()
 			c := unknown
 			known(&c, f.folder)
 			seeing := &fixture{Manager: userdata.New(c), t: t, db: f.db, record: f.record, config: c, folder: f.folder}
 			seeing.work()
-			foretold = seeing.preview(request)
+			preview = seeing.preview(request)
 			_, receipt = seeing.erase(request)
-			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) ||
-				!maps.Equal(foretold.Rows, receipt.Rows) ||
+			if !receipt.Succeeded || !slices.Equal(preview.Files, receipt.Files) ||
+				!maps.Equal(preview.Rows, receipt.Rows) ||
 				f.record.Int("SELECT count(*) FROM cleanupd.erasure_session WHERE item_id <> 3") != 0 {
-				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+				t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 			}
 			if (c.InDatabase &&
 				(receipt.Rows["tb_dm_chunk"] != 1 || f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != 1)) ||
@@ -581,8 +581,8 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 	}
 }
 
-// A task's attachments go with it whether or not it has form data: of an orphan and of a process instance, from a
-// folder and from the database.
+// The attachments of tasks are erased whether or not the task has form data: for orphan tasks and process instances, in
+// a folder and in the database.
 func TestAttachmentsWithoutFormData(t *testing.T) { onBoth(t, testAttachmentsWithoutFormData) }
 
 func testAttachmentsWithoutFormData(t *testing.T, on engine) {
@@ -614,11 +614,11 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 			f.Manager = userdata.New(f.config)
 			f.work()
 			request := userdata.Request{Instances: []int64{7}, Tasks: []int64{2}}
-			foretold := f.preview(request)
+			preview := f.preview(request)
 			_, receipt := f.erase(request)
-			if !receipt.Succeeded || !slices.Equal(foretold.Files, receipt.Files) ||
-				!maps.Equal(foretold.Rows, receipt.Rows) {
-				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+			if !receipt.Succeeded || !slices.Equal(preview.Files, receipt.Files) ||
+				!maps.Equal(preview.Rows, receipt.Rows) {
+				t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 			}
 			want := []string{"other", "other.session_wfattach22"}
 			if f.config.InDatabase {
@@ -638,8 +638,7 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 	}
 }
 
-// What is left of an orphan task that is gone itself is erased, unless it belongs to a process instance, or that is not
-// known.
+// Rows that an orphan task has left are erased, unless the task belonged to a process instance, or this is unknown.
 func TestOrphanThatIsGone(t *testing.T) { onBoth(t, testOrphanThatIsGone) }
 
 func testOrphanThatIsGone(t *testing.T, on engine) {
@@ -651,25 +650,25 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 	)
 	f.work()
 	request := userdata.Request{Tasks: []int64{1, 2, 3, 4, 6}}
-	foretold := f.preview(request)
+	preview := f.preview(request)
 	events, receipt := f.erase(request)
-	if receipt.Succeeded || foretold.Succeeded || !maps.Equal(foretold.Rows, receipt.Rows) ||
-		!slices.Equal(foretold.Files, receipt.Files) ||
+	if receipt.Succeeded || preview.Succeeded || !maps.Equal(preview.Rows, receipt.Rows) ||
+		!slices.Equal(preview.Files, receipt.Files) ||
 		len(receipt.Files) != 2 ||
-		!slices.Equal(foretold.Problems, receipt.Problems) ||
+		!slices.Equal(preview.Problems, receipt.Problems) ||
 		len(receipt.Problems) != 2 ||
 		!maps.Equal(receipt.Rows, report.Rows{"tb_assignment": 2, "tb_form_data": 2, "tb_task_acl": 1}) {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
-	for _, said := range []string{
+	for _, message := range []string{
 		"task 1 no longer exists",
 		"task 2 is retained: it belongs to process instance 7",
 		"task 3 is retained: it is unknown",
 		"task 4 no longer exists",
 		"task 6 does not exist",
 	} {
-		if !f.said(events, said) {
-			t.Errorf("not said: %s", said)
+		if !f.logged(events, message) {
+			t.Errorf("not logged: %s", message)
 		}
 	}
 	if left := f.db.Strings(
@@ -680,8 +679,8 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 	}
 }
 
-// Many process instances are erased with few statements, each of which reads a table without an index once; one that
-// cannot go stays alone.
+// Many process instances are erased with few statements, each of which reads a table without an index once. An instance
+// that cannot be deleted is retained alone.
 func TestManyInstances(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 1_000, 5_000)
@@ -720,12 +719,12 @@ func TestManyInstances(t *testing.T) {
 	} else {
 		t.Logf("%d statements", sent)
 	}
-	if told := slices.DeleteFunc(
+	if reported := slices.DeleteFunc(
 		slices.Clone(events),
 		func(e report.Event) bool { return e.Instance == nil },
-	); int64(len(told)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
+	); int64(len(reported)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
-		t.Errorf("%d process instances were told of; %+v", len(told), receipt.Problems)
+		t.Errorf("%d process instances were reported; %+v", len(reported), receipt.Problems)
 	}
 	if left := f.db.Strings(
 		"SELECT DISTINCT process_instance_id::text FROM tb_101",
@@ -735,7 +734,7 @@ func TestManyInstances(t *testing.T) {
 	}
 }
 
-// A document that a trigger keeps fails its task or process instance, whose references to it stay, too.
+// A document that a trigger keeps fails its task or process instance, whose references to it are also retained.
 func TestDocumentThatATriggerKeeps(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 0, 0, false)
@@ -756,7 +755,7 @@ func TestDocumentThatATriggerKeeps(t *testing.T) {
 	}
 }
 
-// What a trigger keeps is not reported as erased.
+// Rows that a trigger keeps are not reported as erased.
 func TestWhatATriggerKeeps(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -808,7 +807,7 @@ func testTaskThatIsLocked(t *testing.T, on engine) {
 	}
 }
 
-// An erasure that cannot even record what is wrong does not hold up later ones.
+// An erasure whose problem cannot be recorded does not delay later ones.
 func TestErasureThatIsStuck(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -826,7 +825,7 @@ func TestErasureThatIsStuck(t *testing.T) {
 	}
 	f.record.Do("DROP TRIGGER refuse ON cleanupd.erasure_item")
 	_, receipt := f.watch(stuck)
-	if !receipt.Succeeded { // the trigger went during an attempt, whose failure is then recorded
+	if !receipt.Succeeded { // the trigger was dropped during an attempt, whose failure is then recorded
 		_, receipt = f.erase(userdata.Request{Tasks: []int64{1}})
 	}
 	if !receipt.Succeeded {
@@ -834,7 +833,7 @@ func TestErasureThatIsStuck(t *testing.T) {
 	}
 }
 
-// Form data that arrives while its task is erased is erased with its documents.
+// Form data that is added while its task is erased is erased with its documents.
 func TestFormDataThatComes(t *testing.T) { onBoth(t, testFormDataThatComes) }
 
 func testFormDataThatComes(t *testing.T, on engine) {
@@ -858,8 +857,8 @@ func testFormDataThatComes(t *testing.T, on engine) {
 	}
 }
 
-// Whatever type a workflow's table has for the ids of process instances, no id is truncated, nor too large to be
-// compared.
+// Ids of process instances are neither truncated nor too large to compare, for all types of columns in the tables of
+// workflows.
 func TestIDsOfOtherTypes(t *testing.T) { onBoth(t, testIDsOfOtherTypes) }
 
 func testIDsOfOtherTypes(t *testing.T, on engine) {
@@ -889,8 +888,7 @@ func testIDsOfOtherTypes(t *testing.T, on engine) {
 	}
 }
 
-// What is left of a process instance that is gone itself is erased in the database; a Forms server cannot do that,
-// which is reported.
+// Rows that a process instance has left are erased in the database. The Forms server cannot do that, which is reported.
 func TestInstanceThatIsGone(t *testing.T) { onBoth(t, testInstanceThatIsGone) }
 
 func testInstanceThatIsGone(t *testing.T, on engine) {
@@ -905,28 +903,28 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	request := userdata.Request{Instances: []int64{7}}
 	server := &fixture{Manager: userdata.New(config), t: t, db: f.db, record: f.record, config: config}
 	stop := server.work()
-	foretold := server.preview(request)
+	preview := server.preview(request)
 	_, receipt := server.erase(request)
 	stop()
-	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 1 ||
+	if receipt.Succeeded || preview.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(
 			receipt.Problems[0],
 			"process instance 7 no longer exists, but rows of it are retained in tb_101, tb_assignment, tb_form_data, tb_task",
 		) ||
 		len(receipt.Rows) != 0 ||
-		!slices.Equal(foretold.Problems, receipt.Problems) ||
-		len(foretold.Rows)+len(foretold.Files) != 0 ||
+		!slices.Equal(preview.Problems, receipt.Problems) ||
+		len(preview.Rows)+len(preview.Files) != 0 ||
 		f.db.Int("SELECT count(*) FROM tb_task") != 1 {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	f.work()
-	foretold = f.preview(request)
+	preview = f.preview(request)
 	events, receipt := f.erase(request)
-	if !receipt.Succeeded || !f.said(events, "process instance 7 no longer exists") ||
-		!maps.Equal(foretold.Rows, receipt.Rows) ||
-		!slices.Equal(foretold.Files, receipt.Files) ||
+	if !receipt.Succeeded || !f.logged(events, "process instance 7 no longer exists") ||
+		!maps.Equal(preview.Rows, receipt.Rows) ||
+		!slices.Equal(preview.Files, receipt.Files) ||
 		len(receipt.Files) != 2 {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	if left := f.db.Int(
 		"SELECT (SELECT count(*) FROM tb_task) + (SELECT count(*) FROM tb_assignment) + (SELECT count(*) FROM " +
@@ -936,7 +934,7 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	}
 }
 
-// An erasure whose worker stops midway continues at another, and its account is exact.
+// An erasure whose worker stops midway is continued by another one, and its receipt is exact.
 func TestErasureGoesOn(t *testing.T) { onBoth(t, testErasureGoesOn) }
 
 func testErasureGoesOn(t *testing.T, on engine) {
@@ -1031,12 +1029,12 @@ func TestManyTasks(t *testing.T) {
 		orphans = append(orphans, i)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
-	if said := slices.DeleteFunc(
+	if logs := slices.DeleteFunc(
 		events,
 		func(e report.Event) bool { return e.Log == nil },
-	); len(said) != 1 ||
-		!f.said(said, fmt.Sprintf("searched the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
-		t.Errorf("said %+v", said)
+	); len(logs) != 1 ||
+		!f.logged(logs, fmt.Sprintf("searched the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
+		t.Errorf("logged %+v", logs)
 	}
 	if left := len(f.files()); len(receipt.Files) != documents || left != 3*documents {
 		t.Errorf("%d files were deleted, %d are left", len(receipt.Files), left)
@@ -1077,7 +1075,7 @@ func testErrors(t *testing.T, on engine) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables are not those of workflows
+	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables do not belong to workflows
 		found := f.find(
 			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: workflow}}},
 		)
@@ -1100,7 +1098,7 @@ func testErrors(t *testing.T, on engine) {
 	}
 }
 
-// A number is found in a column of any type that holds it.
+// A number is found in a column of any type that can store it.
 func TestNumbers(t *testing.T) { onBoth(t, testNumbers) }
 
 func testNumbers(t *testing.T, on engine) {
@@ -1129,7 +1127,7 @@ func testNumbers(t *testing.T, on engine) {
 		if on == onMySQL {
 			switch {
 			case c.stored == "NaN" || strings.HasSuffix(c.stored, "Infinity"):
-				continue // it holds none
+				continue // the column cannot store it
 			case kind == "numeric":
 				kind = "decimal(40, 10)"
 			case kind == "real":
@@ -1159,7 +1157,7 @@ func testNumbers(t *testing.T, on engine) {
 	}
 }
 
-// The id of a process instance is recognized in a column of any type; a value that is not a number is no id.
+// The id of a process instance is recognized in a column of any type. A value that is not a number is not an id.
 func TestInstancesByOtherNumbers(t *testing.T) { onBoth(t, testInstancesByOtherNumbers) }
 
 func testInstancesByOtherNumbers(t *testing.T, on engine) {
@@ -1203,8 +1201,8 @@ func testInstancesByOtherNumbers(t *testing.T, on engine) {
 	}
 }
 
-// Replicas that take an erasure from each other, since the one at work has lost the connection with its lock, do each
-// thing once.
+// Replicas that take an erasure over from each other, because one has lost the connection with its lock, do everything
+// once.
 func TestReplicasAtOnce(t *testing.T) {
 	t.Parallel()
 	f := newForms(t, 5, 100, true)
@@ -1227,7 +1225,7 @@ func TestReplicasAtOnce(t *testing.T) {
 			t:       t,
 		}).work()
 	}
-	// whoever holds it loses that connection
+	// the replica with the lock loses its connection
 	for f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") > 0 {
 		done := f.record.Int("SELECT last_sequence FROM cleanupd.erasure")
 		f.record.Superuser(

@@ -10,8 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// Whatever a user is called and a variable holds: a search for the user never fails, and finds the variable if and only
-// if it holds the user id.
+// A search never fails, and finds a variable if and only if it contains the user id, for random user ids and values.
 func FuzzFind(f *testing.F) {
 	for _, c := range [][2]string{
 		{"ann", "joanna"},
@@ -39,7 +38,7 @@ func FuzzFind(f *testing.F) {
 	forms.db.Do("INSERT INTO tb_101 (process_instance_id, applicant, amount) VALUES (1, '', 0)")
 	in := search.Variable{Application: "Loans", Workflow: "apply"}
 	f.Fuzz(func(t *testing.T, user, value string) {
-		if user == "" || !text(user) || !text(value) {
+		if user == "" || !isText(user) || !isText(value) {
 			return // refused earlier, or impossible in a database
 		}
 		if _, err := forms.record.Exec(t.Context(), "UPDATE tb_101 SET applicant = $1", value); err != nil {
@@ -80,10 +79,10 @@ func FuzzFind(f *testing.F) {
 	})
 }
 
-// text reports whether a database can hold a text.
-func text(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
+// isText reports whether a database can store a text.
+func isText(s string) bool { return utf8.ValidString(s) && !strings.ContainsRune(s, 0) }
 
-// Names of workflows and variables are only ever looked up.
+// Names of workflows and variables are only looked up, never executed.
 func FuzzVariable(f *testing.F) {
 	for _, v := range [][3]string{
 		{"Loans", "apply", "applicant"},
@@ -101,7 +100,7 @@ func FuzzVariable(f *testing.F) {
 	}
 	forms := newForms(f, 1, 20, false)
 	f.Fuzz(func(t *testing.T, application, workflow, variable string) {
-		if !text(application) || !text(workflow) || !text(variable) {
+		if !isText(application) || !isText(workflow) || !isText(variable) {
 			return
 		}
 		v := search.Variable{Application: application, Workflow: workflow, Name: variable}

@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// A hold of everything that is created during an erasure or a sweep waits for what has begun. Nothing more is deleted
-// until it is released, and the rest after that.
+// A hold of everything that is created during an erasure or a sweep waits for the running transaction. Nothing more is
+// deleted until the hold is released, and the rest afterwards.
 func TestHoldOfEverything(t *testing.T) { onBoth(t, testHoldOfEverything) }
 
 func testHoldOfEverything(t *testing.T, on engine) {
@@ -25,8 +25,8 @@ func testHoldOfEverything(t *testing.T, on engine) {
 	}
 	for name, c := range map[string]struct {
 		request userdata.Request
-		blocked string // the work waits for this once it has begun; empty: for the advisory lock 1 of the record
-		left    string // counts what is left to delete; empty: the files are
+		blocked string // a query whose lock blocks the work; empty for the advisory lock 1 of the record
+		left    string // counts the rows left to delete; empty to count files
 	}{
 		"process instances": {
 			userdata.Request{Instances: instances},
@@ -54,7 +54,7 @@ func testHoldOfEverything(t *testing.T, on engine) {
 			if c.request.Sweep {
 				f.db.Do("UPDATE tb_task SET id = id + 1000")
 				stop := f.work()
-				f.lookFirst(c.request)
+				f.sweepFirst(c.request)
 				stop()
 			}
 			if c.left == "" {
@@ -69,8 +69,8 @@ func testHoldOfEverything(t *testing.T, on engine) {
 	}
 }
 
-// heldForms is a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are only deleted
-// while nobody has the advisory lock 1 of the record.
+// heldForms returns a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are deleted
+// only while no other session has the advisory lock 1 of the record.
 func heldForms(t *testing.T, on engine, inFiles bool) *fixture {
 	t.Helper()
 	var files []string

@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// A record that lost what it was told, as in a failover to a standby that lagged, is told again, from the journal: its
-// receipt is as exact as if nothing had been lost.
+// A record that lost its latest entries, as in a failover to a standby that lagged, is brought up to date from the
+// journal: its receipt is as exact as without the loss.
 func TestRecordThatIsBehind(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		f := newFormsOn(t, on, 3, 250, false)

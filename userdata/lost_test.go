@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// A replica that loses the connection with its locks stops working in the folder: another one that works there must not
-// take its stale markers for references. Otherwise each would leave the documents to the other.
+// A replica that loses the connection with its locks stops working in the folder. Another replica that works there
+// would otherwise take its stale markers for references, and each would leave the documents to the other.
 func TestLostFolderLock(t *testing.T) {
 	t.Parallel()
 	f, ids := sharedDocuments(t, onPostgres, 400)
@@ -34,22 +34,22 @@ func TestLostFolderLock(t *testing.T) {
 	f.allErased(ids)
 }
 
-// deaf is a Forms server whose answers are lost.
-type deaf struct{ db *pgtest.DB }
+// lossyServer is a Forms server whose responses are lost.
+type lossyServer struct{ db *pgtest.DB }
 
-func (d deaf) TerminateProcess(context.Context, string) error { return nil }
+func (d lossyServer) TerminateProcess(context.Context, string) error { return nil }
 
-func (d deaf) PurgeProcessInstance(ctx context.Context, invocation string) error {
+func (d lossyServer) PurgeProcessInstance(ctx context.Context, invocation string) error {
 	_, err := d.db.Exec(ctx, "DELETE FROM tb_process_instance WHERE long_lived_invocation_id = $1", invocation)
 	return errors.Join(errors.New("the answer is lost"), err)
 }
 
-// A process instance that is gone after a purge counts as erased, even if the Forms server's answer is lost.
+// A process instance that no longer exists after a purge counts as erased, even if the Forms server's response is lost.
 func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
 	f.db.Do("INSERT INTO tb_process_instance VALUES (1, 'one', 2)")
-	f.config.Server = deaf{f.record}
+	f.config.Server = lossyServer{f.record}
 	f.Manager = userdata.New(f.config)
 	f.work()
 	if events, receipt := f.erase(
@@ -60,7 +60,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// However many failed erasures a user id has to be compared with, no transaction is idle meanwhile.
+// No transaction is idle while a user id is compared with many failed erasures.
 func TestManyFailedErasures(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1")

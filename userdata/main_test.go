@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
-// engine is a product that a Forms database may be of.
+// engine is a database product of a Forms database.
 type engine string
 
 const (
@@ -50,32 +50,32 @@ func onBoth(t *testing.T, test func(t *testing.T, on engine)) {
 	}
 }
 
-// database is one that a test looks into.
+// database is a database that a test reads and changes.
 type database interface {
 	Do(statement string, args ...any)
 	Int(query string, args ...any) int64
 	Strings(query string, args ...any) []string
 }
 
-// fixture is a Forms database of a test, its document storage, and the record of its erasures.
+// fixture is a Forms database of a test, with its document storage and the record of its erasures.
 type fixture struct {
 	*userdata.Manager
 	t      testing.TB
 	on     engine
 	db     database
-	record *pgtest.DB // on PostgreSQL the same database
+	record *pgtest.DB // on PostgreSQL, the same database
 	data   *formsdb.Data
 	folder string
 	config userdata.Config
 }
 
-// newForms makes a database of PostgreSQL with a number of process instances.
+// newForms returns a Forms database in PostgreSQL with a number of process instances.
 func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
 	return newFormsOn(t, onPostgres, seed, instances, inFiles)
 }
 
-// newFormsOn makes a database with a number of process instances.
+// newFormsOn returns a Forms database with a number of process instances.
 func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -112,7 +112,7 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 	return f
 }
 
-// record is a database for the record of erasures in a Forms database of an engine: on PostgreSQL the same one.
+// newRecord returns a database for the record of erasures: on PostgreSQL, it is also the Forms database.
 func newRecord(t testing.TB, on engine) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, strings.ToLower(string(on)), func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -123,7 +123,7 @@ func newRecord(t testing.TB, on engine) *pgtest.DB {
 	})
 }
 
-// open creates the service's own tables, of the record and in the Forms database, and makes the database to work on.
+// open creates the service's own tables in both databases, and the Manager.
 func (f *fixture) open() {
 	f.t.Helper()
 	conn, err := f.record.Acquire(f.t.Context())
@@ -140,14 +140,14 @@ func (f *fixture) open() {
 	f.Manager = userdata.New(f.config)
 }
 
-// openPostgres is a Forms database of PostgreSQL.
+// openPostgres returns a Forms database in PostgreSQL.
 func openPostgres(t testing.TB, pool *pgxpool.Pool) *forms.Database {
 	db := forms.PostgreSQL(pool)
 	t.Cleanup(db.Close)
 	return db
 }
 
-// openMySQL is a Forms database of MySQL.
+// openMySQL returns a Forms database in MySQL.
 func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	t.Helper()
 	db, err := forms.MySQL(config)
@@ -158,7 +158,7 @@ func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	return db
 }
 
-// onPools is a Forms database of PostgreSQL, and its record, by other pools.
+// onPools returns a Manager of a Forms database in PostgreSQL that uses other pools.
 func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *userdata.Manager {
 	t.Helper()
 	c.Record, c.Forms = recordPool, openPostgres(t, pool)
@@ -176,7 +176,7 @@ func (f *fixture) clear(tables ...string) {
 	}
 }
 
-// numbers is a relation of the numbers from 1, in its column i.
+// numbers returns a relation of the numbers from 1, in its column i.
 func (f *fixture) numbers(most int) string {
 	if f.on == onMySQL {
 		return fmt.Sprintf("(SELECT seq AS i FROM seq_1_to_%d) AS s", most)
@@ -184,7 +184,7 @@ func (f *fixture) numbers(most int) string {
 	return fmt.Sprintf("generate_series(1, %d) AS s (i)", most)
 }
 
-// hold runs a statement in a transaction that stays open, with its locks, until release is called.
+// hold runs a statement in a transaction that keeps its locks until release is called.
 func (f *fixture) hold(statement string) (release func()) {
 	f.t.Helper()
 	if f.on == onPostgres {
@@ -201,10 +201,10 @@ func (f *fixture) hold(statement string) (release func()) {
 	return func() { _ = tx.Rollback() }
 }
 
-// work carries out erasures until the function that it returns is called, or the test ends.
+// work carries out erasures until stop is called, or the test ends.
 func (f *fixture) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
 
-// workAnd is work with a log.
+// workAnd does so with a log.
 func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -214,7 +214,7 @@ func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	return stop
 }
 
-// erase erases, and returns the events and the receipt.
+// erase carries out a request, and returns the events and the receipt.
 func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
 	f.t.Helper()
 	id, err := f.Start(f.t.Context(), r)
@@ -241,7 +241,7 @@ func (f *fixture) watch(id string) (events []report.Event, receipt *report.Recei
 	return events, receipt
 }
 
-// preview is the receipt of a dry run.
+// preview returns the receipt of a dry run.
 func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	f.t.Helper()
 	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
@@ -253,7 +253,7 @@ func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	return receipt
 }
 
-// find finds.
+// find searches.
 func (f *fixture) find(q search.Query) *search.Result {
 	f.t.Helper()
 	found, err := f.Find(f.t.Context(), q)
@@ -263,7 +263,7 @@ func (f *fixture) find(q search.Query) *search.Result {
 	return found
 }
 
-// files are the paths in the folder.
+// files returns the paths in the folder.
 func (f *fixture) files() (names []string) {
 	f.t.Helper()
 	if f.folder == "" {
@@ -282,7 +282,7 @@ func (f *fixture) files() (names []string) {
 	return names
 }
 
-// firstWarning is a log that sends its first warning.
+// firstWarning returns a log that sends its first warning.
 func firstWarning(to chan<- string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(warnings(to), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// model says what is found and what an erasure leaves, in plain Go, from the rules, without the code under test.
+// model predicts in plain Go, independently of the code under test, the results of searches and erasures.
 type model struct {
 	*formsdb.Data
 	inFiles bool
-	rows    map[string]int64 // that were deleted, by table
+	rows    map[string]int64 // deleted rows, by table
 }
 
 func newModel(d *formsdb.Data, inFiles bool) *model { return &model{d, inFiles, map[string]int64{}} }
@@ -36,7 +36,7 @@ func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 	return gone
 }
 
-// holds is how a text holds a user id; empty: not at all.
+// holds returns how a text contains a user id; empty if it does not.
 func holds(text, user string) search.Match {
 	best := search.Match("")
 	for i := range len(text) - len(user) + 1 {
@@ -59,7 +59,7 @@ func holds(text, user string) search.Match {
 	return best
 }
 
-// find is what should be found for a user, with all variables of all workflows.
+// find returns what should be found for a user, with all variables of all workflows.
 func (m *model) find(user string, principals []string) (reasons map[int64][]string, orphans []int64) {
 	reasons = map[int64][]string{}
 	add := func(instance int64, reason string) {
@@ -111,7 +111,7 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 	return reasons, slices.Compact(orphans)
 }
 
-// sessions are those of tasks' documents.
+// sessions returns the sessions of the documents of tasks.
 func (m *model) sessions(tasks []int64) map[string]bool {
 	sessions := map[string]bool{}
 	for _, task := range tasks {

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// onServer is a Forms database on a certain server of MySQL, of a person with some process instances.
+// onServer returns a Forms database on a given MySQL server, with some process instances of a person.
 func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint64, inFiles bool) *fixture {
 	t.Helper()
 	db := mysqltest.On(t, server, charset)
@@ -44,7 +44,7 @@ func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint
 	return f
 }
 
-// Whatever a server of MySQL is set to, the same is found and erased as anywhere else.
+// Finding and erasing do not depend on the settings of a MySQL server.
 func TestSettingsOfMySQL(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string][]string{
@@ -68,7 +68,7 @@ func TestSettingsOfMySQL(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "all")
 			t.Parallel()
-			mysqltest.Empty(t, "utf8mb4") // skips where there is no MariaDB
+			mysqltest.Empty(t, "utf8mb4") // skips without MariaDB
 			server, err := localmysql.Start(t.Context(), settings...)
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func TestSettingsOfMySQL(t *testing.T) {
 				f := onServer(t, server, []string{"latin1", "utf8mb4"}[seed%2], seed, seed < 2)
 				f.work()
 				user := formsdb.Users[seed]
-				query := search.Query{UserID: user, Variables: all}
+				query := search.Query{UserID: user, Variables: allVariables}
 				query.PrincipalIDs = f.find(query).Principals[:1]
 				m := newModel(f.data, seed < 2)
 				reasons, orphans := m.find(user, query.PrincipalIDs)
@@ -99,8 +99,8 @@ func TestSettingsOfMySQL(t *testing.T) {
 	}
 }
 
-// A user id, a session and a document are matched exactly, although the collations of MySQL take Bob for bob, bób, and
-// "bob " for them.
+// A user id, a session and a document are matched exactly, although the collations of MySQL treat Bob, bób and "bob "
+// as equal to bob.
 func TestExactlyOnMySQL(t *testing.T) {
 	t.Parallel()
 	for _, charset := range []string{"utf8mb4", "latin1"} {
@@ -145,10 +145,10 @@ func TestExactlyOnMySQL(t *testing.T) {
 				!slices.Equal(found.OrphanTasks, []int64{15}) {
 				t.Errorf("%+v", found)
 			}
-			foretold := f.preview(userdata.Request{Query: &query})
+			preview := f.preview(userdata.Request{Query: &query})
 			_, receipt := f.erase(userdata.Request{Query: &query})
-			if !receipt.Succeeded || fmt.Sprint(foretold.Rows) != fmt.Sprint(receipt.Rows) {
-				t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+			if !receipt.Succeeded || fmt.Sprint(preview.Rows) != fmt.Sprint(receipt.Rows) {
+				t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 			}
 			for query, want := range map[string][]string{
 				"SELECT documentid || '.' FROM tb_dm_chunk ORDER BY documentid": {
@@ -179,16 +179,16 @@ func TestExactlyOnMySQL(t *testing.T) {
 	}
 }
 
-// A table that cannot be rolled back, or that is a view, is not worked on.
+// A table that cannot be rolled back, or that is a view, is refused.
 func TestTablesThatWillNotDo(t *testing.T) {
 	t.Parallel()
 	f := newFormsOn(t, onMySQL, 1, 5, false)
 	f.work()
-	for change, c := range map[string]struct{ said, undo string }{
+	for change, c := range map[string]struct{ message, undo string }{
 		"ALTER TABLE tb_task ENGINE = MyISAM": {"tb_task is not InnoDB", "ALTER TABLE tb_task ENGINE = InnoDB"},
 		"ALTER TABLE tb_102 ENGINE = Aria":    {"tb_102 is not InnoDB", "ALTER TABLE tb_102 ENGINE = InnoDB"},
 		"RENAME TABLE tb_task TO TB_TASK":     {"but TB_TASK do not", "RENAME TABLE TB_TASK TO tb_task"},
-		// without it there would be none
+		// the table is optional
 		"RENAME TABLE tb_task_acl TO Tb_Task_Acl": {
 			"but Tb_Task_Acl do not",
 			"RENAME TABLE Tb_Task_Acl TO tb_task_acl",
@@ -208,7 +208,7 @@ func TestTablesThatWillNotDo(t *testing.T) {
 			_, receipt := f.watch(id)
 			err = fmt.Errorf("%v", receipt.Problems)
 		}
-		if !strings.Contains(err.Error(), c.said) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 5 {
+		if !strings.Contains(err.Error(), c.message) || f.db.Int("SELECT count(*) FROM tb_process_instance") != 5 {
 			t.Errorf("%s: %v", change, err)
 		}
 		f.db.Do(c.undo)

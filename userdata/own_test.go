@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Where the record is another instance's, or everything is held, no erasure is requested, and none that waits is taken
-// up.
+// While the record belongs to another instance, or everything is on hold, no erasure is requested, and no waiting
+// erasure is begun.
 func TestErasureThatMayNotBe(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]func(*userdata.Config) *func(context.Context) error{
@@ -46,7 +46,7 @@ func mayNotErase(t *testing.T, refuse func(*userdata.Config) *func(context.Conte
 	if _, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}}); !errors.Is(err, refused) {
 		t.Errorf("an erasure is requested: %v", err)
 	}
-	for range 3 { // Start did, and the replica has passed the erasure over by the time that it asks again
+	for range 3 { // Start asked, and the replica has skipped the erasure when it asks again
 		<-asked
 	}
 	if n := f.db.Int("SELECT count(*) FROM tb_process_instance"); n != before {

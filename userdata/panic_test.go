@@ -15,20 +15,20 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// stumbler is a Forms server whose client panics over some process instances, and purges the others.
-type stumbler struct {
-	deaf
-	over string // the last invocation that it does not panic over
+// panickingServer is a Forms server whose client panics for some process instances, and purges the others.
+type panickingServer struct {
+	lossyServer
+	over string // the last invocation for which it does not panic
 }
 
-func (s stumbler) PurgeProcessInstance(ctx context.Context, invocation string) error {
+func (s panickingServer) PurgeProcessInstance(ctx context.Context, invocation string) error {
 	if invocation > s.over {
 		panic("PLANTED")
 	}
-	return s.deaf.PurgeProcessInstance(ctx, invocation)
+	return s.lossyServer.PurgeProcessInstance(ctx, invocation)
 }
 
-// An erasure that panics fails, says so, and is not taken up again; the next one is carried out. The log has the stack.
+// An erasure that panics fails, reports it, and is not resumed; the next one is carried out. The log has the stack.
 func TestErasureThatPanics(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -36,7 +36,7 @@ func TestErasureThatPanics(t *testing.T) {
 		"INSERT INTO tb_process_instance VALUES (1, 'a', 2), (2, 'b', 2), (3, 'c', 2); INSERT INTO tb_task VALUES " +
 			"(7, 1, 'P0', 0)",
 	)
-	f.config.Server = stumbler{deaf{f.record}, "a"}
+	f.config.Server = panickingServer{lossyServer{f.record}, "a"}
 	f.Manager = userdata.New(f.config)
 	var log bytes.Buffer
 	stop := f.workAnd(slog.New(slog.NewTextHandler(&log, nil)))
@@ -60,18 +60,18 @@ func TestErasureThatPanics(t *testing.T) {
 	}
 	stop()
 	if strings.Count(log.String(), "panic=PLANTED") != 1 ||
-		!strings.Contains(log.String(), "stumbler.PurgeProcessInstance") {
+		!strings.Contains(log.String(), "panickingServer.PurgeProcessInstance") {
 		t.Errorf("logged: %s", log.String())
 	}
 }
 
-// stumble is a tracer that panics, once, where a certain statement is sent.
-type stumble struct {
-	on   string // a part of it
+// panicOnce is a tracer that panics once when a certain statement is sent.
+type panicOnce struct {
+	on   string // a part of the statement
 	done bool
 }
 
-func (s *stumble) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
+func (s *panicOnce) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if !s.done && strings.Contains(strings.Join(strings.Fields(data.SQL), " "), s.on) {
 		s.done = true
 		panic("PLANTED")
@@ -79,9 +79,9 @@ func (s *stumble) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 	return ctx
 }
 
-func (s *stumble) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+func (s *panicOnce) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// A panic in an erasure's transaction rolls it back; one beside an erasure does not stop the replica.
+// A panic in an erasure's transaction rolls it back; a panic elsewhere does not stop the replica.
 func TestPanicsInTransactions(t *testing.T) {
 	t.Parallel()
 	for on, ok := range map[string]bool{
@@ -97,7 +97,7 @@ func TestPanicsInTransactions(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config.ConnConfig.Tracer = &stumble{on: on}
+			config.ConnConfig.Tracer = &panicOnce{on: on}
 			pool, err := pgxpool.NewWithConfig(t.Context(), config)
 			if err != nil {
 				t.Fatal(err)

@@ -26,12 +26,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// noted forgets what a purge was before.
-func noted(context.Context, pgx.Tx, *purge.Rule) error { return nil }
+// noNote ignores the rule before.
+func noNote(context.Context, pgx.Tx, *purge.Rule) error { return nil }
 
-// purges is a Forms database whose process instances have a date, and of which the workflows alone are there. Its
-// documents are in the database, unless there are files.
-func purges(t *testing.T, on engine, files ...string) *fixture {
+// newPurges returns a Forms database whose process instances have a date, and which has only the workflows. Documents
+// are in the database unless there are files.
+func newPurges(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := bareFormsOn(t, on, files...)
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
@@ -44,10 +44,10 @@ func purges(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
-// task is a purge of the database as a task, created if it is not there.
+// task returns a purge as a task, and stores its rule if it does not exist.
 func (f *fixture) task(p purge.Rule) outside.Task {
 	f.t.Helper()
-	if err := f.SetPurge(f.t.Context(), p, "", noted); err != nil {
+	if err := f.SetPurge(f.t.Context(), p, "", noNote); err != nil {
 		f.t.Fatal(err)
 	}
 	list, err := f.Tasks().Tasks(f.t.Context(), f.record)
@@ -58,10 +58,11 @@ func (f *fixture) task(p purge.Rule) outside.Task {
 	return list[i]
 }
 
-// now is the moment that the tests' purges go by.
+// now is the reference time of purges in tests.
 var now = time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)
 
-// instance adds a process instance of a workflow's table (empty: of none), with a task that has a document.
+// instance adds a process instance in the table of a workflow, or of none if table is empty, with a task that has a
+// document.
 func (f *fixture) instance(id int64, status any, ended time.Time, table string) {
 	f.t.Helper()
 	date := "NULL"
@@ -98,36 +99,36 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 	}
 }
 
-// purged does what is due, and returns how many rows it was told of.
-func (f *fixture) purged(task outside.Task, run string, told func(rows int64) error) (rows int64, err error) {
+// purge deletes the candidates, and returns how many rows were reported.
+func (f *fixture) purge(task outside.Task, run string, reported func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
-	due, err := task.Candidates(f.t.Context(), now)
+	candidates, err := task.Candidates(f.t.Context(), now)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	err = task.Delete(f.t.Context(), run, due, func(_ context.Context, n int64) error {
+	err = task.Delete(f.t.Context(), run, candidates, func(_ context.Context, n int64) error {
 		rows = n
-		if told == nil {
+		if reported == nil {
 			return nil
 		}
-		return told(n)
+		return reported(n)
 	})
 	return rows, err
 }
 
-func ids(due *outside.Candidates) (list []int64) {
-	for _, i := range due.Items {
+func ids(candidates *outside.Candidates) (list []int64) {
+	for _, i := range candidates.Items {
 		list = append(list, i.ID)
 	}
 	return list
 }
 
-// A purge takes process instances that have ended, are strictly older than its delay, and are of its workflows, with
-// all that belongs to them.
+// A purge deletes process instances that have ended, are strictly older than its days, and belong to its workflows,
+// with everything that belongs to them.
 func TestPurge(t *testing.T) { onBoth(t, testPurge) }
 
 func testPurge(t *testing.T, on engine) {
-	f := purges(t, on)
+	f := newPurges(t, on)
 	cutoff := now.AddDate(0, 0, -30)
 	old, young := cutoff.Add(-time.Second), cutoff
 	f.instance(1, 2, old, "tb_101")
@@ -137,10 +138,10 @@ func testPurge(t *testing.T, on engine) {
 	f.instance(5, "NULL", old, "tb_101")
 	f.instance(6, 2, young, "tb_101")
 	f.instance(7, 2, time.Time{}, "tb_101")
-	f.instance(8, 2, time.Unix(-1, 0), "tb_101") // as a date of nothing looks
+	f.instance(8, 2, time.Unix(-1, 0), "tb_101") // represents no date
 	f.instance(9, 2, old, "tb_103")              // of another application
 	f.instance(10, 2, old, "tb_102")             // of a sub-folder
-	f.instance(11, 2, old, "")                   // of no workflow that is known
+	f.instance(11, 2, old, "")                   // of no known workflow
 	f.instance(-12, 2, old, "tb_101")
 	f.instance(13, 2, old.AddDate(-2, 0, 0), "tb_101")
 	all := map[string][]int64{
@@ -161,21 +162,22 @@ func testPurge(t *testing.T, on engine) {
 				Enabled:     true,
 			},
 		)
-		due, err := task.Candidates(t.Context(), now)
-		if err != nil || !slices.Equal(ids(due), all[path]) || due.Total != 13 || !due.Cutoff.Equal(cutoff) {
-			t.Errorf("%s: %v of %d, %v", path, ids(due), due.Total, err)
+		candidates, err := task.Candidates(t.Context(), now)
+		if err != nil || !slices.Equal(ids(candidates), all[path]) || candidates.Total != 13 ||
+			!candidates.Cutoff.Equal(cutoff) {
+			t.Errorf("%s: %v of %d, %v", path, ids(candidates), candidates.Total, err)
 		}
-		if i := due.Items[len(due.Items)-1]; path == "Loans/" && !i.Date.Equal(old.AddDate(-2, 0, 0)) {
+		if i := candidates.Items[len(candidates.Items)-1]; path == "Loans/" && !i.Date.Equal(old.AddDate(-2, 0, 0)) {
 			t.Errorf("the date of %d is %s", i.ID, i.Date)
 		}
 	}
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Candidates(t.Context(), now)
+	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	foreseen, total := report.Rows{}, int64(0)
-	if err := task.Preview(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+	if err := task.Preview(t.Context(), candidates, func(_ context.Context, rows map[string]int64) error {
 		for table, n := range rows {
 			foreseen[table] += n
 			total += n
@@ -190,7 +192,7 @@ func testPurge(t *testing.T, on engine) {
 		t.Errorf("foreseen: %v", foreseen)
 	}
 	run := uuid.NewString()
-	if rows, err := f.purged(task, run, nil); err != nil || rows != total {
+	if rows, err := f.purge(task, run, nil); err != nil || rows != total {
 		t.Errorf("%d rows, %d were foreseen: %v", rows, total, err)
 	}
 	left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id")
@@ -214,7 +216,7 @@ func testPurge(t *testing.T, on engine) {
 		!maps.Equal(receipt.Rows, foreseen) {
 		t.Errorf("%+v %v, foreseen %v", receipt, err, foreseen)
 	}
-	if rows, err := f.purged(task, uuid.NewString(), nil); rows != 0 || err != nil {
+	if rows, err := f.purge(task, uuid.NewString(), nil); rows != 0 || err != nil {
 		t.Errorf("a second run: %d rows, %v", rows, err)
 	}
 	statements, err := task.Statements(t.Context(), now)
@@ -224,27 +226,27 @@ func testPurge(t *testing.T, on engine) {
 	f.db.Do(statements[0].SQL)
 }
 
-// A table that another workflow names, too, does not tell of which one its process instances are.
+// A table that another workflow also uses does not reveal the workflow of its process instances.
 func TestPurgeOfASharedTable(t *testing.T) { onBoth(t, testPurgeOfASharedTable) }
 
 func testPurgeOfASharedTable(t *testing.T, on engine) {
-	f := purges(t, on)
+	f := newPurges(t, on)
 	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
 	f.instance(2, 2, now.AddDate(-1, 0, 0), "tb_102")
 	f.db.Do("INSERT INTO omd_object_type VALUES ('pt_Claims/other', 'tb_101')")
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Candidates(t.Context(), now)
-	if err != nil || !slices.Equal(ids(due), []int64{2}) || len(due.Notes) != 1 ||
-		!strings.Contains(due.Notes[0], "tb_101") {
-		t.Errorf("%+v %v", due, err)
+	candidates, err := task.Candidates(t.Context(), now)
+	if err != nil || !slices.Equal(ids(candidates), []int64{2}) || len(candidates.Notes) != 1 ||
+		!strings.Contains(candidates.Notes[0], "tb_101") {
+		t.Errorf("%+v %v", candidates, err)
 	}
 }
 
-// What is not due any longer by the time it would be deleted stays.
+// Process instances that no longer match when they would be deleted are retained.
 func TestPurgeJudgesAgain(t *testing.T) { onBoth(t, testPurgeJudgesAgain) }
 
 func testPurgeJudgesAgain(t *testing.T, on engine) {
-	f := purges(t, on)
+	f := newPurges(t, on)
 	for id := int64(1); id <= 4; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
@@ -258,9 +260,9 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 			Enabled:     true,
 		},
 	)
-	due, err := task.Candidates(t.Context(), now)
-	if err != nil || len(due.Items) != 4 {
-		t.Fatal(due, err)
+	candidates, err := task.Candidates(t.Context(), now)
+	if err != nil || len(candidates.Items) != 4 {
+		t.Fatal(candidates, err)
 	}
 	f.db.Do(
 		"UPDATE tb_process_instance SET status = 1 WHERE id = 1; UPDATE tb_process_instance SET ended = NULL WHERE " +
@@ -269,7 +271,7 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 	if err := task.Delete(
 		t.Context(),
 		uuid.NewString(),
-		due,
+		candidates,
 		func(context.Context, int64) error { return nil },
 	); err != nil {
 		t.Error(err)
@@ -284,18 +286,18 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 	}
 }
 
-// A purge that is told to stop has deleted what it says, documents in the folder included, and a later one does the
+// A stopped purge has deleted the rows that it reports, documents in the folder included, and a later one deletes the
 // rest.
 func TestPurgeStops(t *testing.T) { onBoth(t, testPurgeStops) }
 
 func testPurgeStops(t *testing.T, on engine) {
-	f := purges(t, on, "doc", "doc.session_wfattach1001", "kept", "kept.session_wfattach1250")
+	f := newPurges(t, on, "doc", "doc.session_wfattach1001", "kept", "kept.session_wfattach1250")
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	errEnough := errors.New("enough")
-	rows, err := f.purged(task, uuid.NewString(), func(int64) error { return errEnough })
+	rows, err := f.purge(task, uuid.NewString(), func(int64) error { return errEnough })
 	if !errors.Is(err, errEnough) || rows != 300 || f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 ||
 		!slices.Equal(f.files(), []string{"kept", "kept.session_wfattach1250"}) {
 		t.Errorf("%d rows, %v, %v", rows, err, f.files())
@@ -311,7 +313,7 @@ func testPurgeStops(t *testing.T, on engine) {
 		receipt.EndTime == nil {
 		t.Errorf("%+v %v", receipt, err)
 	}
-	if rows, err := f.purged(
+	if rows, err := f.purge(
 		task,
 		uuid.NewString(),
 		nil,
@@ -321,16 +323,16 @@ func testPurgeStops(t *testing.T, on engine) {
 	}
 }
 
-// A worker that takes over goes on where its predecessor was, and the count is that of both.
+// A worker that takes over continues where its predecessor ended, and the count includes both.
 func TestPurgeGoesOn(t *testing.T) { onBoth(t, testPurgeGoesOn) }
 
 func testPurgeGoesOn(t *testing.T, on engine) {
-	f := purges(t, on)
+	f := newPurges(t, on)
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Candidates(t.Context(), now)
+	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +341,7 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	if err := task.Delete(
 		ctx,
 		run,
-		due,
+		candidates,
 		func(context.Context, int64) error { kill(); return ctx.Err() },
 	); !errors.Is(
 		err,
@@ -350,8 +352,8 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'PURGING'"); n != 1 {
 		t.Errorf("%d erasures are left to the next worker", n)
 	}
-	f.work() // which leaves it to the run
-	if rows, err := f.purged(
+	f.work() // leaves it to the run
+	if rows, err := f.purge(
 		task,
 		run,
 		nil,
@@ -364,17 +366,17 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	}
 }
 
-// The erasure of a run that does not go on is ended, so that its receipt says what went.
+// The erasure of an abandoned run is ended, so that its receipt shows what was deleted.
 func TestForsakenPurge(t *testing.T) {
 	t.Parallel()
-	f := purges(t, onPostgres)
+	f := newPurges(t, onPostgres)
 	f.config.Lease = 20 * time.Millisecond
 	f.open()
 	for id := int64(1); id <= 250; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Candidates(t.Context(), now)
+	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +384,7 @@ func TestForsakenPurge(t *testing.T) {
 	if err := task.Delete(
 		ctx,
 		uuid.NewString(),
-		due,
+		candidates,
 		func(context.Context, int64) error { kill(); return ctx.Err() },
 	); !errors.Is(
 		err,
@@ -402,11 +404,11 @@ func TestForsakenPurge(t *testing.T) {
 	}
 }
 
-// A purge that cannot be is refused, with everything that is wrong, and what is stored stays.
+// An invalid purge is refused with everything that is wrong, and the stored rule is unchanged.
 func TestSetPurge(t *testing.T) { onBoth(t, testSetPurge) }
 
 func testSetPurge(t *testing.T, on engine) {
-	f := purges(t, on)
+	f := newPurges(t, on)
 	good := purge.Rule{
 		Name:        "a-1",
 		Application: "Loans",
@@ -433,7 +435,7 @@ func testSetPurge(t *testing.T, on engine) {
 	} {
 		p := good
 		c.change(&p)
-		err := f.SetPurge(t.Context(), p, "", noted)
+		err := f.SetPurge(t.Context(), p, "", noNote)
 		var wrong failure.Violations
 		var fields []string
 		if errors.As(err, &wrong) {
@@ -448,10 +450,10 @@ func testSetPurge(t *testing.T, on engine) {
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 0 {
 		t.Fatal(list, err)
 	}
-	if err := f.SetPurge(t.Context(), good, "0123", noted); !errors.Is(err, purge.ErrStale) {
+	if err := f.SetPurge(t.Context(), good, "0123", noNote); !errors.Is(err, purge.ErrStale) {
 		t.Errorf("an etag of one that is not there: %v", err)
 	}
-	if err := f.SetPurge(t.Context(), good, "", noted); err != nil {
+	if err := f.SetPurge(t.Context(), good, "", noNote); err != nil {
 		t.Fatal(err)
 	}
 	next := good
@@ -466,7 +468,7 @@ func testSetPurge(t *testing.T, on engine) {
 		*before != good {
 		t.Errorf("%+v %v", before, err)
 	}
-	if err := f.SetPurge(t.Context(), good, good.Etag(), noted); !errors.Is(err, purge.ErrStale) {
+	if err := f.SetPurge(t.Context(), good, good.Etag(), noNote); !errors.Is(err, purge.ErrStale) {
 		t.Errorf("a stale etag: %v", err)
 	}
 	errUnseen := errors.New("unseen")
@@ -484,19 +486,18 @@ func testSetPurge(t *testing.T, on engine) {
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 1 || list[0] != next {
 		t.Error(list, err)
 	}
-	if err := errors.Join(f.DeletePurge(t.Context(), "a-1", noted)); err != nil {
+	if err := errors.Join(f.DeletePurge(t.Context(), "a-1", noNote)); err != nil {
 		t.Error(err)
 	}
-	if err := f.DeletePurge(t.Context(), "a-1", noted); !errors.Is(err, purge.ErrNotFound) {
+	if err := f.DeletePurge(t.Context(), "a-1", noNote); !errors.Is(err, purge.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// Where the Forms server purges, process instances alone are foreseen and counted, and one that it refuses fails the
-// task.
+// If the Forms server purges, only process instances are previewed and counted, and one that it refuses fails the task.
 func TestPurgeByTheFormsServer(t *testing.T) {
 	t.Parallel()
-	f := purges(t, onPostgres)
+	f := newPurges(t, onPostgres)
 	for id, invocation := range []string{"", "one", "refused", "three"} {
 		if id > 0 {
 			f.instance(int64(id), 2, now.AddDate(-1, 0, 0), "tb_101")
@@ -511,11 +512,11 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	)
 	f.Manager = userdata.New(f.config)
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
-	due, err := task.Candidates(t.Context(), now)
+	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := task.Preview(t.Context(), due, func(_ context.Context, rows map[string]int64) error {
+	if err := task.Preview(t.Context(), candidates, func(_ context.Context, rows map[string]int64) error {
 		if len(rows) != 1 || rows["tb_process_instance"] != 3 {
 			t.Errorf("foreseen: %v", rows)
 		}
@@ -523,7 +524,7 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if rows, err := f.purged(
+	if rows, err := f.purge(
 		task,
 		uuid.NewString(),
 		nil,
@@ -539,14 +540,14 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 		server.calls,
 		want,
 	) {
-		t.Errorf("it was told %q", server.calls)
+		t.Errorf("the server was asked for %q", server.calls)
 	}
 }
 
-// A Forms database that is away fails the purge, and says nothing about the run, which has a database of its own.
+// A lost Forms database fails the purge, but not as if the run's own database was lost.
 func TestPurgeOfALostDatabase(t *testing.T) {
 	t.Parallel()
-	f := purges(t, onPostgres)
+	f := newPurges(t, onPostgres)
 	f.instance(1, 2, now.AddDate(-1, 0, 0), "tb_101")
 	own := pgtest.Empty(t)
 	conn, err := own.Acquire(t.Context())
@@ -563,7 +564,7 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 		t.Context(),
 		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
 		"",
-		noted,
+		noNote,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -571,12 +572,12 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	due, err := list[0].Candidates(t.Context(), now)
+	candidates, err := list[0].Candidates(t.Context(), now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.record.Cut()
-	err = list[0].Delete(t.Context(), uuid.NewString(), due, func(context.Context, int64) error { return nil })
+	err = list[0].Delete(t.Context(), uuid.NewString(), candidates, func(context.Context, int64) error { return nil })
 	if err == nil || sqlstate.Lost(err) || !strings.Contains(err.Error(), "the Forms database is not available") {
 		t.Errorf("%v", err)
 	}
@@ -585,10 +586,10 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	}
 }
 
-// In the hour that autumn repeats, a timestamp of MySQL is judged by the moment that it is, not by its local time.
+// In the hour that is repeated in autumn, a timestamp of MySQL is compared by its instant, not by its local time.
 func TestPurgeInARepeatedHour(t *testing.T) {
 	t.Parallel()
-	f := purges(t, onMySQL)
+	f := newPurges(t, onMySQL)
 	autumn := now.AddDate(0, 0, -30).Add(-30 * time.Minute) // when the clocks are set back by an hour
 	zone := "cleanupd/" + uuid.NewString()[:8]
 	f.db.Do(
@@ -610,13 +611,13 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 			autumn.Add(-10*time.Minute).Unix(),
 			autumn.Add(50*time.Minute).Unix(),
 		),
-	) // both are 50 minutes past
+	) // both at 50 minutes past the hour
 	config := f.db.(*mysqltest.DB).Config("root")
 	config.Params = map[string]string{"time_zone": "'" + zone + "'"}
 	f.config.Forms = openMySQL(t, config)
 	f.open()
 	// 30 minutes after
-	due, err := f.task(purge.Rule{
+	candidates, err := f.task(purge.Rule{
 		Name:        "repeated",
 		Application: "Loans",
 		DateColumn:  "ended",
@@ -624,7 +625,7 @@ func TestPurgeInARepeatedHour(t *testing.T) {
 		Enabled:     true,
 	}).
 		Candidates(t.Context(), now)
-	if err != nil || !slices.Equal(ids(due), []int64{1}) {
-		t.Errorf("%v are due: %v", ids(due), err)
+	if err != nil || !slices.Equal(ids(candidates), []int64{1}) {
+		t.Errorf("%v are candidates: %v", ids(candidates), err)
 	}
 }

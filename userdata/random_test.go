@@ -24,8 +24,8 @@ var (
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
-// all are all variables of the workflows.
-var all = []search.Variable{
+// allVariables are all variables of the workflows.
+var allVariables = []search.Variable{
 	{Application: "Loans", Workflow: "apply"},
 	{Application: "Loans", Workflow: "folder/sub/review"},
 	{Application: "Claims", Workflow: "apply"},
@@ -38,7 +38,7 @@ var workflows = map[string]string{
 	"Claims/apply":            "tb_103",
 }
 
-// contents are the rows of the database and the files of the folder, as texts.
+// contents returns the rows of the database and the files of the folder, as texts.
 func (f *fixture) contents() map[string][]string {
 	out := map[string][]string{"files": f.files()}
 	for _, t := range f.data.Tables {
@@ -47,7 +47,7 @@ func (f *fixture) contents() map[string][]string {
 	return out
 }
 
-// rows are the rows of a table as texts.
+// rows returns the rows of a table as texts.
 func (f *fixture) rows(t *formsdb.Table) []string {
 	var texts []string
 	for _, c := range t.Columns {
@@ -66,7 +66,7 @@ func (f *fixture) rows(t *formsdb.Table) []string {
 	return f.db.Strings("SELECT concat_ws('|', " + strings.Join(texts, ", ") + ") FROM " + t.Name)
 }
 
-// rowsOf are the rows of a table of a model, as texts.
+// rowsOf returns the rows of a table of a model, as texts.
 func rowsOf(t *formsdb.Table) (list []string) {
 	for _, row := range t.Rows {
 		var texts []string
@@ -101,7 +101,7 @@ func (f *fixture) compare(m *model) {
 	}
 }
 
-// reasonsOf are the reasons of what was found, in the model's terms.
+// reasonsOf returns the reasons of a search result, in the model's terms.
 func reasonsOf(found *search.Result) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {
@@ -133,7 +133,7 @@ func (f *fixture) mixAssignments(seed uint64) {
 	}
 }
 
-// On random databases a person's data is found and erased, and nothing else: row by row and file by file.
+// On random databases, exactly a person's data is found and erased, compared row by row and file by file.
 func TestRandomDatabases(t *testing.T) {
 	onBoth(t, testRandomDatabases)
 }
@@ -148,7 +148,7 @@ func testRandomDatabases(t *testing.T, on engine) {
 				f.work()
 				m := newModel(f.data, inFiles)
 				user := formsdb.Users[rand.New(rand.NewPCG(seed, 1)).IntN(len(formsdb.Users))]
-				query := search.Query{UserID: user, Variables: all}
+				query := search.Query{UserID: user, Variables: allVariables}
 				principals := f.find(query).Principals
 				query.PrincipalIDs = principals[:1]
 				found := f.find(query)
@@ -187,19 +187,25 @@ func testRandomDatabases(t *testing.T, on engine) {
 						slices.Sorted(slices.Values(preview.Files)),
 						slices.Sorted(slices.Values(receipt.Files)),
 					) {
-					t.Errorf("foretold: %v, %v; done: %v, %v", preview.Rows, preview.Files, receipt.Rows, receipt.Files)
+					t.Errorf(
+						"preview: %v, %v; erasure: %v, %v",
+						preview.Rows,
+						preview.Files,
+						receipt.Rows,
+						receipt.Files,
+					)
 				}
-				told := map[string]int{}
+				reported := map[string]int{}
 				for _, e := range events {
 					switch {
 					case e.Instance != nil:
-						told["instances"]++
+						reported["instances"]++
 					case e.Task != nil:
-						told["tasks"]++
+						reported["tasks"]++
 					}
 				}
-				if told["instances"] != len(sure) || told["tasks"] != len(orphans) {
-					t.Errorf("told of %v, want %d and %d", told, len(sure), len(orphans))
+				if reported["instances"] != len(sure) || reported["tasks"] != len(orphans) {
+					t.Errorf("reported %v, want %d and %d", reported, len(sure), len(orphans))
 				}
 				if left := f.find(
 					query,

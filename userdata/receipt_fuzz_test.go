@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// A page token is one that ListReceipts gives, or is refused.
+// A page token that ListReceipts did not return is refused.
 func FuzzReceiptsToken(f *testing.F) {
 	const id = "01a1fde2-f3f9-7404-bf12-c82939b07280"
 	for _, plain := range []string{

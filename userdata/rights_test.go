@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// grants are the statements of a file in deploy.
+// grants returns the statements of a file in deploy.
 func grants(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/" + file)
@@ -25,7 +25,7 @@ func grants(t *testing.T, file string) []string {
 	return regexp.MustCompile(`(?m)^GRANT .*;$`).FindAllString(string(text), -1)
 }
 
-// asGranted is a Forms database with documents in it, by a user with certain grants and no others.
+// asGranted returns a Forms database with documents in it, opened by a user with only these grants.
 func asGranted(t *testing.T, on engine, without string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 3, 30, false)
@@ -55,7 +55,7 @@ func asGranted(t *testing.T, on engine, without string) *fixture {
 	return f
 }
 
-// The rights that the files in deploy grant are what it takes: all calls do with these, and none is there for nothing.
+// The rights that the files in deploy grant are sufficient for all calls, and none of them is unnecessary.
 func TestRights(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		file := map[engine]string{onPostgres: "forms-postgres.sql", onMySQL: "forms-mysql.sql"}[on]
@@ -72,19 +72,19 @@ func TestRights(t *testing.T) {
 				t.Parallel()
 				f := asGranted(t, on, without)
 				if err := f.allWorks(); (err == "") != (without == "") {
-					t.Errorf("it said %q", err)
+					t.Errorf("the error is %q", err)
 				}
 			})
 		}
 	})
 }
 
-// allWorks tries everything that a Forms database is asked for, and returns the first problem.
+// allWorks uses a Forms database in every way, and returns the first problem.
 func (f *fixture) allWorks() string {
 	if err := f.config.Forms.Migrate(f.t.Context()); err != nil {
 		return err.Error()
 	}
-	query := search.Query{UserID: formsdb.Users[0], Variables: all}
+	query := search.Query{UserID: formsdb.Users[0], Variables: allVariables}
 	if _, err := f.Find(f.t.Context(), query); err != nil {
 		return err.Error()
 	}
@@ -98,9 +98,9 @@ func (f *fixture) allWorks() string {
 		}
 	}
 	request := userdata.Request{Instances: instances, Tasks: tasks}
-	var foretold *report.Receipt
+	var preview *report.Receipt
 	if err := f.Preview(f.t.Context(), request, func(e report.Event) error {
-		foretold = e.Receipt
+		preview = e.Receipt
 		return nil
 	}); err != nil {
 		return err.Error()
@@ -127,7 +127,7 @@ func (f *fixture) allWorks() string {
 		}
 		if left := f.db.Int(
 			"SELECT count(*) FROM tb_task",
-		); left > 0 || receipt.Rows["tb_task"] != foretold.Rows["tb_task"] ||
+		); left > 0 || receipt.Rows["tb_task"] != preview.Rows["tb_task"] ||
 			!slices.Equal(receipt.Instances, instances) {
 			return "rows are left"
 		}

@@ -17,14 +17,14 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// standIn is a fake ProcessManager of a Forms server, which does what messages say to the database.
+// standIn is a fake ProcessManager of a Forms server. It changes the database as the requests demand.
 type standIn struct {
 	db      *pgtest.DB
 	mu      sync.Mutex
 	calls   []string
-	refuses string // an invocation that it answers with a fault
-	ignores string // one that it only claims to have purged
-	forgets string // one that is gone as soon as it is terminated
+	refuses string // the invocation that it refuses with a fault
+	ignores string // the invocation that it only claims to have purged
+	forgets string // the invocation that is deleted as soon as it is terminated
 }
 
 func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -83,7 +83,7 @@ func (s *standIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	)
 }
 
-// A Forms server is told to terminate and to purge; what it refuses is reported, and the rest continues.
+// The Forms server is asked to terminate and to purge; a refusal is reported, and the rest continues.
 func TestFormsServer(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -111,11 +111,11 @@ func TestFormsServer(t *testing.T) {
 		server.calls,
 		want,
 	) {
-		t.Errorf("it was told %q", server.calls)
+		t.Errorf("the server was asked for %q", server.calls)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") ||
 		!strings.Contains(receipt.Problems[1], "still exists") ||
-		!f.said(events, "process instance 9 does not exist") {
+		!f.logged(events, "process instance 9 does not exist") {
 		t.Errorf("%+v", receipt)
 	}
 	if left := f.db.Strings(
@@ -126,7 +126,7 @@ func TestFormsServer(t *testing.T) {
 	) {
 		t.Errorf("left %q", left)
 	}
-	// One that refuses our credentials, and one that does not exist.
+	// A server that refuses our credentials, and one that does not exist.
 	for _, c := range []processmanager.Config{
 		{URL: web.URL, User: "administrator", Password: "wrong"},
 		{URL: "http://127.0.0.1:1"},
@@ -144,7 +144,7 @@ func TestFormsServer(t *testing.T) {
 	}
 }
 
-// A process instance without an invocation id stays: the server might take an empty id for another one.
+// A process instance without an invocation id is retained, since the server might take an empty id for another one.
 func TestInstanceWithoutAnInvocation(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -158,17 +158,17 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	f.Manager = userdata.New(f.config)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}}
-	foretold := f.preview(request)
+	preview := f.preview(request)
 	_, receipt := f.erase(request)
-	if receipt.Succeeded || foretold.Succeeded || len(receipt.Problems) != 2 ||
-		!slices.Equal(receipt.Problems, foretold.Problems) ||
+	if receipt.Succeeded || preview.Succeeded || len(receipt.Problems) != 2 ||
+		!slices.Equal(receipt.Problems, preview.Problems) ||
 		f.db.Int("SELECT count(*) FROM tb_process_instance") != 3 ||
 		len(server.calls) > 0 {
-		t.Errorf("foretold: %+v; done: %+v; calls %q", foretold, receipt, server.calls)
+		t.Errorf("preview: %+v; erasure: %+v; calls %q", preview, receipt, server.calls)
 	}
 }
 
-// A process instance that the server purged before a crash is accounted for afterwards.
+// A process instance that the server purged before a crash is recorded afterwards.
 func TestPurgedBeforeACrash(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)
@@ -186,7 +186,7 @@ func TestPurgedBeforeACrash(t *testing.T) {
 	}
 }
 
-// A server's response is reported in one line of text that the database can store, and the erasure ends.
+// A server's response is reported as one line of text that the database can store, and the erasure ends.
 func TestAnswerThatIsNoText(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t)

@@ -12,13 +12,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Who keeps erasures from the folder by its lock is told, and the erasures are taken up again afterwards.
+// The log names a role that blocks erasures by the lock of the folder, and the erasures are resumed afterwards.
 func TestSquattedFolder(t *testing.T) {
 	t.Parallel()
 	f, ids := sharedDocuments(t, onPostgres, 2)
 	mallory := f.record.Role("mallory")
 	squatter := f.record.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'666f6c646572'::bigint)")
-	told, log := io.Pipe()
+	reported, log := io.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	ended := make(chan struct{})
 	go func() {
@@ -27,7 +27,7 @@ func TestSquattedFolder(t *testing.T) {
 		close(ended)
 	}()
 	line := make([]byte, 4096)
-	n, err := told.Read(line)
+	n, err := reported.Read(line)
 	if want := fmt.Sprintf(
 		"process %d of the role",
 		squatter.Conn().PgConn().PID(),
@@ -35,7 +35,7 @@ func TestSquattedFolder(t *testing.T) {
 		!strings.Contains(string(line[:n]), mallory) {
 		t.Errorf("%v %s", err, line[:n])
 	}
-	go func() { _, _ = io.Copy(io.Discard, told) }()
+	go func() { _, _ = io.Copy(io.Discard, reported) }()
 	if err := squatter.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

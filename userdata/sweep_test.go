@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// A sweep deletes the documents whose every session names a task or form data that does not exist, and no other, from
-// wherever they are.
+// A sweep deletes exactly the documents whose every session names a task or form data that does not exist, in the
+// folder and in the database.
 func TestSweep(t *testing.T) { onBoth(t, testSweep) }
 
 func testSweep(t *testing.T, on engine) {
@@ -68,8 +68,8 @@ func testSweep(t *testing.T, on engine) {
 	before := f.files()
 	request := userdata.Request{Sweep: true, RequestedBy: "test"}
 	stop := f.work()
-	f.lookFirst(request)
-	foretold, retained := f.preview(request), f.retained(request)
+	f.sweepFirst(request)
+	preview, retained := f.preview(request), f.retained(request)
 	if want := "7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(
 		regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""),
 		"documents retained: "+want,
@@ -93,8 +93,8 @@ func testSweep(t *testing.T, on engine) {
 	if got := slices.Sorted(
 		slices.Values(receipt.Files),
 	); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(got, gone) ||
-		!slices.Equal(slices.Sorted(slices.Values(foretold.Files)), gone) {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+		!slices.Equal(slices.Sorted(slices.Values(preview.Files)), gone) {
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	if left := f.files(); len(left) != len(before)-len(gone) {
 		t.Errorf("left %v", left)
@@ -108,13 +108,13 @@ func testSweep(t *testing.T, on engine) {
 	f.Manager = userdata.New(f.config)
 	f.record.Do("TRUNCATE cleanupd.dead_session")
 	f.work()
-	f.lookFirst(request)
+	f.sweepFirst(request)
 	chunks, refs := f.db.Int(
 		"SELECT count(*) FROM tb_dm_chunk",
 	), f.db.Int(
 		"SELECT count(*) FROM tb_dm_session_reference",
 	)
-	foretold, retained = f.preview(request), f.retained(request)
+	preview, retained = f.preview(request), f.retained(request)
 	if retained != "documents retained: 6 of tasks and form data (30 bytes), 1 of the session \"-1\" (5 bytes), 6 of "+
 		"other sessions (30 bytes), 1 without a session (0 bytes)" {
 		t.Errorf("in the database: %s", retained)
@@ -125,21 +125,21 @@ func testSweep(t *testing.T, on engine) {
 	}
 	if want := (report.Rows{"tb_dm_chunk": 6, "tb_dm_session_reference": 6}); !receipt.Succeeded ||
 		!maps.Equal(receipt.Rows, want) ||
-		!maps.Equal(foretold.Rows, want) {
-		t.Errorf("foretold: %+v; done: %+v", foretold, receipt)
+		!maps.Equal(preview.Rows, want) {
+		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
-	var told []string
+	var reported []string
 	for _, e := range events {
 		if e.Document != nil {
-			told = append(told, e.Document.ID)
+			reported = append(reported, e.Document.ID)
 			if e.Document.ID == "gone2" &&
 				!slices.Equal(e.Document.Sessions, []string{"_wfattach99", "_wftask98", "_wftaskformid98"}) {
 				t.Errorf("%+v", e.Document)
 			}
 		}
 	}
-	if !slices.Equal(told, []string{"gone1", "gone2", "gone3"}) {
-		t.Errorf("told of %v", told)
+	if !slices.Equal(reported, []string{"gone1", "gone2", "gone3"}) {
+		t.Errorf("reported %v", reported)
 	}
 	if f.db.Int("SELECT count(*) FROM tb_dm_chunk") != chunks-6 ||
 		f.db.Int("SELECT count(*) FROM tb_dm_session_reference") != refs-6 ||
@@ -148,8 +148,8 @@ func testSweep(t *testing.T, on engine) {
 	}
 }
 
-// lookFirst sweeps for the first time, which deletes nothing, an hour ago.
-func (f *fixture) lookFirst(request userdata.Request) {
+// sweepFirst sweeps for the first time, which deletes nothing, an hour ago.
+func (f *fixture) sweepFirst(request userdata.Request) {
 	f.t.Helper()
 	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files)+len(receipt.Rows) != 0 {
 		f.t.Errorf("the first sweep: %+v", receipt)
@@ -157,7 +157,7 @@ func (f *fixture) lookFirst(request userdata.Request) {
 	f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 }
 
-// retained is what a dry run of a sweep says of the documents retained.
+// retained returns the message of a sweep's dry run about the retained documents.
 func (f *fixture) retained(r userdata.Request) (text string) {
 	f.t.Helper()
 	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
@@ -171,8 +171,8 @@ func (f *fixture) retained(r userdata.Request) (text string) {
 	return text
 }
 
-// What an erasure left, whose server did not know the document storage then, a sweep finds, although the task's rows
-// are gone.
+// A sweep finds the documents that an erasure without a known document storage left, although the task's rows no longer
+// exist.
 func TestSweepAfterAnErasure(t *testing.T) {
 	onBoth(t, func(t *testing.T, on engine) {
 		f := bareFormsOn(t, on, "one", "one.session_wfattach1", "two", "two.session_wftask3")
@@ -193,7 +193,7 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		stop()
 		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (10, 10)")
 		f.work()
-		f.lookFirst(userdata.Request{Sweep: true})
+		f.sweepFirst(userdata.Request{Sweep: true})
 		if _, receipt := f.erase(
 			userdata.Request{Sweep: true},
 		); !receipt.Succeeded || len(receipt.Files) != 4 ||
@@ -209,7 +209,7 @@ func TestSweepThatFails(t *testing.T) {
 	f := bareForms(t, "ten/inside", "ten.session_wfattach12")
 	f.db.Do("INSERT INTO tb_task VALUES (20, 1, 'P0', 0)")
 	f.work()
-	f.lookFirst(userdata.Request{Sweep: true})
+	f.sweepFirst(userdata.Request{Sweep: true})
 	if _, receipt := f.erase(
 		userdata.Request{Sweep: true},
 	); receipt.Succeeded || len(receipt.Problems) != 1 ||
@@ -218,8 +218,8 @@ func TestSweepThatFails(t *testing.T) {
 	}
 }
 
-// A document is swept after two looks, an hour apart, that do not find its task, and only if that can have existed: the
-// Forms server stores documents before the transaction that stores their task is committed.
+// A document is swept after two sweeps, an hour apart, have not found its task, and only if the task can have existed:
+// the Forms server stores documents before the transaction that stores their task is committed.
 func TestSweepOfWhatIsBeingStored(t *testing.T) { onBoth(t, testSweepOfWhatIsBeingStored) }
 
 func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
@@ -279,7 +279,7 @@ func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '59 minutes'")
 		f.db.Do("INSERT INTO tb_task VALUES (2, 1, 'P0', 0)")
 		sweep("59 minutes later", all, strings.Replace(strings.Replace(recent, "2", "1", 1), "3", "2", 1), above)
-		f.clear("tb_task") // which was looked at while it existed
+		f.clear("tb_task") // observed while it existed
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 minute'")
 		young := []string{}
 		if inFiles {

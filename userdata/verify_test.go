@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// A verification finds what is left, or has come since, and its result stays with the receipt.
+// A verification finds data that is left, or was added since, and its result is stored with the receipt.
 func TestVerify(t *testing.T) { onBoth(t, testVerify) }
 
 func testVerify(t *testing.T, on engine) {
@@ -20,7 +20,7 @@ func testVerify(t *testing.T, on engine) {
 			VALUES (11, 1, 'P0', 1), (12, 1, 'P0', 0), (13, 1, 'P1', 2);
 		INSERT INTO tb_102 VALUES (3, 'joanna', 1)`,
 	)
-	query := search.Query{UserID: "ann", Variables: all}
+	query := search.Query{UserID: "ann", Variables: allVariables}
 	id, err := f.Start(t.Context(), userdata.Request{Query: &query})
 	if err != nil {
 		t.Fatal(err)

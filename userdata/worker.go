@@ -19,7 +19,7 @@ import (
 // workInterval is how often a replica looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
-// Work carries out erasures, of this replica and those that others left, until the context ends.
+// Work carries out erasures until the context ends, also erasures that other replicas have left.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
@@ -63,7 +63,7 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	return problems
 }
 
-// carryOut does what is left to do of an erasure. If that panics, the erasure fails, so that it does not panic again on
+// carryOut completes an erasure. If that panics, the erasure fails, so that it does not panic again on
 // every replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
 	err := rescue.Call(func() error { return m.claims().Do(ctx, id, m.run) })

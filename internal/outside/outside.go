@@ -31,7 +31,7 @@ type Work interface {
 	Preview(ctx context.Context, c *Candidates, found func(ctx context.Context, rows map[string]int64) error) error
 	// Delete deletes the items that still match, on behalf of a run. After each transaction it calls done with how many
 	// rows the task has deleted in that run, including rows that another worker deleted. If done fails, Delete finishes
-	// what it has begun and returns that error. Any other error says what is retained.
+	// the items that it has begun and returns that error. Any other error describes the retained items.
 	Delete(ctx context.Context, run string, c *Candidates, done func(ctx context.Context, rows int64) error) error
 	// Deleted returns how many rows the task is known to have deleted in a run.
 	Deleted(ctx context.Context, run string) (rows int64, err error)

@@ -31,7 +31,7 @@ const ItemsPerTransaction = 100
 // stopError stops the erasure of process instances that were not begun.
 type stopError struct{ error }
 
-// Run does what is left to do of an erasure. It fails only if the work is interrupted and must be resumed. If progress is
+// Run completes an erasure. It fails only if the work is interrupted and must be resumed. If progress is
 // not nil, it is called after each transaction about items; its error, or a hold of everything during a purge, stops the
 // erasure of further process instances. Run returns that error as stopped, after ending the erasure.
 func (x Eraser) Run(

@@ -73,7 +73,7 @@ func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 	return slices.DeleteFunc(all, func(c Column) bool { return !c.Date }), err
 }
 
-// workflowTable matches the names of workflows' tables. No other table is touched, whatever omd_object_type says.
+// workflowTable matches the names of workflows' tables. No other table is touched, even if omd_object_type names it.
 var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
 
 // WorkflowColumns returns the columns of the tables of workflows whose names match. Names from omd_object_type are used

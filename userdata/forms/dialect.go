@@ -7,7 +7,7 @@ import (
 
 // dialect has the differences between the databases that a Forms server may use. Another one, such as Oracle, needs
 // another implementation: how to compare texts exactly, how to delete rows and learn their keys, what to lock so that
-// nobody adds a reference to a document, and which tables and columns exist.
+// other sessions cannot add a reference to a document, and which tables and columns exist.
 type dialect interface {
 	// parameter returns the nth parameter of a statement, from 1.
 	parameter(n int) string
@@ -23,7 +23,7 @@ type dialect interface {
 	// In returns the condition that a text column equals one of a list, exactly; Same that two columns are equal.
 	In(column, list string) string
 	Same(a, b string) string
-	// HasID returns the condition that a column of any type holds one of some ids.
+	// HasID returns the condition that a column of any type holds one of the ids.
 	HasID(c Column, ids []int64) string
 	// Contains returns a condition that rows with @user in a column satisfy, and the value that must be compared again,
 	// since the condition may be too wide. ok is false for columns that cannot be searched.
@@ -44,8 +44,8 @@ type dialect interface {
 	isolation() sql.IsolationLevel
 	// delete deletes rows and counts them by key.
 	delete(ctx context.Context, tx *Transaction, s Selection, a Args) (map[string]int64, error)
-	// LockClause ends a query whose result decides what to delete, so that nobody adds rows to it until the transaction
-	// ends. lockReferences does the same for references to documents where the clause is not enough.
+	// LockClause ends a query whose result decides what to delete, so that other sessions cannot add rows to it until the
+	// transaction ends. lockReferences does the same for references to documents where the clause is not enough.
 	LockClause() string
 	lockReferences(ctx context.Context, tx *Transaction) error
 

@@ -21,7 +21,7 @@ var EndedStatuses = []int64{Complete, Terminated}
 // Ended reports whether the process instance has ended.
 func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Terminated }
 
-// Instances reads process instances by their ids, with a clause that locks their rows; those that do not exist are
+// Instances reads process instances by their ids, with a clause that locks their rows. Instances that do not exist are
 // missing in the result.
 func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
 	instances := map[int64]*Instance{}

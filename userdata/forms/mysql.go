@@ -146,7 +146,7 @@ func (d mysqlDialect) Seconds(c Column) string {
 
 func (mysqlDialect) settings() []string { return nil }
 
-// isolation implements dialect: a locking read also locks the gaps, so that nobody adds rows that it has not seen.
+// isolation implements dialect: a locking read also locks the gaps, so that other sessions cannot add rows to its result.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
 // delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.

@@ -25,7 +25,7 @@ func Text(value any) string {
 // idPattern matches an id as columns of different types return it.
 var idPattern = regexp.MustCompile(`^([0-9]{1,19})(\.0*)?$`)
 
-// ID returns the id in a column's value; 0 if the value is no id.
+// ID returns the id in a column's value; 0 if the value is not an id.
 func ID(value any) int64 {
 	m := idPattern.FindStringSubmatch(strings.TrimRight(Text(value), " "))
 	if m == nil {

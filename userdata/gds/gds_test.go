@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A pipe that has replaced a folder is refused, though nobody writes to it.
+// A pipe that has replaced a folder is refused, even without a writer.
 func TestPipeInAFoldersPlace(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -32,7 +32,7 @@ func TestPipeInAFoldersPlace(t *testing.T) {
 	}
 }
 
-// A walk that takes too long, or whose server is stopped, ends with the reason, without having found anything.
+// A search that takes too long, or whose server is stopped, fails with the reason and returns nothing.
 func TestWalkThatTakesTooLong(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -68,7 +68,7 @@ func Events(documents []Document) (events []report.Event) {
 }
 
 // Search walks through the folder once for the documents that sessions refer to, and returns an event with the number of
-// files. A document is retained if a marker of another session has its guid, in whatever subfolder. Search fails if a
+// files. A document is retained if a marker of another session has its guid, in any subfolder. Search fails if a
 // subfolder cannot be read, since it may have such a marker.
 func Search(
 	ctx context.Context,

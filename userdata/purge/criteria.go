@@ -102,7 +102,7 @@ func (s *Search) endedQuery(condition, tail string) string {
 	)
 }
 
-// workflowQuery returns the query for those of some process instances that a workflow's table has.
+// workflowQuery returns the query that restricts process instances to those in a workflow's table.
 func (s *Search) workflowQuery(c forms.Column, ids []int64) string {
 	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
 }
@@ -159,8 +159,8 @@ func (s *Search) matching(
 	return slices.DeleteFunc(ids, func(id int64) bool { return !ofWorkflow[id] }), dates, nil
 }
 
-// StillMatching returns which of some process instances match, and which do not any longer. The clause lock locks the
-// rows of those that match.
+// StillMatching separates process instances that match from others, which no longer match. The clause lock locks the
+// rows of the matches.
 func (c Criteria) StillMatching(
 	ctx context.Context,
 	tx *forms.Transaction,

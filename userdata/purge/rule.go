@@ -16,7 +16,7 @@ import (
 // Rule selects the process instances that a purge deletes, with everything that belongs to them.
 type Rule struct {
 	Name string `json:"Name"`
-	// Application and Workflow are those of the process instances; an empty Workflow means all of the application.
+	// Application and Workflow select the process instances; an empty Workflow means all of the application.
 	Application string `json:"Application"`
 	Workflow    string `json:"Workflow"`
 	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish the
@@ -58,7 +58,7 @@ const maxDays = 24_855
 // maxName limits the name of an application, workflow or column, in bytes.
 const maxName = 255
 
-// Check fails with failure.Violations if something is wrong with the rule itself, or with the rule for a Forms database.
+// Check fails with failure.Violations if the rule is wrong for a Forms database.
 func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 	var wrong failure.Violations
 	_, known, err := tx.WorkflowColumns(ctx, r.covers)
@@ -84,7 +84,7 @@ func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 	return wrong.Err()
 }
 
-// Validate fails with failure.Violations if something is wrong with the rule, in whatever database.
+// Validate fails with failure.Violations if the rule is wrong for every database.
 func (r Rule) Validate() error {
 	var wrong failure.Violations
 	if !namePattern.MatchString(r.Name) {

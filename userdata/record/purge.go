@@ -53,7 +53,7 @@ func (p Purge) Instances(ctx context.Context, db outside.Querier) (n int64, err 
 }
 
 // Failures returns how many process instances could not be erased, and how many sessions have documents that could not
-// be deleted, with a receipt that has the reasons; empty if there is no failure.
+// be deleted, with a receipt that has the reasons; empty without a failure.
 func (p Purge) Failures(
 	ctx context.Context,
 	db outside.Querier,

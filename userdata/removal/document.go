@@ -123,7 +123,7 @@ func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]in
 		return counts, err
 	}
 	left, err := r.tx.Texts(ctx, "SELECT r.documentid FROM "+chunkTable+" AS r WHERE "+where+" LIMIT 1", a)
-	if err == nil && len(left) > 0 { // without its references nobody would find it again
+	if err == nil && len(left) > 0 { // without references, it could not be found again
 		err = ErrKept
 	}
 	if err != nil {

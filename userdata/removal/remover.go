@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Remover deletes rows in one transaction, or counts what it would delete.
+// Remover deletes rows in one transaction, or counts the rows that it would delete.
 type Remover struct {
 	tx  *forms.Transaction
 	dry bool
@@ -97,7 +97,7 @@ func (r *Remover) removeItems(
 // itself is an itemOf function for ids of items.
 func itself(id int64) int64 { return id }
 
-// lockClause ends a query whose result decides what is deleted.
+// lockClause returns the end of a query whose result decides which rows are deleted.
 func (r *Remover) lockClause() string {
 	if r.dry {
 		return ""

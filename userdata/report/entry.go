@@ -1,6 +1,6 @@
 package report
 
-// Entry is an entry of the journal: it tells what one transaction of an erasure did in the Forms database.
+// Entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
 type Entry struct {
 	Kind     string    `json:"Kind,omitempty"`     // the kind of Items and Kept
 	Items    []int64   `json:"Items,omitempty"`    // erased

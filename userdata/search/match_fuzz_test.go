@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// The match is the most certain of all places where the text holds the user id.
+// The match is the most certain of all places where the text contains the user id.
 func FuzzMatch(f *testing.F) {
 	for _, c := range [][2]string{
 		{"ann", "ann"},
@@ -45,7 +45,7 @@ func FuzzMatch(f *testing.F) {
 			want = Whole
 		}
 		if string(runes) != text || string(sought) != user {
-			return // impossible in a database; it is enough that match ends
+			return // impossible in a database; match only has to return
 		}
 		if got := match(text, user); got != want {
 			t.Errorf("%q in %q: %s, want %s", user, text, got, want)

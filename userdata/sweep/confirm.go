@@ -44,7 +44,7 @@ func (o observation) isAbove(session string) bool {
 	return owner.id > o.highest[owner.table]
 }
 
-// raise raises the highest ids to those that earlier sweeps have seen.
+// raise raises the highest ids to the highest that earlier sweeps have seen.
 func (o observation) raise(ctx context.Context, db outside.Querier, formsID string) error {
 	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms = $1", formsID)
 	var table string
@@ -83,7 +83,7 @@ func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) erro
 	return err
 }
 
-// confirm records an observation, reports which sessions are not confirmed, and returns those that are.
+// confirm records an observation, reports which sessions are not confirmed, and returns the confirmed ones.
 func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed map[string]bool, err error) {
 	err = e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := o.record(ctx, tx, e.FormsID); err != nil {

@@ -28,7 +28,7 @@ func observeDatabase(
 	return documents, o, err
 }
 
-// deleteStale deletes those of some documents from the database whose sessions are all dead, or counts them in a dry run.
+// deleteStale deletes the documents whose sessions are all dead from the database, or counts them in a dry run.
 func deleteStale(
 	ctx context.Context,
 	tx *forms.Transaction,

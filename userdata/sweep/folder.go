@@ -76,8 +76,8 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 	return o, err
 }
 
-// staleDocuments returns the documents in the folder whose sessions are all confirmed, and an event about those that are
-// too young, if any.
+// staleDocuments returns the documents in the folder whose sessions are all confirmed, and an event about documents
+// that are too young, if any.
 func staleDocuments(
 	ctx context.Context,
 	root *os.Root,
