@@ -1,4 +1,4 @@
-// Package formsdb makes AEM Forms databases and document storages for the demo and the tests.
+// Package formsdb generates AEM Forms databases and document storages. The demo and the tests load them.
 package formsdb
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Schema is the SQL of the tables that matter, and of those of three workflows, for PostgreSQL.
+// Schema is the SQL for PostgreSQL that creates the tables that userdata uses, and the tables of three workflows.
 //
 //go:embed schema.sql
 var Schema string
@@ -52,10 +52,10 @@ func (d *Data) Table(name string) *Table {
 
 func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 
-// Users are the canonical names in a database: some are parts of others.
+// Users are the canonical names in a database. Some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate makes a database with a number of process instances, and as many orphan tasks. Documents are in tables or
+// Generate returns a database with a number of process instances, and as many orphan tasks. Documents are in tables or in
 // files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
@@ -115,7 +115,7 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	return d
 }
 
-// principal is the principal of a random user.
+// principal returns the principal of a random user.
 func (d *Data) principal() string {
 	if d.rng.IntN(20) == 0 {
 		return "P100"
@@ -123,7 +123,7 @@ func (d *Data) principal() string {
 	return fmt.Sprintf("P%d", d.rng.IntN(len(Users)))
 }
 
-// task makes a task of a process instance, 0: an orphan, and returns the session ids of its documents.
+// task adds a task of a process instance, or an orphan task for 0, and returns the session ids of its documents.
 func (d *Data) task(instance int64) (sessions []string) {
 	id := int64(len(d.Table("tb_task").Rows) + 1)
 	d.Table("tb_task").add(id, int16(d.rng.IntN(2)), d.principal(), instance)
@@ -149,7 +149,7 @@ func (d *Data) task(instance int64) (sessions []string) {
 	return sessions
 }
 
-// variables makes the variables of a process instance, in some workflows.
+// variables adds variables of a process instance to some workflows.
 func (d *Data) variables(instance int64) {
 	user := Users[d.rng.IntN(len(Users))]
 	texts := []string{
@@ -179,7 +179,7 @@ func (d *Data) variables(instance int64) {
 	}
 }
 
-// documents makes documents, some of which several sessions refer to.
+// documents adds documents. Several sessions refer to some of them.
 func (d *Data) documents(sessions []string, inFiles bool) {
 	for i := range sessions {
 		guid := fmt.Sprintf("doc%06d", i)
@@ -196,7 +196,8 @@ func (d *Data) documents(sessions []string, inFiles bool) {
 			if d.rng.IntN(5) == 0 {
 				d.Files = append(d.Files, folder+guid+".other")
 			}
-			for _, s := range unique(refer) {
+			slices.Sort(refer)
+			for _, s := range slices.Compact(refer) {
 				d.Files = append(d.Files, folder+guid+".session"+s)
 			}
 			continue
@@ -213,18 +214,7 @@ func (d *Data) documents(sessions []string, inFiles bool) {
 	}
 }
 
-func unique(texts []string) (list []string) {
-	seen := map[string]bool{}
-	for _, text := range texts {
-		if !seen[text] {
-			list = append(list, text)
-		}
-		seen[text] = true
-	}
-	return list
-}
-
-// Load puts the rows into a database that has the schema, and the files into a folder, if there are any.
+// Load copies the rows into a PostgreSQL database that has the schema, and writes the files to a folder.
 func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 	var names []string
 	for _, t := range d.Tables {
@@ -235,13 +225,13 @@ func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 		names = append(names, name.Sanitize())
 	}
 	_, err := conn.Exec(ctx, "ANALYZE "+strings.Join(names, ", "))
-	return errors.Join(err, d.write(folder))
+	return errors.Join(err, d.writeFiles(folder))
 }
 
-// rowsAtOnce is how many rows a statement inserts.
-const rowsAtOnce = 500
+// rowsPerStatement limits how many rows a statement inserts.
+const rowsPerStatement = 500
 
-// LoadMySQL is Load for MySQL.
+// LoadMySQL loads the data into MySQL.
 func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 	for _, t := range d.Tables {
 		var columns []string
@@ -249,7 +239,7 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 			columns = append(columns, "`"+strings.ReplaceAll(c, "`", "``")+"`")
 		}
 		row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
-		for rows := range slices.Chunk(t.Rows, rowsAtOnce) {
+		for rows := range slices.Chunk(t.Rows, rowsPerStatement) {
 			statement := fmt.Sprintf(
 				"INSERT INTO %s (%s) VALUES %s%s",
 				t.Name,
@@ -262,11 +252,11 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 			}
 		}
 	}
-	return d.write(folder)
+	return d.writeFiles(folder)
 }
 
-// write writes the files.
-func (d *Data) write(folder string) error {
+// writeFiles writes the files to a folder.
+func (d *Data) writeFiles(folder string) error {
 	for _, name := range d.Files {
 		path := filepath.Join(folder, name)
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -1,5 +1,5 @@
-// Package localmysql runs a private MariaDB, or MySQL, for the demo and the tests: in its own temporary folder, with a
-// socket there, removed at the end.
+// Package localmysql runs a private MariaDB server for the demo and the tests. The server's files and socket are in a
+// temporary folder, which is removed at the end.
 package localmysql
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// ErrNoServer says that no MariaDB was found, and what to install.
+// ErrNoServer reports that MariaDB is not installed.
 var ErrNoServer = errors.New("no MariaDB was found: install it (Debian and Ubuntu: apt-get install mariadb-server)")
 
 // Server is a running server.
@@ -30,10 +30,10 @@ type Server struct {
 	done   chan error
 }
 
-// startTimeout is how long a server may take until it answers.
+// startTimeout limits how long a server may take until it answers.
 const startTimeout = 60 * time.Second
 
-// Start creates a server's files and starts it. settings are options of it (--name=value).
+// Start creates the files of a server and starts it with additional options (--name=value).
 func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	install, installErr := exec.LookPath("mariadb-install-db")
 	program, programErr := find("mariadbd", "/usr/sbin/mariadbd")
@@ -56,7 +56,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 		}
 	}()
 	data := filepath.Join(dir, "data")
-	ownTemp := "TMPDIR=" + dir // a server that starts deletes temporary tables that it finds, also those of another one
+	ownTemp := "TMPDIR=" + dir // a server deletes temporary tables at its start, even of another server
 	init := daemon.Command(
 		owner,
 		install,
@@ -102,7 +102,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	return s, s.await(ctx)
 }
 
-// find is the path of a program, on the PATH or where it usually is.
+// find returns the path of a program, on the PATH or where it usually is.
 func find(name, usual string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -127,8 +127,8 @@ func (s *Server) await(ctx context.Context) error {
 		select {
 		case exit := <-s.done:
 			s.cmd = nil
-			said, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-			return fmt.Errorf("MariaDB ended at its start (%w): %s", exit, said)
+			output, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+			return fmt.Errorf("MariaDB ended at its start (%w): %s", exit, output)
 		case <-ctx.Done():
 			return fmt.Errorf("MariaDB does not answer: %w", errors.Join(ctx.Err(), err))
 		case <-time.After(20 * time.Millisecond):
@@ -138,7 +138,7 @@ func (s *Server) await(ctx context.Context) error {
 
 func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 
-// Config says how to connect to a database as a user.
+// Config returns how to connect to a database as a user.
 func (s *Server) Config(user, database string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = user, "unix", s.socket(), database
@@ -146,7 +146,7 @@ func (s *Server) Config(user, database string) *mysql.Config {
 	return c
 }
 
-// URL is the address of a database for a user.
+// URL returns the address of a database for a user.
 func (s *Server) URL(user, database string) string {
 	return fmt.Sprintf("mysql://%s@/%s?socket=%s", user, database, url.QueryEscape(s.socket()))
 }

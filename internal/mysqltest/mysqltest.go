@@ -1,4 +1,4 @@
-// Package mysqltest gives tests databases of a real MariaDB: one server per package, one database per test.
+// Package mysqltest provides tests with databases in MariaDB: one server per package, one database per test.
 package mysqltest
 
 import (
@@ -22,14 +22,14 @@ var (
 	sequence atomic.Int64
 )
 
-// Stop stops the server, if there is one.
+// Stop stops the server, if it was started.
 func Stop() {
 	if s := started.Load(); s != nil {
 		s.Stop()
 	}
 }
 
-// DB is a database of one test.
+// DB is the database of a test.
 type DB struct {
 	*sql.DB
 	t      testing.TB
@@ -37,8 +37,8 @@ type DB struct {
 	server *localmysql.Server
 }
 
-// Empty is a new database without any table; charset is that of its tables. Its pool is root's. Without MariaDB the
-// test is skipped with the reason; in CI it fails.
+// Empty returns a new database without tables, with a default charset. Its connections are root's. Without MariaDB, the
+// test is skipped; in CI it fails.
 func Empty(t testing.TB, charset string) *DB {
 	t.Helper()
 	server, err := start()
@@ -52,7 +52,7 @@ func Empty(t testing.TB, charset string) *DB {
 	return On(t, server, charset)
 }
 
-// On is Empty on a certain server.
+// On returns a new database on a given server.
 func On(t testing.TB, server *localmysql.Server, charset string) *DB {
 	t.Helper()
 	db := &DB{t: t, Name: fmt.Sprintf("test_%d", sequence.Add(1)), server: server}
@@ -74,13 +74,13 @@ func (db *DB) open(config *mysql.Config) *sql.DB {
 	return pool
 }
 
-// Config says how to connect to it as a user.
+// Config returns how to connect to the database as a user.
 func (db *DB) Config(user string) *mysql.Config { return db.server.Config(user, db.Name) }
 
-// URL is its address for a user.
+// URL returns the address of the database for a user.
 func (db *DB) URL(user string) string { return db.server.URL(user, db.Name) }
 
-// Super runs a statement as root, also when the test has ended.
+// Super runs a statement as root, even after the end of the test.
 func (db *DB) Super(statement string) {
 	db.t.Helper()
 	pool, err := sql.Open("mysql", db.server.Config("root", "").FormatDSN())
@@ -93,7 +93,7 @@ func (db *DB) Super(statement string) {
 	}
 }
 
-// Do runs SQL. Several statements are allowed where there are no arguments.
+// Do runs SQL: one statement with arguments, or several without.
 func (db *DB) Do(statement string, args ...any) {
 	db.t.Helper()
 	if _, err := db.ExecContext(db.t.Context(), statement, args...); err != nil {
