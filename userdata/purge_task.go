@@ -216,26 +216,12 @@ func (p purgeTask) explain(ctx context.Context, err error) error {
 
 // Statements implements outside.Work.
 func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []outside.Statement, err error) {
-	criteria := p.rule.At(now)
 	err = p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
-		s, err := criteria.Search(ctx, tx)
-		if err != nil {
-			return err
+		s, err := p.rule.At(now).Search(ctx, tx)
+		if err == nil {
+			list = s.Statements()
 		}
-		list = append(list, outside.Statement{
-			Table: forms.InstanceTable,
-			Rule:  criteria.Describe(),
-			SQL:   s.InstanceQuery(),
-		})
-		s.WorkflowQueries(func(table, query string) {
-			list = append(list, outside.Statement{Table: table, Rule: "of the workflow", SQL: query})
-		})
-		list = append(list, outside.Statement{
-			Table:   forms.InstanceTable,
-			Rule:    "found above, and found again in the transaction that deletes, with all that belongs to it",
-			Deletes: true,
-		})
-		return nil
+		return err
 	})
 	return list, p.explain(ctx, err)
 }

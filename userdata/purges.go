@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/purge"
@@ -16,15 +14,9 @@ func (m *Manager) Purges(ctx context.Context) ([]purge.Rule, error) {
 	return m.rules().List(ctx, m.Record)
 }
 
-// SetPurge creates or replaces the rule of a purge. It calls note in the transaction of the change with the rule before,
-// nil for a new one. It fails with failure.Violations if the rule is invalid, and with purge.ErrStale if an etag is given
-// that is not the current rule's.
-func (m *Manager) SetPurge(
-	ctx context.Context,
-	r purge.Rule,
-	etag string,
-	note func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error,
-) error {
+// SetPurge creates or replaces the rule of a purge. It fails with failure.Violations if the rule is invalid, and with
+// purge.ErrStale if an etag is given that is not the current rule's.
+func (m *Manager) SetPurge(ctx context.Context, r purge.Rule, etag string, note purge.Note) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}
@@ -37,13 +29,8 @@ func (m *Manager) SetPurge(
 	return m.rules().Set(ctx, r, etag, note)
 }
 
-// DeletePurge deletes the rule of a purge, and calls note with it in the transaction of the change. It fails with
-// purge.ErrNotFound.
-func (m *Manager) DeletePurge(
-	ctx context.Context,
-	name string,
-	note func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error,
-) error {
+// DeletePurge deletes the rule of a purge. It fails with purge.ErrNotFound.
+func (m *Manager) DeletePurge(ctx context.Context, name string, note purge.Note) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}

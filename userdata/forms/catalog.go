@@ -30,13 +30,7 @@ const (
 // the database.
 var (
 	requiredTables = []string{
-		"edcprincipalentity",
-		"tb_task",
-		"tb_assignment",
-		"tb_queue",
-		InstanceTable,
-		"omd_object_type",
-		"tb_form_data",
+		"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", InstanceTable, "omd_object_type", "tb_form_data",
 	}
 	storageTables = []string{"tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion"}
 )
@@ -84,19 +78,14 @@ func (t *Transaction) WorkflowColumns(
 ) (columns []Column, known bool, err error) {
 	var name, table string
 	var tables []string
-	if err := t.Each(
-		ctx,
-		"SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL",
-		nil,
-		[]any{&name, &table},
-		func() {
-			matches := match(name)
-			known = known || matches
-			if matches && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
-				tables = append(tables, table)
-			}
-		},
-	); err != nil {
+	query := "SELECT name, database_table FROM omd_object_type WHERE name IS NOT NULL AND database_table IS NOT NULL"
+	if err := t.Each(ctx, query, nil, []any{&name, &table}, func() {
+		matches := match(name)
+		known = known || matches
+		if matches && workflowTable.MatchString(table) && !slices.Contains(tables, table) {
+			tables = append(tables, table)
+		}
+	}); err != nil {
 		return nil, false, err
 	}
 	columns, err = t.columns(ctx, t, tables)

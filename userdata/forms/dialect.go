@@ -43,7 +43,7 @@ type dialect interface {
 	settings() []string
 	isolation() sql.IsolationLevel
 	// delete deletes rows and counts them by key.
-	delete(ctx context.Context, tx *Transaction, s Selection, a Args) (map[string]int64, error)
+	delete(ctx context.Context, tx *Transaction, table, condition, key string, a Args) (map[string]int64, error)
 	// LockClause ends a query whose result decides what to delete, so that other sessions cannot add rows to it until the
 	// transaction ends. lockReferences does the same for references to documents where the clause is not enough.
 	LockClause() string

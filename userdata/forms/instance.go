@@ -26,17 +26,12 @@ func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Ter
 func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
 	instances := map[int64]*Instance{}
 	var in Instance
-	err := t.Each(
-		ctx,
-		"SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance WHERE id IN "+
-			"(@ids) ORDER BY id"+lock,
-		Args{"ids": ids},
-		[]any{&in.ID, &in.Invocation, &in.Status},
-		func() {
-			found := in
-			instances[in.ID] = &found
-		},
-	)
+	query := "SELECT id, COALESCE(long_lived_invocation_id, ''), COALESCE(status, 0) FROM tb_process_instance " +
+		"WHERE id IN (@ids) ORDER BY id" + lock
+	err := t.Each(ctx, query, Args{"ids": ids}, []any{&in.ID, &in.Invocation, &in.Status}, func() {
+		found := in
+		instances[in.ID] = &found
+	})
 	return instances, err
 }
 

@@ -17,23 +17,20 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 	transient := func(err error) bool { return d.Transient(err) || d.duplicate(err) }
 	err = Retry(ctx, MaxTries, transient, func() error {
 		return d.Change(ctx, func(tx *Transaction) error {
-			if _, err := tx.Exec(
-				ctx,
-				"DELETE FROM "+tx.OwnTable("journal")+" WHERE erasure_id <> @id AND written < @old",
-				Args{"id": erasure, "old": time.Now().Add(-journalRetention).Unix()},
-			); err != nil {
+			a := Args{"id": erasure, "old": time.Now().Add(-journalRetention).Unix()}
+			prune := "DELETE FROM " + tx.OwnTable("journal") + " WHERE erasure_id <> @id AND written < @old"
+			if _, err := tx.Exec(ctx, prune, a); err != nil {
 				return err
 			}
-			id := Args{"id": erasure}
-			n, err := tx.Exec(ctx, "UPDATE "+tx.OwnTable("erasure")+" SET epoch = epoch + 1 WHERE erasure_id = @id", id)
+			n, err := tx.Exec(ctx, "UPDATE "+tx.OwnTable("erasure")+" SET epoch = epoch + 1 WHERE erasure_id = @id", a)
 			if err == nil && n == 0 {
-				_, err = tx.Exec(ctx, "INSERT INTO "+tx.OwnTable("erasure")+" VALUES (@id, 1, 0)", id)
+				_, err = tx.Exec(ctx, "INSERT INTO "+tx.OwnTable("erasure")+" VALUES (@id, 1, 0)", a)
 			}
 			if err != nil {
 				return err
 			}
 			query := "SELECT epoch FROM " + tx.OwnTable("erasure") + " WHERE erasure_id = @id"
-			return tx.Each(ctx, query, id, []any{&epoch}, func() {})
+			return tx.Each(ctx, query, a, []any{&epoch}, func() {})
 		})
 	})
 	return epoch, err
@@ -42,30 +39,18 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 // LockErasure keeps other replicas from taking the erasure over until the transaction ends. It returns the current
 // epoch and the number of journal entries.
 func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
-	err = t.Each(
-		ctx,
-		"SELECT epoch, entries FROM "+t.OwnTable("erasure")+" WHERE erasure_id = @id FOR UPDATE",
-		Args{"id": erasure},
-		[]any{&epoch, &entries},
-		func() {},
-	)
+	query := "SELECT epoch, entries FROM " + t.OwnTable("erasure") + " WHERE erasure_id = @id FOR UPDATE"
+	err = t.Each(ctx, query, Args{"id": erasure}, []any{&epoch, &entries}, func() {})
 	return epoch, entries, err
 }
 
 // AddEntry adds the entry with a number to the journal of an erasure.
 func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64, body []byte) error {
-	if _, err := t.Exec(
-		ctx,
-		"INSERT INTO "+t.OwnTable("journal")+" VALUES (@id, @entry, @now, @body)",
-		Args{"id": erasure, "entry": number, "now": time.Now().Unix(), "body": string(body)},
-	); err != nil {
+	a := Args{"id": erasure, "entry": number, "now": time.Now().Unix(), "body": string(body)}
+	if _, err := t.Exec(ctx, "INSERT INTO "+t.OwnTable("journal")+" VALUES (@id, @entry, @now, @body)", a); err != nil {
 		return err
 	}
-	_, err := t.Exec(
-		ctx,
-		"UPDATE "+t.OwnTable("erasure")+" SET entries = @entry WHERE erasure_id = @id",
-		Args{"id": erasure, "entry": number},
-	)
+	_, err := t.Exec(ctx, "UPDATE "+t.OwnTable("erasure")+" SET entries = @entry WHERE erasure_id = @id", a)
 	return err
 }
 

@@ -101,16 +101,7 @@ var (
 	mysqlNumbers = []string{"tinyint", "smallint", "mediumint", "int", "bigint", "decimal"}
 	mysqlFloats  = []string{"float", "double"}
 	mysqlTexts   = []string{
-		"char",
-		"varchar",
-		"tinytext",
-		"text",
-		"mediumtext",
-		"longtext",
-		"json",
-		"enum",
-		"set",
-		"uuid",
+		"char", "varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set", "uuid",
 	}
 )
 
@@ -150,26 +141,26 @@ func (mysqlDialect) settings() []string { return nil }
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
 // delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.
-func (mysqlDialect) delete(ctx context.Context, tx *Transaction, s Selection, a Args) (map[string]int64, error) {
+func (mysqlDialect) delete(
+	ctx context.Context,
+	tx *Transaction,
+	table, condition, key string,
+	a Args,
+) (map[string]int64, error) {
 	counts := map[string]int64{}
-	var key any
-	var seen int64
-	if err := tx.Each(
-		ctx,
-		fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s FOR UPDATE", s.Key, s.Table, s.Where),
-		a,
-		[]any{&key},
-		func() {
-			counts[Text(key)]++
-			seen++
-		},
-	); err != nil ||
-		seen == 0 {
+	var value any
+	var selected int64
+	query := fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s FOR UPDATE", key, table, condition)
+	err := tx.Each(ctx, query, a, []any{&value}, func() {
+		counts[Text(value)]++
+		selected++
+	})
+	if err != nil || selected == 0 {
 		return counts, err
 	}
-	deleted, err := tx.Exec(ctx, fmt.Sprintf("DELETE r FROM %s AS r WHERE %s", s.Table, s.Where), a)
-	if err == nil && deleted != seen {
-		err = fmt.Errorf("%d rows were selected, but %d were deleted", seen, deleted)
+	deleted, err := tx.Exec(ctx, fmt.Sprintf("DELETE r FROM %s AS r WHERE %s", table, condition), a)
+	if err == nil && deleted != selected {
+		err = fmt.Errorf("%d rows were selected, but %d were deleted", selected, deleted)
 	}
 	return counts, err
 }

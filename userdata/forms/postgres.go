@@ -131,18 +131,18 @@ func (postgres) settings() []string {
 
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
-func (postgres) delete(ctx context.Context, tx *Transaction, s Selection, a Args) (map[string]int64, error) {
-	return tx.Counts(
-		ctx,
-		fmt.Sprintf(
-			"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) "+
-				"SELECT key, count(*) FROM deleted GROUP BY key",
-			s.Table,
-			s.Where,
-			s.Key,
-		),
-		a,
-	)
+func (postgres) delete(
+	ctx context.Context,
+	tx *Transaction,
+	table, condition, key string,
+	a Args,
+) (map[string]int64, error) {
+	return tx.Counts(ctx, fmt.Sprintf(
+		"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM deleted GROUP BY key",
+		table,
+		condition,
+		key,
+	), a)
 }
 
 func (postgres) LockClause() string { return "" }

@@ -54,12 +54,10 @@ func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[str
 	return counts, err
 }
 
-// Selection selects rows of a table, which has the alias r in the condition and in the key that they are counted by.
-type Selection struct{ Table, Where, Key string }
-
-// Delete deletes rows and counts them by key. The deleting statement has the whole condition.
-func (t *Transaction) Delete(ctx context.Context, s Selection, a Args) (map[string]int64, error) {
-	return t.delete(ctx, t, s, a)
+// Delete deletes the rows of a table that satisfy a condition, and counts them by a key. The table has the alias r in the
+// condition and the key. The deleting statement has the whole condition.
+func (t *Transaction) Delete(ctx context.Context, table, condition, key string, a Args) (map[string]int64, error) {
+	return t.delete(ctx, t, table, condition, key, a)
 }
 
 // LockReferences keeps others from adding references to documents until the transaction ends, where the locks that

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -178,18 +179,22 @@ func (c Criteria) StillMatching(
 	return matches, others, nil
 }
 
-// InstanceQuery returns the query for process instances that have ended, with its arguments, for people.
-func (s *Search) InstanceQuery() string {
-	return strings.NewReplacer(
+// Statements returns the statements that find and delete process instances, for people.
+func (s *Search) Statements() []outside.Statement {
+	values := strings.NewReplacer(
 		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
 		"@cutoff", fmt.Sprint(s.Cutoff),
 		"@after", "0",
-	).Replace(s.endedQuery(pageCondition, pageTail))
-}
-
-// WorkflowQueries calls fn with the queries for the process instances of the workflows, by table, for people.
-func (s *Search) WorkflowQueries(fn func(table, query string)) {
+	)
+	query := values.Replace(s.endedQuery(pageCondition, pageTail))
+	list := []outside.Statement{{Table: forms.InstanceTable, Rule: s.Describe(), SQL: query}}
 	for _, c := range s.tables {
-		fn(c.Table, s.workflowQuery(c, []int64{1, 2, 3}))
+		query := s.workflowQuery(c, []int64{1, 2, 3})
+		list = append(list, outside.Statement{Table: c.Table, Rule: "of the workflow", SQL: query})
 	}
+	return append(list, outside.Statement{
+		Table:   forms.InstanceTable,
+		Rule:    "found above, and found again in the transaction that deletes, with all that belongs to it",
+		Deletes: true,
+	})
 }

@@ -18,6 +18,9 @@ var ErrNotFound = failure.New(failure.NotFound, "there is no purge of this name"
 // ErrStale reports that a rule has changed since its caller read it.
 var ErrStale = failure.New(failure.Conflict, "the purge has changed since this etag was read: read it again")
 
+// Note is called in the transaction that changes a rule, with the rule before; nil for a new one.
+type Note func(ctx context.Context, tx pgx.Tx, before *Rule) error
+
 // Store has the rules for one Forms database, in the service's own database.
 type Store struct {
 	Record  *pgxpool.Pool
@@ -51,14 +54,8 @@ func (s Store) lock(ctx context.Context, tx pgx.Tx, name, etag string) (*Rule, e
 	return r, nil
 }
 
-// Set creates or replaces a rule. It calls note in the transaction of the change with the rule before, nil for a new
-// one. It fails with ErrStale if an etag is given that is not the current rule's.
-func (s Store) Set(
-	ctx context.Context,
-	r Rule,
-	etag string,
-	note func(ctx context.Context, tx pgx.Tx, before *Rule) error,
-) error {
+// Set creates or replaces a rule. It fails with ErrStale if an etag is given that is not the current rule's.
+func (s Store) Set(ctx context.Context, r Rule, etag string, note Note) error {
 	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
 		before, err := s.lock(ctx, tx, r.Name, etag)
 		if err != nil {
@@ -77,12 +74,8 @@ func (s Store) Set(
 	})
 }
 
-// Delete deletes a rule, and calls note with it in the transaction of the change. It fails with ErrNotFound.
-func (s Store) Delete(
-	ctx context.Context,
-	name string,
-	note func(ctx context.Context, tx pgx.Tx, before *Rule) error,
-) error {
+// Delete deletes a rule. It fails with ErrNotFound.
+func (s Store) Delete(ctx context.Context, name string, note Note) error {
 	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
 		before, err := s.lock(ctx, tx, name, "")
 		switch {
@@ -91,11 +84,8 @@ func (s Store) Delete(
 		case before == nil:
 			return fmt.Errorf("%w: %.64q", ErrNotFound, name)
 		}
-		if _, err := tx.Exec(
-			ctx,
-			"DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2",
-			s.FormsID, name,
-		); err != nil {
+		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2"
+		if _, err := tx.Exec(ctx, deleteRule, s.FormsID, name); err != nil {
 			return err
 		}
 		return note(ctx, tx, before)

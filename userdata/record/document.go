@@ -11,11 +11,8 @@ import (
 
 // Sessions returns the sessions whose documents the erasure must still delete.
 func (e Erasure) Sessions(ctx context.Context, db outside.Querier) ([]string, error) {
-	rows, _ := db.Query(
-		ctx,
-		"SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id",
-		e.ID,
-	)
+	const query = "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id"
+	rows, _ := db.Query(ctx, query, e.ID)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
@@ -26,24 +23,16 @@ func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessio
 	for _, s := range sessions {
 		ids, items = append(ids, s.ID), append(items, s.Item)
 	}
-	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms)
+	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms)
 			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`,
-		e.ID, kind, ids, items, e.FormsID,
-	)
+		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.FormsID)
 	return err
 }
 
 // RemoveSessions removes sessions whose documents are deleted, with exceptions.
 func (e Erasure) RemoveSessions(ctx context.Context, tx pgx.Tx, sessions, except []string) error {
-	_, err := tx.Exec(
-		ctx,
-		"DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid AND session_id = ANY ($2) AND "+
-			"session_id <> ALL ($3)",
-		e.ID, sessions, append([]string{}, except...),
-	)
+	_, err := e.exec(ctx, tx, `DELETE FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid
+		AND session_id = ANY ($2) AND session_id <> ALL ($3)`, sessions, append([]string{}, except...))
 	return err
 }
 
@@ -59,21 +48,15 @@ func (e Erasure) Files(ctx context.Context, tx pgx.Tx) ([]string, error) {
 
 // AddFiles records files before they are deleted, so that each is reported once, even after a crash.
 func (e Erasure) AddFiles(ctx context.Context, tx pgx.Tx, names []string) error {
-	_, err := tx.Exec(
-		ctx,
-		"INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])",
-		e.ID, asBytes(names),
-	)
+	const insert = "INSERT INTO cleanupd.erasure_file (erasure_id, name) SELECT $1::text::uuid, unnest($2::bytea[])"
+	_, err := e.exec(ctx, tx, insert, asBytes(names))
 	return err
 }
 
 // SettleFiles removes files that were about to be deleted, and reports what happened to them.
 func (e Erasure) SettleFiles(ctx context.Context, tx pgx.Tx, names []string, events []report.Event) error {
-	if _, err := tx.Exec(
-		ctx,
-		"DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)",
-		e.ID, asBytes(names),
-	); err != nil {
+	const settle = "DELETE FROM cleanupd.erasure_file WHERE erasure_id = $1::text::uuid AND name = ANY ($2)"
+	if _, err := e.exec(ctx, tx, settle, asBytes(names)); err != nil {
 		return err
 	}
 	return e.Append(ctx, tx, events...)

@@ -17,12 +17,9 @@ func (e Erasure) AppliedEntries(ctx context.Context, db outside.Querier) (n int6
 
 // ApplyEntry records the entry of the journal with a number, unless another replica has done it.
 func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
-	tag, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure SET applied = $2 WHERE id = $1::text::uuid AND applied = $2 - 1",
-		e.ID, number,
-	)
-	if err != nil || tag.RowsAffected() == 0 {
+	const advance = "UPDATE cleanupd.erasure SET applied = $2 WHERE id = $1::text::uuid AND applied = $2 - 1"
+	n, err := e.exec(ctx, tx, advance, number)
+	if err != nil || n == 0 {
 		return err
 	}
 	return e.Settle(ctx, tx, entry)
@@ -54,12 +51,8 @@ func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) err
 }
 
 func (e Erasure) addRows(ctx context.Context, tx pgx.Tx, rows report.Rows) error {
-	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows) SELECT $1::text::uuid, key, value::bigint
-			FROM jsonb_each_text($2)
-		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`,
-		e.ID, rows,
-	)
+	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_rows AS r (erasure_id, relation, rows)
+		SELECT $1::text::uuid, key, value::bigint FROM jsonb_each_text($2)
+		ON CONFLICT (erasure_id, relation) DO UPDATE SET rows = r.rows + EXCLUDED.rows`, rows)
 	return err
 }

@@ -44,6 +44,12 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
+// exec executes a statement with the erasure's id as its first parameter, and returns how many rows it changed.
+func (e Erasure) exec(ctx context.Context, db Execer, sql string, args ...any) (int64, error) {
+	tag, err := db.Exec(ctx, sql, append([]any{e.ID}, args...)...)
+	return tag.RowsAffected(), err
+}
+
 // abandonedAfter is after how many leases the erasure of a purge counts as abandoned by its run: then any replica may
 // end it.
 const abandonedAfter = 20
@@ -78,17 +84,17 @@ func (e Erasure) ReadState(ctx context.Context, db outside.Querier) (s State, er
 
 // Beat records that the replica that works on the erasure is alive.
 func (e Erasure) Beat(ctx context.Context, db Execer) error {
-	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid", e.ID)
+	_, err := e.exec(ctx, db, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid")
 	return err
 }
 
 // End ends the erasure, unless it has ended, and appends the last event. It has failed if failed is true, if an item has failed, or if documents are left.
 func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
-	tag, err := tx.Exec(ctx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
+	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')
 		OR EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)
-		THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state IN ('RUNNING', 'PURGING')`, e.ID, failed)
-	if err != nil || tag.RowsAffected() == 0 {
+		THEN 'FAILED' ELSE 'SUCCEEDED' END WHERE id = $1::text::uuid AND state IN ('RUNNING', 'PURGING')`, failed)
+	if err != nil || n == 0 {
 		return err
 	}
 	return e.Append(ctx, tx, report.Event{Ended: true})

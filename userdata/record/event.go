@@ -17,26 +17,19 @@ func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) 
 	if len(events) == 0 {
 		return nil
 	}
-	_, err := tx.Exec(
-		ctx,
-		`WITH last AS (UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[])
+	_, err := e.exec(ctx, tx, `WITH last AS (
+			UPDATE cleanupd.erasure SET last_sequence = last_sequence + cardinality($2::jsonb[])
 			WHERE id = $1::text::uuid RETURNING last_sequence)
 		INSERT INTO cleanupd.erasure_event (erasure_id, sequence, body)
 		SELECT $1::text::uuid, last_sequence - cardinality($2::jsonb[]) + n, body
-			FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`,
-		e.ID, events,
-	)
+			FROM last, unnest($2::jsonb[]) WITH ORDINALITY AS b (body, n)`, events)
 	return err
 }
 
 // Events returns the next events of an erasure after a sequence.
 func Events(ctx context.Context, db outside.Querier, erasure string, after int64) ([]report.Event, error) {
-	rows, _ := db.Query(
-		ctx,
-		"SELECT sequence, time, body FROM cleanupd.erasure_event WHERE erasure_id = $1::text::uuid AND sequence > $2 "+
-			"ORDER BY sequence LIMIT 1000",
-		erasure, after,
-	)
+	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
+		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e report.Event, err error) {
 		var sequence int64
 		var when time.Time

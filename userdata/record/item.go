@@ -16,23 +16,16 @@ const (
 
 // InsertItems stores the process instances and orphan tasks to erase.
 func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []int64) error {
-	_, err := tx.Exec(
-		ctx,
-		`INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id) SELECT $1::text::uuid, $2, unnest($3::bigint[])
-			UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
-		e.ID, KindInstance, instances, KindTask, tasks,
-	)
+	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id)
+		SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
+		KindInstance, instances, KindTask, tasks)
 	return err
 }
 
 // UnsettledItems returns the items of a kind that are neither erased nor failed.
 func (e Erasure) UnsettledItems(ctx context.Context, db outside.Querier, kind string) ([]int64, error) {
-	rows, _ := db.Query(
-		ctx,
-		"SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN "+
-			"('PENDING', 'PURGING') ORDER BY item_id",
-		e.ID, kind,
-	)
+	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
+		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
@@ -56,13 +49,9 @@ func (e Erasure) MarkFailed(ctx context.Context, tx pgx.Tx, kind string, ids ...
 
 // mark sets the state of unsettled items. It fails with ErrTaken if one of them is settled.
 func (e Erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
-	tag, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid AND kind = $2 AND item_id = "+
-			"ANY ($3) AND state IN ('PENDING', 'PURGING')",
-		e.ID, kind, ids, state,
-	)
-	if err == nil && tag.RowsAffected() != int64(len(ids)) {
+	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid
+		AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')`, kind, ids, state)
+	if err == nil && n != int64(len(ids)) {
 		err = ErrTaken
 	}
 	return err
@@ -70,21 +59,12 @@ func (e Erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ..
 
 // FailUnsettledItems records that all unsettled items have failed.
 func (e Erasure) FailUnsettledItems(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid AND state IN "+
-			"('PENDING', 'PURGING')",
-		e.ID,
-	)
+	_, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid
+		AND state IN ('PENDING', 'PURGING')`)
 	return err
 }
 
 // DropPendingItems removes the items whose erasure was not begun, and returns how many there were.
 func (e Erasure) DropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
-	tag, err := tx.Exec(
-		ctx,
-		"DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'",
-		e.ID,
-	)
-	return tag.RowsAffected(), err
+	return e.exec(ctx, tx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'")
 }

@@ -20,40 +20,20 @@ var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
 // ErrPageToken reports that a page token was not issued by this service.
 var ErrPageToken = failure.Field("page_token", "is no page token of ListReceipts")
 
-// selectReceipt selects receipts e. The condition %[1]s selects the receipts that list their items and files.
+// selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the receipts
+// that list their items and files.
 const selectReceipt = `
-SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', e.sweep,
-  COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.verification, e.user_id_hash, e.salt,
+SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', false, e.sweep,
+  COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.user_id_hash, e.salt,
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'instance' AND %[1]s ORDER BY 1),
   ARRAY(SELECT item_id FROM cleanupd.erasure_item WHERE erasure_id = e.id AND kind = 'task' ORDER BY 1),
   COALESCE((SELECT jsonb_object_agg(relation, rows) FROM cleanupd.erasure_rows WHERE erasure_id = e.id), '{}'),
   ARRAY(SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE erasure_id = e.id AND body ? 'File' AND %[1]s
     ORDER BY sequence),
   ARRAY(SELECT body -> 'Log' ->> 'Message' FROM cleanupd.erasure_event WHERE erasure_id = e.id
-    AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR') ORDER BY sequence)
+    AND body -> 'Log' ->> 'Level' IN ('WARNING', 'ERROR') ORDER BY sequence),
+  e.verification
 FROM cleanupd.erasure AS e `
-
-func scanReceipt(row pgx.CollectableRow) (*report.Receipt, error) {
-	r := &report.Receipt{}
-	return r, row.Scan(
-		&r.ID,
-		&r.RequestedBy,
-		&r.CreateTime,
-		&r.EndTime,
-		&r.Succeeded,
-		&r.Sweep,
-		&r.Purge,
-		&r.RunID,
-		&r.Verification,
-		&r.UserIDHash,
-		&r.Salt,
-		&r.Instances,
-		&r.Tasks,
-		&r.Rows,
-		&r.Files,
-		&r.Problems,
-	)
-}
 
 // Receipt returns the receipt with an id. It fails with ErrNoReceipt.
 func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receipt, error) {
@@ -61,7 +41,7 @@ func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receip
 		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
 	}
 	rows, _ := db.Query(ctx, fmt.Sprintf(selectReceipt, "true")+"WHERE e.id = $1::text::uuid", id)
-	r, err := pgx.CollectExactlyOneRow(rows, scanReceipt)
+	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[report.Receipt])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, fmt.Errorf("%w: %s", ErrNoReceipt, id)
 	}
@@ -80,14 +60,10 @@ func Receipts(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, _ := db.Query(
-		ctx,
-		fmt.Sprintf(selectReceipt, "e.purge IS NULL")+
-			"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2",
-		before,
-		size+1,
-	)
-	if list, err = pgx.CollectRows(rows, scanReceipt); err != nil {
+	query := fmt.Sprintf(selectReceipt, "e.purge IS NULL") +
+		"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2"
+	rows, _ := db.Query(ctx, query, before, size+1)
+	if list, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[report.Receipt]); err != nil {
 		return nil, "", err
 	}
 	if len(list) > size {

@@ -90,17 +90,11 @@ func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []st
 	for _, l := range leftovers {
 		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
 	}
-	if _, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid WHERE forms = $3 AND session_id = ANY ($2)",
-		e.ID, sessions, r.FormsID,
-	); err != nil {
+	if _, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid
+		WHERE forms = $3 AND session_id = ANY ($2)`, sessions, r.FormsID); err != nil {
 		return err
 	}
-	_, err = tx.Exec(
-		ctx,
-		"UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid WHERE erasure_id::text = ANY ($2)",
-		e.ID, erasures,
-	)
+	_, err = e.exec(ctx, tx, `UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid
+		WHERE erasure_id::text = ANY ($2)`, erasures)
 	return err
 }

@@ -99,11 +99,8 @@ func (r *Remover) sessionRows(
 	sessions []string,
 	itemOf map[string]int64,
 ) error {
-	counts, err := r.remove(
-		ctx,
-		forms.Selection{Table: table, Where: r.tx.In("r.sessionid", "@sessions"), Key: "r.sessionid"},
-		forms.Args{"sessions": sessions},
-	)
+	a := forms.Args{"sessions": sessions}
+	counts, err := r.remove(ctx, table, r.tx.In("r.sessionid", "@sessions"), "r.sessionid", a)
 	for session, n := range counts {
 		g.add(table, itemOf[session], n)
 	}
@@ -118,7 +115,7 @@ func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]in
 		where += " AND NOT EXISTS (SELECT 1 FROM tb_dm_session_reference AS o WHERE " +
 			r.tx.Same("o.documentid", "r.documentid") + ")"
 	}
-	counts, err := r.remove(ctx, forms.Selection{Table: chunkTable, Where: where, Key: "r.documentid"}, a)
+	counts, err := r.remove(ctx, chunkTable, where, "r.documentid", a)
 	if err != nil || r.dry {
 		return counts, err
 	}
@@ -169,11 +166,11 @@ func references(
 // WithReferences removes documents together with the given references to them, and counts the rows by document.
 func (r *Remover) WithReferences(ctx context.Context, documents map[string][]string) (map[string]report.Rows, error) {
 	ids := slices.Sorted(maps.Keys(documents))
-	references, err := r.remove(ctx, forms.Selection{
-		Table: referenceTable,
-		Where: r.tx.In("r.documentid", "@documents") + " AND " + r.tx.In("r.sessionid", "@sessions"),
-		Key:   "r.documentid",
-	}, forms.Args{"documents": ids, "sessions": slices.Concat(slices.Collect(maps.Values(documents))...)})
+	condition := r.tx.In("r.documentid", "@documents") + " AND " + r.tx.In("r.sessionid", "@sessions")
+	references, err := r.remove(ctx, referenceTable, condition, "r.documentid", forms.Args{
+		"documents": ids,
+		"sessions":  slices.Concat(slices.Collect(maps.Values(documents))...),
+	})
 	if err != nil {
 		return nil, err
 	}

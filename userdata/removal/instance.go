@@ -28,20 +28,20 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 			return nil, err
 		}
 	}
-	if err := r.removeItems(ctx, g, itself, forms.Selection{
-		Table: "tb_assignment",
-		Where: "r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE",
-		Key:   "r.process_instance_id",
-	}, forms.Args{"ids": ids, "tasks": r.counted.tasks}); err != nil {
-		return nil, err
-	}
+	unlessTaskCounted := "r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE"
+	a := forms.Args{"ids": ids, "tasks": r.counted.tasks}
 	if err := r.removeItems(
 		ctx,
 		g,
 		itself,
-		forms.Selection{Table: forms.InstanceTable, Where: "r.id IN (@ids)", Key: "r.id"},
-		forms.Args{"ids": ids},
+		"tb_assignment",
+		unlessTaskCounted,
+		"r.process_instance_id",
+		a,
 	); err != nil {
+		return nil, err
+	}
+	if err := r.removeItems(ctx, g, itself, forms.InstanceTable, "r.id IN (@ids)", "r.id", a); err != nil {
 		return nil, err
 	}
 	if r.dry {
@@ -60,11 +60,7 @@ func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error 
 		if c.Name != forms.InstanceColumn {
 			continue
 		}
-		counts, err := r.remove(
-			ctx,
-			forms.Selection{Table: c.Quoted, Where: r.tx.HasID(c, ids), Key: "r." + r.tx.Quote(c.Name)},
-			nil,
-		)
+		counts, err := r.remove(ctx, c.Quoted, r.tx.HasID(c, ids), "r."+r.tx.Quote(c.Name), nil)
 		if err != nil {
 			return err
 		}
@@ -83,12 +79,7 @@ func (r *Remover) tasksOf(ctx context.Context, instances []int64) (map[int64]int
 	}
 	tasks := map[int64]int64{}
 	var task, instance int64
-	err := r.tx.Each(
-		ctx,
-		"SELECT id, process_instance_id FROM tb_task WHERE process_instance_id IN (@ids) ORDER BY id"+lock,
-		forms.Args{"ids": instances},
-		[]any{&task, &instance},
-		func() { tasks[task] = instance },
-	)
-	return tasks, err
+	query := "SELECT id, process_instance_id FROM tb_task WHERE process_instance_id IN (@ids) ORDER BY id" + lock
+	read := func() { tasks[task] = instance }
+	return tasks, r.tx.Each(ctx, query, forms.Args{"ids": instances}, []any{&task, &instance}, read)
 }

@@ -37,12 +37,9 @@ func (r *Remover) FindOrphans(
 	lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {
 	existing := map[int64]*int64{}
-	if err := r.readInstances(
-		ctx,
-		existing,
-		"SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"+lock,
-		forms.Args{"ids": ids, "counted": r.counted.tasks},
-	); err != nil {
+	query := "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"
+	a := forms.Args{"ids": ids, "counted": r.counted.tasks}
+	if err := r.readInstances(ctx, existing, query+lock, a); err != nil {
 		return nil, nil, nil, err
 	}
 	missing := slices.DeleteFunc(slices.Clone(ids), func(id int64) bool { _, exists := existing[id]; return exists })
@@ -91,22 +88,15 @@ func (r *Remover) leftovers(ctx context.Context, ids []int64) (map[int64]*int64,
 		return nil, err
 	}
 	for _, table := range append(tables, "tb_form_data") {
-		if err := r.readInstances(
-			ctx,
-			instances,
-			"SELECT DISTINCT task_id, 0 FROM "+table+" WHERE task_id IN (@ids)",
-			forms.Args{"ids": ids},
-		); err != nil {
+		query := "SELECT DISTINCT task_id, 0 FROM " + table + " WHERE task_id IN (@ids)"
+		if err := r.readInstances(ctx, instances, query, forms.Args{"ids": ids}); err != nil {
 			return nil, err
 		}
 	}
-	return instances, r.readInstances(
-		ctx,
-		instances,
-		"SELECT DISTINCT task_id, process_instance_id FROM tb_assignment WHERE task_id IN (@ids) AND "+
-			"(process_instance_id IN (@counted)) IS NOT TRUE",
-		forms.Args{"ids": ids, "counted": r.counted.instances},
-	)
+	query := "SELECT DISTINCT task_id, process_instance_id FROM tb_assignment WHERE task_id IN (@ids) AND " +
+		"(process_instance_id IN (@counted)) IS NOT TRUE"
+	a := forms.Args{"ids": ids, "counted": r.counted.instances}
+	return instances, r.readInstances(ctx, instances, query, a)
 }
 
 // readInstances reads the process instances of tasks by a query: 0 for an orphan, nil if unknown. If the query returns

@@ -62,19 +62,20 @@ func (g *Removal) Total() report.Rows {
 	return total
 }
 
-// remove removes rows and counts them by key.
-func (r *Remover) remove(ctx context.Context, s forms.Selection, a forms.Args) (counts map[string]int64, err error) {
+// remove removes the rows of a table that satisfy a condition, and counts them by a key.
+func (r *Remover) remove(
+	ctx context.Context,
+	table, condition, key string,
+	a forms.Args,
+) (counts map[string]int64, err error) {
 	if r.dry {
-		counts, err = r.tx.Counts(
-			ctx,
-			fmt.Sprintf("SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s", s.Key, s.Table, s.Where),
-			a,
-		)
+		query := "SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s"
+		counts, err = r.tx.Counts(ctx, fmt.Sprintf(query, key, table, condition), a)
 	} else {
-		counts, err = r.tx.Delete(ctx, s, a)
+		counts, err = r.tx.Delete(ctx, table, condition, key, a)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", s.Table, err)
+		return nil, fmt.Errorf("%s: %w", table, err)
 	}
 	return counts, nil
 }
@@ -84,12 +85,12 @@ func (r *Remover) removeItems(
 	ctx context.Context,
 	g *Removal,
 	itemOf func(id int64) int64,
-	s forms.Selection,
+	table, condition, key string,
 	a forms.Args,
 ) error {
-	counts, err := r.remove(ctx, s, a)
+	counts, err := r.remove(ctx, table, condition, key, a)
 	for key, n := range counts {
-		g.add(s.Table, itemOf(forms.ID(key)), n)
+		g.add(table, itemOf(forms.ID(key)), n)
 	}
 	return err
 }

@@ -23,46 +23,32 @@ func (r *Remover) tasks(ctx context.Context, g *Removal, items map[int64]int64, 
 	if err != nil {
 		return err
 	}
+	a := forms.Args{"ids": ids, "instances": instances, "counted": r.counted.instances}
 	for _, table := range tables {
-		if err := r.removeItems(
-			ctx,
-			g,
-			itemOf,
-			forms.Selection{Table: table, Where: "r.task_id IN (@ids)", Key: "r.task_id"},
-			forms.Args{"ids": ids},
-		); err != nil {
+		if err := r.removeItems(ctx, g, itemOf, table, "r.task_id IN (@ids)", "r.task_id", a); err != nil {
 			return err
 		}
 	}
 	if err := r.formData(ctx, g, items); err != nil {
 		return err
 	}
-	if err := r.removeItems(ctx, g, itemOf, forms.Selection{
-		Table: "tb_assignment",
-		Where: "r.task_id IN (@ids) AND (r.process_instance_id IN (@counted)) IS NOT TRUE",
-		Key:   "r.task_id",
-	}, forms.Args{"ids": ids, "counted": r.counted.instances}); err != nil {
+	unlessCounted := "r.task_id IN (@ids) AND (r.process_instance_id IN (@counted)) IS NOT TRUE"
+	if err := r.removeItems(ctx, g, itemOf, "tb_assignment", unlessCounted, "r.task_id", a); err != nil {
 		return err
 	}
 	if r.dry {
 		r.counted.tasks = append(r.counted.tasks, ids...)
 	}
-	return r.removeItems(ctx, g, itemOf, forms.Selection{
-		Table: "tb_task",
-		Where: "r.id IN (@ids) AND r.process_instance_id IN (@instances)",
-		Key:   "r.id",
-	}, forms.Args{"ids": ids, "instances": instances})
+	ofInstances := "r.id IN (@ids) AND r.process_instance_id IN (@instances)"
+	return r.removeItems(ctx, g, itemOf, "tb_task", ofInstances, "r.id", a)
 }
 
 // formData removes the form data of tasks, and adds the sessions of the tasks' documents: for the form data, exactly of
 // the rows that were deleted.
 func (r *Remover) formData(ctx context.Context, g *Removal, items map[int64]int64) error {
 	ids := slices.Sorted(maps.Keys(items))
-	counts, err := r.remove(ctx, forms.Selection{
-		Table: "tb_form_data",
-		Where: "r.task_id IN (@ids)",
-		Key:   "concat(r.id, ' ', r.task_id)",
-	}, forms.Args{"ids": ids})
+	const key = "concat(r.id, ' ', r.task_id)"
+	counts, err := r.remove(ctx, "tb_form_data", "r.task_id IN (@ids)", key, forms.Args{"ids": ids})
 	if err != nil {
 		return err
 	}

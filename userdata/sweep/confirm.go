@@ -67,19 +67,13 @@ func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) erro
 		o.highest[table] = id
 	}
 	below := slices.DeleteFunc(slices.Sorted(maps.Keys(o.dead)), o.isAbove)
-	if _, err := tx.Exec(
-		ctx,
-		"DELETE FROM cleanupd.dead_session WHERE forms = $1 AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS "+
-			"dead (id) WHERE dead.id = session_id)",
-		formsID, below,
-	); err != nil {
+	if _, err := tx.Exec(ctx, `DELETE FROM cleanupd.dead_session WHERE forms = $1
+		AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS dead (id) WHERE dead.id = session_id)`,
+		formsID, below); err != nil {
 		return err
 	}
-	_, err := tx.Exec(
-		ctx,
-		"INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[]) ON CONFLICT DO NOTHING",
-		formsID, below,
-	)
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[])
+		ON CONFLICT DO NOTHING`, formsID, below)
 	return err
 }
 
@@ -109,12 +103,8 @@ func confirmedSessions(
 	if err := o.raise(ctx, db, formsID); err != nil {
 		return nil, nil, err
 	}
-	rows, _ := db.Query(
-		ctx,
-		"SELECT session_id FROM cleanupd.dead_session WHERE forms = $1 AND found_time <= clock_timestamp() - "+
-			"$2::bigint * interval '1 microsecond'",
-		formsID, confirmAfter.Microseconds(),
-	)
+	rows, _ := db.Query(ctx, `SELECT session_id FROM cleanupd.dead_session WHERE forms = $1
+		AND found_time <= clock_timestamp() - $2::bigint * interval '1 microsecond'`, formsID, confirmAfter.Microseconds())
 	confirmed = map[string]bool{}
 	var session string
 	if _, err := pgx.ForEachRow(rows, []any{&session}, func() error {

@@ -65,13 +65,8 @@ func retainedInDatabase(
 	sizes := map[string]int64{}
 	var document string
 	var size int64
-	err := tx.Each(
-		ctx,
-		"SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL",
-		nil,
-		[]any{&document, &size},
-		func() { sizes[document] += size },
-	)
+	query := "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL"
+	err := tx.Each(ctx, query, nil, []any{&document, &size}, func() { sizes[document] += size })
 	for _, document := range stale {
 		delete(sizes, document)
 	}

@@ -54,13 +54,9 @@ func deadSessions(ctx context.Context, tx *forms.Transaction, sessions []string)
 	for table, ids := range ids {
 		for chunk := range slices.Chunk(slices.Sorted(maps.Keys(ids)), idsPerQuery) {
 			var id int64
-			if err := tx.Each(
-				ctx,
-				"SELECT id FROM "+table+" WHERE id IN (@ids)",
-				forms.Args{"ids": chunk},
-				[]any{&id},
-				func() { existing[owner{table, id}] = true },
-			); err != nil {
+			query := "SELECT id FROM " + table + " WHERE id IN (@ids)"
+			read := func() { existing[owner{table, id}] = true }
+			if err := tx.Each(ctx, query, forms.Args{"ids": chunk}, []any{&id}, read); err != nil {
 				return nil, err
 			}
 		}
