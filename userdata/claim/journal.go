@@ -27,7 +27,7 @@ func (e *Erasure) Change(
 	return e.catchUp(ctx)
 }
 
-// changeOnce is Change with one try. It commits only if this replica still has the lock of the erasure.
+// changeOnce tries Change once. It commits only if this replica still has the lock of the erasure.
 func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
 	return e.Forms.Change(ctx, func(tx *forms.Transaction) error {
 		entries, err := e.fence(ctx, tx)

@@ -95,7 +95,7 @@ func (r *Remover) removeItems(
 	return err
 }
 
-// itself is an itemOf function for ids of items.
+// itself implements itemOf where the key is the id of an item.
 func itself(id int64) int64 { return id }
 
 // lockClause returns the end of a query whose result decides which rows are deleted.
