@@ -115,7 +115,7 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 			RowsExpected:  p.RowsExpected,
 			RowsPerSecond: p.RowsPerSecond,
 			ThrottledBy:   p.ThrottledBy,
-			Way:           p.Way,
+			Way:           p.ScanMethod,
 		}}
 	case runs.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{

@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -108,7 +109,7 @@ func (s *Service) SetOptions(
 			return err
 		}
 		now = optionsResponse(stored)
-		if err := s.runs.Unlatch(ctx, tx, stored.InForce()); err != nil {
+		if err := store.Unlatch(ctx, tx, stored.InForce()); err != nil {
 			return err
 		}
 		return audit.Note(ctx, tx, optionDetails(before.GetOptions(), now.GetOptions()))

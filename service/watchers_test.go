@@ -197,7 +197,7 @@ func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	}
 	c.stdin, c.says = stdin, bufio.NewScanner(stdout)
 	stacks := make([]byte, 64<<20)
-	for n := 0; n < size; n = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*Manager).Watch(") {
+	for n := 0; n < size; n = strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "(*Log).Watch(") {
 		time.Sleep(50 * time.Millisecond)
 	}
 	return c

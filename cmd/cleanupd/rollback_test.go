@@ -18,7 +18,7 @@ import (
 // nextVersion builds the program with one more migration.
 func nextVersion(t *testing.T, migration string) (program string) {
 	t.Helper()
-	folder, err := filepath.Abs("../../service/runs/migrations")
+	folder, err := filepath.Abs("../../service/runs/store/migrations")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,8 @@
-// Package runs keeps the state of runs in the database that is cleaned, in a schema of the service's own: what was
-// requested, which replica holds a run, its exact account, and its event log. Any number of replicas can start,
-// execute, watch and cancel any run; they hold no state of their own.
+// Package runs starts, lists, watches, cancels and executes runs, and keeps what belongs to them: the schedule, holds and
+// guards. All of it is stored in the database that is cleaned, in a schema of the service's own, so that any replica can
+// do anything with any run; replicas have no state of their own.
 //
-// A run has an epoch and a lease. A replica that claims it begins a new epoch and renews the lease as long as it
-// works; everything it writes is written only while the epoch is still its own. So a replica that falls silent
-// loses the run to another, and does no harm when it wakes up. A replica that loses its own connection claims its run
-// again (retake.go).
+// Manager ties the rooms below together, and package service calls it. A worker claims a run for a lease, in an epoch of
+// the run, which fences everything it writes: a replica that falls silent loses its runs to others, and does no harm when
+// it wakes up.
 package runs

@@ -4,57 +4,41 @@ import (
 	"context"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/explain"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// ExplainTask tells what a task would do here and now. It fails with ErrNoTask.
+// ErrNoTask reports that there is no such task.
+var ErrNoTask = failure.New(failure.NotFound, "no such task")
+
+// ExplainTask describes what a task would do now. It fails with ErrNoTask.
 func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task, err error) {
-	config, holds, err := m.explainConfig(ctx)
+	list, config, holds, err := m.explainer(ctx)
 	if err != nil {
 		return e, err
 	}
-	t, ok := Pipeline{Tasks: config.Pipeline}.find(name)
+	t, ok := list.Find(name)
 	if !ok {
 		return e, ErrNoTask
 	}
 	return explain.DescribeTask(ctx, config, holds, t)
 }
 
-// explainConfig returns what explanations are made with.
-func (m *Manager) explainConfig(ctx context.Context) (config pipeline.Config, holds plan.Holds, err error) {
-	p, err := m.Pipeline(ctx)
-	if err != nil {
-		return config, holds, err
-	}
-	config = m.config(p)
-	config.Pool, config.Log = m.calls, m.log
-	holds, _, err = readHolds(ctx, m.calls, time.Now())
-	return config, holds, err
-}
+// maxDeletions is how many runs are listed that may have deleted a row.
+const maxDeletions = 50
 
-// RowRun is a run that took rows of a table.
-type RowRun struct {
-	RunID       string
-	StartTime   time.Time
-	RowsDeleted int64
-	Tasks       []string // those that did; none if the run is forgotten
-}
-
-// runsShown is how many runs are told of a row that is not there.
-const runsShown = 50
-
-// ExplainRow explains why a row is, or is not, deleted, and returns which runs took rows of its table if it does not
-// exist. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or an refused.Error.
+// ExplainRow explains why a row is, or is not, deleted. If the row does not exist, it returns the runs that deleted rows
+// of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a refused.Error.
 func (m *Manager) ExplainRow(
 	ctx context.Context,
 	table, key string,
 	byText func() error,
-) (x explain.Row, took []RowRun, err error) {
-	config, holds, err := m.explainConfig(ctx)
+) (x explain.Row, deletions []store.Deletion, err error) {
+	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
 		return x, nil, err
 	}
@@ -65,22 +49,22 @@ func (m *Manager) ExplainRow(
 	if x, err = e.Row(ctx, key, byText); err != nil || x.Exists {
 		return x, nil, err
 	}
-	rows, err := m.calls.Query(
-		ctx,
-		`WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r
-			JOIN cleanupd.space s ON s.run_id = r.id
-		  WHERE r.state = 'RUNNING' AND NOT r.dry_run GROUP BY 1, 2, 3)
-		SELECT run_id::text, start_time, rows_deleted, ARRAY(SELECT DISTINCT s.task FROM cleanupd.space s
-			WHERE s.run_id = t.run_id AND $1 IN (s.root, s.relation) AND s.rows_deleted > 0 ORDER BY 1)
-		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT *
-			FROM active) AS t
-		WHERE table_name = $1 AND rows_deleted > 0 ORDER BY start_time DESC, run_id LIMIT $2`,
-		x.Table,
-		runsShown,
-	)
-	if err != nil {
-		return x, nil, err
+	deletions, err = store.Deletions(ctx, m.calls, x.Table, maxDeletions)
+	return x, deletions, err
+}
+
+// explainer returns what an explanation is based on.
+func (m *Manager) explainer(ctx context.Context) (
+	list tasklist.List,
+	config pipeline.Config,
+	holds plan.Holds,
+	err error,
+) {
+	if list, err = m.Pipeline(ctx); err != nil {
+		return list, config, holds, err
 	}
-	took, err = pgx.CollectRows(rows, pgx.RowToStructByPos[RowRun])
-	return x, took, err
+	config = m.configure(list)
+	config.Pool, config.Log = m.calls, m.log
+	holds, _, err = store.EffectiveHolds(ctx, m.calls, time.Now())
+	return list, config, holds, err
 }

@@ -100,14 +100,14 @@ func TestPanics(t *testing.T) {
 		"the listener":          {"LISTEN ", runs.Succeeded, 300},
 		"the removal of old":    {"DELETE FROM cleanupd.run WHERE", runs.Succeeded, 300},
 		"the schedule":          {"INSERT INTO cleanupd.schedule", runs.Succeeded, 300},
-		"the record of a start": {"interval '1 microsecond', progress = ", runs.Succeeded, 300},
+		"the record of a start": {"@lease::interval, progress = ", runs.Succeeded, 300},
 		"the renewal of a lease": {
-			"lease_until = clock_timestamp() + $3::bigint * interval '1 microsecond' WHERE",
+			"lease_until = clock_timestamp() + @lease::interval WHERE",
 			runs.Succeeded,
 			300,
 		},
-		"the end of a run":    {"UPDATE cleanupd.run SET state = $2", runs.Succeeded, 300},
-		"the end of a task":   {"UPDATE cleanupd.task SET state = $4", runs.Failed, 300},
+		"the end of a run":    {"UPDATE cleanupd.run SET state = @state", runs.Succeeded, 300},
+		"the end of a task":   {"UPDATE cleanupd.task SET state = @state", runs.Failed, 300},
 		"what precedes tasks": {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,126 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+const (
+	// ringSize is how many of the newest events of a run a replica keeps in memory. A watcher that is further behind
+	// reads pages.
+	ringSize = 1024
+	// pageSize is how many events are read at once.
+	pageSize = 500
+	// pollEvery is how often a tail polls, in case a notification was missed.
+	pollEvery = time.Second
+	// gatherPerWatcher is how long events are gathered per watcher, up to pollEvery: about fifty times what delivering
+	// an event to one takes, since the worker of the run competes with the watchers for processor time.
+	gatherPerWatcher = time.Millisecond
+)
+
+// tail reads the new events of a run once for all its watchers on this replica.
+type tail struct {
+	runID    uuid.UUID
+	wake     chan struct{}
+	watchers int // guarded by the Log
+	stop     context.CancelFunc
+
+	ring        *ring
+	failedSince time.Time // when the database first failed to answer; zero while it answers
+}
+
+// join adds a watcher to the tail of a run, which the first one starts after a place, and reports whether it was running
+// already.
+func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t, running = l.tails[id]; !running {
+		ctx, stop := context.WithCancel(context.Background())
+		t = &tail{runID: id, wake: make(chan struct{}, 1), stop: stop, ring: newRing(after)}
+		l.tails[id] = t
+		go l.run(ctx, t)
+	}
+	t.watchers++
+	return t, running
+}
+
+// leave removes a watcher from a tail, which the last one stops.
+func (l *Log) leave(t *tail) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if t.watchers--; t.watchers == 0 {
+		t.stop()
+		if l.tails[t.runID] == t {
+			delete(l.tails, t.runID)
+		}
+	}
+}
+
+// run reads a tail until it is stopped, and drops it if that fails.
+func (l *Log) run(ctx context.Context, t *tail) {
+	if err := rescue.Call(func() error { return l.read(ctx, t) }); err != nil {
+		what := "read the events of run " + t.runID.String()
+		rescue.Log(l.log, what, err)
+		l.drop(t, fmt.Errorf("%s: %w", what, err))
+	}
+}
+
+// read fills the ring of a tail until it is stopped, and checks that the stored log still has the ring's last event.
+func (l *Log) read(ctx context.Context, t *tail) error {
+	for {
+		reading, stop := context.WithTimeout(ctx, store.Timeout)
+		_, events, err := store.ReadEvents(reading, l.pool, t.runID, t.ring.last(), pageSize)
+		stop()
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			t.failedSince = time.Time{}
+			t.ring.add(events)
+		case errors.Is(err, store.ErrNoPlace) || errors.Is(err, store.ErrNotFound):
+			return err
+		case t.failedSince.IsZero():
+			t.failedSince = time.Now()
+		case time.Since(t.failedSince) > store.Timeout:
+			return err
+		}
+		if len(events) == pageSize {
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(l.gatherFor(t)):
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-t.wake:
+		case <-time.After(pollEvery):
+		}
+	}
+}
+
+// gatherFor returns how long a tail gathers events before it delivers them.
+func (l *Log) gatherFor(t *tail) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return min(time.Duration(t.watchers)*gatherPerWatcher, pollEvery)
+}
+
+// drop ends a tail with an error for its watchers, so that the next watcher starts a new one.
+func (l *Log) drop(t *tail, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.tails[t.runID] == t {
+		delete(l.tails, t.runID)
+	}
+	t.ring.fail(err)
+}

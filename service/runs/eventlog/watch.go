@@ -1,0 +1,120 @@
+package eventlog
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+// Log reads the events of runs for watchers.
+type Log struct {
+	// pool is the pool for reading; listener has the configuration of the connection that listens.
+	pool, listener *pgxpool.Pool
+	waiting        func()
+	log            *slog.Logger
+
+	mu    sync.Mutex
+	tails map[uuid.UUID]*tail
+}
+
+// New returns a Log that reads from a pool, and listens on a connection like the ones of another. It calls waiting when
+// it is notified that a run waits to be claimed.
+func New(pool, listener *pgxpool.Pool, waiting func(), log *slog.Logger) *Log {
+	return &Log{pool: pool, listener: listener, waiting: waiting, log: log, tails: map[uuid.UUID]*tail{}}
+}
+
+// Watch calls send for each event of a run after a place, past ones first, then new ones, and returns the run as it
+// ended. It fails with store.ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event that
+// was sent, with the error of send, or with the database's.
+func (l *Log) Watch(
+	ctx context.Context,
+	runID string,
+	after store.Place,
+	send func(store.Event) error,
+) (*store.Run, error) {
+	id, err := store.ParseID(runID)
+	if err != nil {
+		return nil, err
+	}
+	run, err := store.GetRun(ctx, l.pool, id)
+	if err != nil {
+		return nil, err
+	}
+	sent := trail{after}
+	if after.Sequence > 0 {
+		sent[0], _, err = store.ReadEvents(ctx, l.pool, id, after, 0)
+	}
+	if err == nil && !run.State.Active() && after.Sequence >= run.LastSequence {
+		return run, nil
+	}
+	for {
+		var ended *store.Run
+		if err == nil {
+			ended, err = l.watchHistory(ctx, id, &sent, send)
+		}
+		if !errors.Is(err, store.ErrNoPlace) {
+			return ended, err
+		}
+		// Perhaps only other watchers were sent the events that were lost.
+		if err = sent.verify(ctx, l.pool, id); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// watchHistory is Watch until the log is replaced: it fails with store.ErrNoPlace then.
+func (l *Log) watchHistory(
+	ctx context.Context,
+	id uuid.UUID,
+	sent *trail,
+	send func(store.Event) error,
+) (*store.Run, error) {
+	t, joined := l.join(id, sent.last())
+	defer l.leave(t)
+	if joined { // perhaps one that was started before the log was replaced
+		_, _, err := store.ReadEvents(ctx, l.pool, id, t.ring.last(), 0)
+		if errors.Is(err, store.ErrNoPlace) {
+			l.drop(t, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for {
+		events, more, ended, err := t.ring.after(sent.last().Sequence)
+		if err != nil || ended != nil {
+			return ended, err
+		}
+		if events == nil && more == nil { // the watcher fell behind the ring
+			if _, events, err = store.ReadEvents(ctx, l.pool, id, sent.last(), pageSize); err != nil {
+				return nil, err
+			}
+			if len(events) == 0 { // the ring is ahead of the log
+				return nil, store.ErrNoPlace
+			}
+		}
+		for _, e := range events {
+			if err := send(e); err != nil {
+				return nil, err
+			}
+			sent.add(e.Place)
+			if e.Kind == store.RunFinished {
+				return e.Run, nil
+			}
+		}
+		if more == nil {
+			continue
+		}
+		select {
+		case <-more:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,134 @@
+// Package instance decides whether a service may change a database: only the instance that owns it may, and not in a
+// copy. It needs the identity in package store. Whatever begins a change calls it first, in the same transaction.
+package instance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// Foreign is the reason why a service changes nothing: another instance owns the database, or it is a copy.
+const Foreign = "INSTANCE"
+
+// Own makes a database that no instance owns yet the one of an instance. It fails with a refused.Error of the reason
+// Foreign if another instance owns it, or it is a copy.
+func Own(ctx context.Context, db campaign.Querier, name string) error {
+	stored, now, err := store.ReadIdentities(ctx, db)
+	if err != nil {
+		return fmt.Errorf("ask whose database it is: %w", err)
+	}
+	now.Instance = name
+	if stored.System == "" {
+		return store.InsertIdentity(ctx, db, now)
+	}
+	if stored == now {
+		return nil
+	}
+	differences := strings.Join(compare(stored, now), "; ")
+	return &refused.Error{
+		Reason:   Foreign,
+		Metadata: map[string]string{"instance": stored.Instance, "differs": differences},
+		Message: fmt.Sprintf(
+			"this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
+			differences,
+		),
+	}
+}
+
+// compare describes how the identity of a database differs from the stored one.
+func compare(stored, now store.Identity) (differences []string) {
+	if stored.Instance != now.Instance {
+		differences = append(
+			differences,
+			fmt.Sprintf("it belongs to the instance %q, and this is %q", stored.Instance, now.Instance),
+		)
+	}
+	if stored.System != now.System {
+		differences = append(
+			differences,
+			fmt.Sprintf("its system identifier was %s, and is %s", stored.System, now.System),
+		)
+	}
+	if stored.DatabaseOID != now.DatabaseOID {
+		differences = append(differences, fmt.Sprintf("its oid was %d, and is %d", stored.DatabaseOID, now.DatabaseOID))
+	}
+	return differences
+}
+
+// Owner checks again and again that an instance owns the database.
+type Owner struct {
+	name    string
+	log     *slog.Logger
+	foreign atomic.Bool // as last logged
+}
+
+// NewOwner returns the owner with the name of an instance.
+func NewOwner(name string, log *slog.Logger) *Owner { return &Owner{name: name, log: log} }
+
+// Name returns the name of the instance.
+func (o *Owner) Name() string { return o.name }
+
+// Check fails as Own does.
+func (o *Owner) Check(ctx context.Context, db campaign.Querier) error { return Own(ctx, db, o.name) }
+
+// Lock fails as Own does, and keeps other instances from adopting the database until the transaction ends.
+func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
+	if err := store.LockIdentity(ctx, tx); err != nil {
+		return err
+	}
+	return o.Check(ctx, tx)
+}
+
+// Owns reports whether the instance owns the database. It logs once if it does not.
+func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
+	err := o.Check(ctx, db)
+	refusal := (*refused.Error)(nil)
+	if !errors.As(err, &refusal) {
+		o.foreign.Store(false)
+		return err == nil, err
+	}
+	if !o.foreign.Swap(true) {
+		o.log.Error("dry runs and reads alone are served", "reason", err)
+	}
+	return false, nil
+}
+
+// Adoption describes the changes when an instance adopts a database.
+type Adoption struct {
+	// From and To describe the owners.
+	From, To string
+	// Runs are the ids of the active runs, which end.
+	Runs []uuid.UUID
+	// Scheduled says that the schedule is enabled, and will be disabled.
+	Scheduled bool
+}
+
+// PreviewAdoption returns what would change if an instance adopted the database.
+func PreviewAdoption(ctx context.Context, db campaign.Querier, name string) (a Adoption, err error) {
+	stored, now, err := store.ReadIdentities(ctx, db)
+	if err != nil {
+		return a, err
+	}
+	now.Instance = name
+	a.From, a.To = describe(stored), describe(now)
+	a.Runs, a.Scheduled, err = store.ActiveIDs(ctx, db)
+	return a, err
+}
+
+func describe(i store.Identity) string {
+	if i.System == "" {
+		return "no instance"
+	}
+	return fmt.Sprintf("instance %q, system identifier %s, database oid %d", i.Instance, i.System, i.DatabaseOID)
+}

@@ -1,0 +1,228 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/overdue"
+)
+
+const (
+	// queryEvery is how often the database is queried for metrics at most.
+	queryEvery   = 15 * time.Second
+	queryTimeout = 2 * time.Second
+)
+
+// Database collects the metrics that are read from the database when they are scraped, the same on every replica. It
+// leaves out the ones that could not be read.
+type Database struct {
+	// Pool is the pool for callers, Include as in pipeline.Config.
+	Pool    *pgxpool.Pool
+	Include map[string][]string
+	Log     *slog.Logger
+
+	mu      sync.Mutex
+	queried time.Time
+	last    []prometheus.Metric
+}
+
+var (
+	lastSuccess = prometheus.NewDesc(
+		"cleanupd_last_success_timestamp_seconds",
+		"When the last run succeeded, on any replica, as far as runs are kept; 0: none did. Dry runs do not count; "+
+			"tasks is all for runs of the whole pipeline, and some for others.",
+		[]string{"tasks"},
+		nil,
+	)
+	activeRuns = prometheus.NewDesc(
+		"cleanupd_active_runs",
+		"Runs that are queued or running, on any replica.",
+		[]string{"state", "dry_run"},
+		nil,
+	)
+	scheduled = prometheus.NewDesc(
+		"cleanupd_schedule_enabled",
+		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.",
+		nil,
+		nil,
+	)
+	nextRun = prometheus.NewDesc(
+		"cleanupd_schedule_next_run_timestamp_seconds",
+		"When the next run of the schedule is due; none when nothing is.",
+		nil,
+		nil,
+	)
+	overdueDesc = prometheus.NewDesc(
+		"cleanupd_oldest_obsolete_row_age_seconds",
+		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the "+
+			"date it is an estimate from their last ANALYZE.",
+		[]string{"table"},
+		nil,
+	)
+	rowsLeft = prometheus.NewDesc(
+		"cleanupd_rows_left",
+		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked "+
+			"(by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.",
+		[]string{"task", "reason"},
+		nil,
+	)
+	tablesLeft = prometheus.NewDesc(
+		"cleanupd_tables_left",
+		"Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not "+
+			"counted. Dry runs do not count.",
+		[]string{"task"},
+		nil,
+	)
+	otherCleaner = prometheus.NewDesc(
+		"cleanupd_application_cleanup_started",
+		"Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.",
+		nil,
+		nil,
+	)
+	guardLatched = prometheus.NewDesc(
+		"cleanupd_guard_latched",
+		"Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is "+
+			"changed: 1 for each.",
+		[]string{"task", "guard", "table"},
+		nil,
+	)
+	scrapeError = prometheus.NewDesc(
+		"cleanupd_scrape_error",
+		"1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the "+
+			"same on every replica, but for tables, the age of rows.",
+		[]string{"of"},
+		nil,
+	)
+)
+
+// Describe implements prometheus.Collector.
+func (d *Database) Describe(ch chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{
+		lastSuccess,
+		activeRuns,
+		scheduled,
+		nextRun,
+		overdueDesc,
+		rowsLeft,
+		tablesLeft,
+		otherCleaner,
+		guardLatched,
+		scrapeError,
+	} {
+		ch <- desc
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (d *Database) Collect(ch chan<- prometheus.Metric) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.queried.IsZero() || time.Since(d.queried) >= queryEvery {
+		ctx, stop := context.WithTimeout(context.Background(), queryTimeout)
+		d.last = nil
+		d.query(ctx, "runs", func(ctx context.Context) error {
+			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx))
+		})
+		d.query(ctx, "tables", d.queryTables)
+		stop()
+		d.queried = time.Now()
+	}
+	for _, metric := range d.last {
+		ch <- metric
+	}
+}
+
+// query reads some of the metrics, and records whether that failed.
+func (d *Database) query(ctx context.Context, what string, read func(context.Context) error) {
+	failed := 0.0
+	if err := rescue.Call(func() error { return read(ctx) }); err != nil {
+		rescue.Log(d.Log, "read metrics", err)
+		d.Log.Warn("the database does not tell metrics", "of", what, "error", err)
+		failed = 1
+	}
+	d.gauge(scrapeError, failed, what)
+}
+
+func (d *Database) gauge(desc *prometheus.Desc, value float64, labels ...string) {
+	d.last = append(d.last, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...))
+}
+
+// queryStatus reads the state of all runs and of the schedule.
+func (d *Database) queryStatus(ctx context.Context) error {
+	s, err := store.GetStatus(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	d.gauge(lastSuccess, s.LastSuccess, "all")
+	d.gauge(lastSuccess, s.LastPartialSuccess, "some")
+	d.gauge(activeRuns, s.Queued, label(store.Queued), "false")
+	d.gauge(activeRuns, s.Running, label(store.Running), "false")
+	d.gauge(activeRuns, s.QueuedDry, label(store.Queued), "true")
+	d.gauge(activeRuns, s.RunningDry, label(store.Running), "true")
+	d.gauge(scheduled, s.ScheduleEnabled)
+	if s.NextRunTime != nil {
+		d.gauge(nextRun, *s.NextRunTime)
+	}
+	return nil
+}
+
+// queryRetained reads what the last run of each task retained.
+func (d *Database) queryRetained(ctx context.Context) error {
+	list, err := store.LastRetained(ctx, d.Pool)
+	for _, r := range list {
+		d.gauge(rowsLeft, r.Failed, r.Task, "refused")
+		d.gauge(rowsLeft, r.Locked, r.Task, "locked")
+		d.gauge(rowsLeft, r.Suppressed, r.Task, "kept")
+		d.gauge(rowsLeft, r.Dependent, r.Task, "bound")
+		d.gauge(tablesLeft, r.Tables, r.Task)
+	}
+	return err
+}
+
+// queryLatched reads which guards refuse tasks.
+func (d *Database) queryLatched(ctx context.Context) error {
+	latched, err := store.LatchedGuards(ctx, d.Pool)
+	for _, l := range latched {
+		d.gauge(guardLatched, 1, l.Task, string(l.Guard), l.Table)
+	}
+	return err
+}
+
+// queryTables reads the age of obsolete rows, and whether the application cleans the database as well.
+func (d *Database) queryTables(ctx context.Context) error {
+	catalog, err := campaign.LoadCatalog(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	cleaned, err := store.LastSuccesses(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	ages, err := overdue.Tables(ctx, d.Pool, catalog, tasks.Pipeline, d.Include, cleaned)
+	if err != nil {
+		return err
+	}
+	for table, age := range ages {
+		d.gauge(overdueDesc, age.Seconds(), table)
+	}
+	started, err := catalog.OtherCleaner(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	value := 0.0
+	if started {
+		value = 1
+	}
+	d.gauge(otherCleaner, value)
+	return nil
+}

@@ -1,0 +1,184 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task;
+// of a run, which may take a night.
+var (
+	batchBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	taskBuckets  = []float64{.01, .1, 1, 10, 60, 300, 900, 3600, 14400}
+	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
+)
+
+// Replica has what this replica did and encountered since it started. Its metrics are updated after a COMMIT, and only
+// by what is known to be committed; the results of runs are exact.
+type Replica struct {
+	runs           *prometheus.CounterVec
+	runSeconds     *prometheus.HistogramVec
+	tasks          *prometheus.CounterVec
+	taskSeconds    *prometheus.HistogramVec
+	deleted        *prometheus.CounterVec
+	updated        *prometheus.CounterVec
+	dropped        *prometheus.CounterVec
+	batchSeconds   *prometheus.HistogramVec
+	throttled      *prometheus.CounterVec
+	retries        *prometheus.CounterVec
+	failedAttempts prometheus.Counter
+}
+
+// NewReplica registers the metrics of this replica.
+func NewReplica(r prometheus.Registerer) *Replica {
+	f := promauto.With(r)
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	}
+	histogram := func(name, help string, buckets []float64, label string) *prometheus.HistogramVec {
+		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, []string{label})
+	}
+	m := &Replica{
+		runs: counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
+		runSeconds: histogram(
+			"cleanupd_run_duration_seconds",
+			"How long runs that this replica ended took, from their first start.",
+			runBuckets,
+			"dry_run",
+		),
+		tasks: counter(
+			"cleanupd_tasks_total",
+			"Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.",
+			"task",
+			"state",
+		),
+		taskSeconds: histogram(
+			"cleanupd_task_duration_seconds",
+			"How long tasks of runs, but for dry ones, took, from their first start.",
+			taskBuckets,
+			"task",
+		),
+		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
+		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
+		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
+		batchSeconds: histogram(
+			"cleanupd_batch_duration_seconds",
+			"How long batches that changed something took, from BEGIN to the answer to COMMIT.",
+			batchBuckets,
+			"task",
+		),
+		throttled: counter(
+			"cleanupd_throttled_seconds_total",
+			"Seconds that batches waited so as not to be in the way, by reason.",
+			"reason",
+		),
+		retries: counter(
+			"cleanupd_retries_total",
+			"What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.",
+			"sqlstate",
+		),
+		failedAttempts: f.NewCounter(
+			prometheus.CounterOpts{
+				Name: "cleanupd_run_setbacks_total",
+				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
+			},
+		),
+	}
+	m.initialize()
+	return m
+}
+
+// initialize sets every possible series to 0, so that its first increase is seen.
+func (m *Replica) initialize() {
+	for _, dry := range []string{"false", "true"} {
+		for _, state := range []store.State{store.Succeeded, store.Failed, store.Cancelled} {
+			m.runs.WithLabelValues(label(state), dry)
+		}
+		m.runSeconds.WithLabelValues(dry)
+	}
+	for _, t := range tasks.Pipeline {
+		for _, state := range []pipeline.State{
+			pipeline.Succeeded,
+			pipeline.Skipped,
+			pipeline.Failed,
+			pipeline.NotRun,
+			pipeline.Cancelled,
+		} {
+			m.tasks.WithLabelValues(t.Name, label(state))
+		}
+		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
+			rows.WithLabelValues(t.Name)
+		}
+		m.taskSeconds.WithLabelValues(t.Name)
+		m.batchSeconds.WithLabelValues(t.Name)
+	}
+	for _, reason := range purge.Reasons {
+		m.throttled.WithLabelValues(reason)
+	}
+	for state := range purge.MaxAttempts {
+		m.retries.WithLabelValues(state)
+	}
+}
+
+// label returns the value of a label for a state.
+func label[S ~string](state S) string { return strings.ToLower(string(state)) }
+
+// RunEnded counts the tasks that were cancelled with a run, and then the run, so that its tasks are counted whenever it
+// is.
+func (m *Replica) RunEnded(r *store.Run) {
+	for _, t := range r.Results {
+		if t.State == pipeline.Cancelled {
+			m.TaskEnded(r, &t)
+		}
+	}
+	dry := strconv.FormatBool(r.DryRun)
+	observe(m.runSeconds.WithLabelValues(dry), r.StartTime, r.EndTime)
+	m.runs.WithLabelValues(label(r.State), dry).Inc()
+}
+
+// TaskEnded counts a task, unless the run is a dry run.
+func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
+	if r.DryRun {
+		return
+	}
+	observe(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
+	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
+}
+
+// observe observes how long something took, if it was started.
+func observe(o prometheus.Observer, start, end *time.Time) {
+	if start != nil {
+		o.Observe(end.Sub(*start).Seconds())
+	}
+}
+
+// Committed counts a batch.
+func (m *Replica) Committed(task string, d purge.Delta) {
+	if d.Empty() {
+		return
+	}
+	m.deleted.WithLabelValues(task).Add(float64(d.Deleted))
+	m.updated.WithLabelValues(task).Add(float64(d.Updated))
+	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
+	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
+}
+
+// Throttled counts for how long a batch waited.
+func (m *Replica) Throttled(reason string, d time.Duration) {
+	m.throttled.WithLabelValues(reason).Add(d.Seconds())
+}
+
+// Retried counts a retry after an error with a SQLSTATE.
+func (m *Replica) Retried(state string) { m.retries.WithLabelValues(state).Inc() }
+
+// AttemptFailed counts a run that this replica claimed after a failed attempt.
+func (m *Replica) AttemptFailed() { m.failedAttempts.Inc() }

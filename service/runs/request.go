@@ -1,0 +1,111 @@
+package runs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+)
+
+// Request says what to run.
+type Request struct {
+	Tasks           []string // all if it is empty
+	SkipTasks       []string
+	DryRun          bool
+	ContinueOnError bool
+	MaxDuration     time.Duration // 0 for no limit
+	RequestedBy     string
+	ByViewer        bool           // the caller may only request dry runs
+	Plan            string         // the id of a dry run to follow, instead of Tasks; "" if there is none
+	WhatIf          map[string]int // as in store.Run
+	Accepted        []guard.Trip   // the guards that do not refuse the run of a plan, with the numbers that were accepted
+}
+
+// slots returns the slots that the run may take.
+func (r Request) slots() []int16 {
+	switch {
+	case !r.DryRun:
+		return store.DeletingSlots
+	case r.ByViewer:
+		return store.ViewerRunSlots
+	}
+	return store.DryRunSlots
+}
+
+// validate fails with failure.Violations.
+func (r Request) validate(list tasklist.List) error {
+	wrong := append(r.contradictsPlan(), r.wrongAccepted()...)
+	if r.WhatIf != nil && !r.DryRun {
+		wrong.Add("what_if", "is for dry runs")
+	}
+	valid := list.Names()
+	for _, given := range []struct {
+		field string
+		names []string
+	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
+		if len(given.names) > len(valid) {
+			wrong.Addf(given.field, "has %d names; there are %d tasks", len(given.names), len(valid))
+			continue
+		}
+		for i, name := range given.names {
+			field := fmt.Sprintf("%s[%d]", given.field, i)
+			if !slices.Contains(valid, name) {
+				wrong.Addf(field, "unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))
+			} else if list.Outside[name].Disabled && !r.DryRun && given.field == "tasks" {
+				wrong.Addf(field, "the task %s is disabled: a dry run foresees what it would do", name)
+			}
+		}
+	}
+	if problem := schedule.TimeLimitProblem(r.MaxDuration); problem != "" {
+		wrong.Add("max_duration", problem)
+	}
+	if wrong == nil && len(list.Choose(r.Tasks, r.SkipTasks)) == 0 {
+		wrong.Add("skip_tasks", "leaves no task to run")
+	}
+	return wrong.Err()
+}
+
+// contradictsPlan returns the fields that contradict a plan.
+func (r Request) contradictsPlan() (wrong failure.Violations) {
+	for field, given := range map[string]bool{
+		"tasks":      len(r.Tasks) > 0,
+		"skip_tasks": len(r.SkipTasks) > 0,
+		"dry_run":    r.DryRun,
+	} {
+		if given && r.Plan != "" {
+			wrong.Add(field, "must not be given beside a plan, which has its tasks")
+		}
+	}
+	slices.SortFunc(wrong, func(a, b failure.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return wrong
+}
+
+// acceptable are the guards that a request may accept.
+var acceptable = []guard.Name{guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes}
+
+// wrongAccepted returns what is wrong with the accepted guards.
+func (r Request) wrongAccepted() (wrong failure.Violations) {
+	if len(r.Accepted) > 0 && r.Plan == "" {
+		wrong.Add("accept_guards", "is for the run of a plan, whose preview shows the numbers")
+	}
+	for i, a := range r.Accepted {
+		field := fmt.Sprintf("accept_guards[%d].", i)
+		switch {
+		case a.Guard == guard.Clock || a.Guard == guard.Idle:
+			wrong.Addf(field+"guard", "%s can not be accepted, only set", a.Guard)
+		case !slices.Contains(acceptable, a.Guard):
+			wrong.Addf(field+"guard", "unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)
+		case a.Table == "":
+			wrong.Add(field+"table", "is missing: the table as the preview shows it")
+		case a.Number < 0:
+			wrong.Add(field+"number", "must not be negative")
+		}
+	}
+	return wrong
+}

@@ -1,0 +1,124 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/worker"
+)
+
+// Get reads a run. It fails with store.ErrNotFound.
+func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
+	parsed, err := store.ParseID(id)
+	if err != nil {
+		return nil, err
+	}
+	return store.GetRun(ctx, m.calls, parsed)
+}
+
+// List reads a page of runs, newest first, and the token of the next page; "" if there is none. It fails with
+// store.ErrPageToken, or a failure.FieldError.
+func (m *Manager) List(
+	ctx context.Context,
+	v store.View,
+	f store.Filter,
+	size int,
+	token string,
+) ([]*store.Run, string, error) {
+	if f.Task != "" && !m.tasks.MayExist(f.Task) {
+		return nil, "", failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
+	}
+	return store.ListRuns(ctx, m.calls, v, f, size, token)
+}
+
+// Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica executes ends
+// at once; a run that has ended is returned as it is. It fails with store.ErrNotFound.
+func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
+	run, err := m.Get(ctx, runID)
+	if err != nil {
+		return nil, err
+	}
+	id := run.UUID()
+	var ended *store.Run // nil if it does not end at once
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+		if _, err := m.scheduler.LockPending(ctx, tx); err != nil { // before any other lock, as whenever a run ends
+			return err
+		}
+		if !run.DryRun {
+			if err := m.owner.Lock(ctx, tx); err != nil {
+				return err
+			}
+		}
+		if err := audit.Note(ctx, tx, audit.Details{"run_id": run.ID}); err != nil {
+			return err
+		}
+		idle, err := store.RequestCancel(ctx, tx, id)
+		if err != nil || !idle {
+			return err
+		}
+		ended, err = m.worker.Terminate(ctx, tx, id, worker.Outcome{
+			State: store.Cancelled,
+			Error: store.StopCancelled,
+			Cause: store.CauseCancelled,
+		})
+		return err
+	})
+	if ended != nil {
+		m.worker.Terminated(ctx, ended, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return store.GetRun(ctx, m.calls, id)
+}
+
+// Adopt makes the manager's instance the owner of the database: active runs end as cancelled, and the schedule is
+// disabled.
+func (m *Manager) Adopt(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
+		if err := store.DisableSchedule(ctx, tx); err != nil {
+			return err
+		}
+		// This waits for runs that are being requested, and requests wait for it.
+		if err := store.SetIdentity(ctx, tx, m.config.Instance); err != nil {
+			return err
+		}
+		adoption, err := instance.PreviewAdoption(ctx, tx, m.config.Instance)
+		if err != nil {
+			return err
+		}
+		for _, id := range adoption.Runs {
+			if _, err := m.worker.Terminate(ctx, tx, id, worker.Outcome{
+				State: store.Cancelled,
+				Error: "the database was adopted by " + adoption.To,
+				Cause: store.CauseCancelled,
+			}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Audit reads a page of the audit, newest first, and the token of the next page; "" if there is none. It fails with
+// store.ErrPageToken.
+func (m *Manager) Audit(ctx context.Context, size int, token string) ([]store.Act, string, error) {
+	return store.ListActs(ctx, m.calls, size, token)
+}
+
+// RemoteDeliveries reads a page of the deliveries that remain on mid-sourcing servers, of one account or all if it is
+// nil, and the token of the next page; "" if there is none. It fails with store.ErrPageToken.
+func (m *Manager) RemoteDeliveries(
+	ctx context.Context,
+	account *string,
+	size int,
+	token string,
+) ([]store.RemoteDelivery, string, error) {
+	return store.ListRemoteDeliveries(ctx, m.calls, account, size, token)
+}

@@ -1,0 +1,134 @@
+package schedule
+
+import (
+	"errors"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/robfig/cron/v3"
+)
+
+// recurring is the times of a cron expression in a time zone.
+type recurring struct {
+	*cron.SpecSchedule
+	zone *time.Location
+}
+
+var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
+
+func parseCron(expression string, zone *time.Location) (*recurring, error) {
+	if strings.Contains(expression, "=") { // the library would read a time zone there
+		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
+	}
+	fields := strings.Fields(expression)
+	if len(fields) == 5 {
+		fields[4] = sundayAsZero(fields[4])
+	}
+	parsed, err := fiveFields.Parse(strings.Join(fields, " "))
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := parsed.(*cron.SpecSchedule)
+	if !ok {
+		return nil, errors.New("never comes")
+	}
+	// The library gets UTC, which has no clock changes: across those of a time zone its search may not end.
+	spec.Location = time.UTC
+	if spec.Next(time.Now()).IsZero() {
+		return nil, errors.New("never comes")
+	}
+	return &recurring{spec, zone}, nil
+}
+
+// toSeven is a part of a field of days of the week that is 7, or a range that ends there.
+var toSeven = regexp.MustCompile(`^(?:([0-7])-)?7(?:/([1-9]\d{0,2}))?$`)
+
+// sundayAsZero lists the days of such parts, for the library knows Sunday as 0 alone.
+func sundayAsZero(days string) string {
+	parts := strings.Split(days, ",")
+	for i, part := range parts {
+		bounds := toSeven.FindStringSubmatch(part)
+		if bounds == nil {
+			continue
+		}
+		first, err := strconv.Atoi(bounds[1])
+		if err != nil { // 7 alone
+			first = 7
+		}
+		step, err := strconv.Atoi(bounds[2])
+		if err != nil { // none
+			step = 1
+		}
+		var list []string
+		for day := first; day <= 7; day += step {
+			list = append(list, strconv.Itoa(day%7))
+		}
+		parts[i] = strings.Join(list, ",")
+	}
+	return strings.Join(parts, ",")
+}
+
+// star is the bit by which the library marks a field that is an asterisk.
+const star = 1 << 63
+
+// next is the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in
+// spring comes right after the change, unless the expression is for every hour: then every hour that passes counts.
+func (r *recurring) next(after time.Time) time.Time {
+	at := after.In(r.zone)
+	if r.Hour&star != 0 {
+		return r.nextHour(at)
+	}
+	for wall := shown(at); ; {
+		if wall = r.Next(wall); wall.IsZero() {
+			return wall
+		}
+		if when := moment(wall, r.zone); when.After(after) {
+			return when
+		}
+	}
+}
+
+// nextHour is the first time after a moment for an expression for every hour. It searches from one clock change to the
+// next.
+func (r *recurring) nextHour(at time.Time) time.Time {
+	for wall := shown(at); ; {
+		next := r.Next(wall)
+		if next.IsZero() {
+			return next
+		}
+		when := at.Add(next.Sub(shown(at)))
+		_, change := at.ZoneBounds()
+		if change.IsZero() || when.Before(change) {
+			return when
+		}
+		at, wall = change, shown(change).Add(-time.Second)
+	}
+}
+
+// shown is the wall clock time at a moment, as a time in UTC.
+func shown(at time.Time) time.Time {
+	_, offset := at.Zone()
+	return at.Add(time.Duration(offset) * time.Second).UTC()
+}
+
+// moment is when a wall clock of the zone first shows a time, or the clock change that skips it.
+func moment(wall time.Time, zone *time.Location) time.Time {
+	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
+	from, to := at.ZoneBounds()
+	switch got := shown(at); {
+	case got.Before(wall): // skipped, and taken for a time before the change
+		return to
+	case got.After(wall):
+		return from
+	case from.IsZero():
+		return at
+	}
+	// Repeated? The first time has the offset from before the change.
+	_, before := from.Add(-time.Nanosecond).Zone()
+	if first := wall.Add(-time.Duration(before) * time.Second); first.Before(from) {
+		return first.In(zone)
+	}
+	return at
+}

@@ -1,0 +1,163 @@
+// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes times and
+// stores nothing. Packages store and scheduler use it, and Manager for package service.
+package schedule
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/timezone"
+)
+
+// Schedule says when runs of the whole pipeline start automatically.
+type Schedule struct {
+	Cron            string     // five fields; "" if it starts Once
+	MoreCrons       []string   // in addition to Cron
+	Once            *time.Time // nil if it has cron expressions
+	TimeZone        string     // of the cron expressions, an IANA name
+	Enabled         bool
+	MaxDuration     time.Duration // of its runs; 0 for no limit
+	ContinueOnError bool          // whether its runs continue after a failed task
+	NextPlan        string        // the dry run that the next run follows; "" if there is none
+
+	NextRunTime *time.Time // nil if no run is due
+	LastRunID   string     // "" if there is none, or it was pruned
+}
+
+func (s *Schedule) String() string {
+	when := strings.Join(s.crons(), " and ") + " " + s.TimeZone
+	if s.Once != nil {
+		when = "once at " + s.Once.Format(time.RFC3339)
+	}
+	switch {
+	case s.TimeZone == "":
+		return "none"
+	case !s.Enabled:
+		when += ", disabled"
+	}
+	if s.MaxDuration > 0 {
+		when += ", for " + s.MaxDuration.String() + " at most"
+	}
+	if !s.ContinueOnError {
+		when += ", until a task fails"
+	}
+	if s.NextPlan != "" {
+		when += ", the next run by plan " + s.NextPlan
+	}
+	return when
+}
+
+// crons returns all of its expressions.
+func (s *Schedule) crons() []string { return slices.Concat([]string{s.Cron}, s.MoreCrons) }
+
+// defaultCron is the expression of a schedule that has none.
+const defaultCron = "0 4 * * *"
+
+// maxMoreCrons is how many expressions a schedule may have in addition to the first one.
+const maxMoreCrons = 20
+
+// Complete fills in what was omitted, and sets the next time after now. timeZone is the setting TimeZone of the
+// database. It fails with an failure.Violations.
+func (s *Schedule) Complete(now time.Time, timeZone string) error {
+	var wrong failure.Violations
+	if s.TimeZone == "" {
+		s.TimeZone = timezone.Of(timeZone)
+	}
+	zone, err := timezone.Load(s.TimeZone)
+	if err != nil {
+		wrong.Addf("schedule.time_zone", "%q is not an IANA time zone, such as Europe/Berlin", s.TimeZone)
+		zone = time.UTC
+	}
+	if problem := TimeLimitProblem(s.MaxDuration); problem != "" {
+		wrong.Add("schedule.max_duration", problem)
+	}
+	next := s.Once
+	switch {
+	case s.Once != nil && (s.Cron != "" || len(s.MoreCrons) > 0):
+		wrong.Add("schedule.once", "is another way to say when than cron and more_crons: only one may be given")
+	case s.Once != nil:
+		if s.Enabled && !s.Once.After(now) {
+			wrong.Add("schedule.once", "must be in the future")
+		}
+	case len(s.MoreCrons) > maxMoreCrons:
+		wrong.Addf("schedule.more_crons", "has %d expressions: %d at most", len(s.MoreCrons), maxMoreCrons)
+	default:
+		s.Cron = cmp.Or(s.Cron, defaultCron)
+		var crons failure.Violations
+		next, crons = s.earliest(now, zone)
+		wrong = append(wrong, crons...)
+	}
+	if s.NextRunTime = next; !s.Enabled {
+		s.NextRunTime = nil
+	}
+	return wrong.Err()
+}
+
+// MaxTimeLimit is the greatest time limit of a run: 100 years of 365 days.
+const MaxTimeLimit = 36_500 * 24 * time.Hour
+
+// TimeLimitProblem returns what is wrong with the time limit of a run, which the database stores in microseconds; "" if
+// nothing is. 0 stands for no limit.
+func TimeLimitProblem(limit time.Duration) string {
+	if limit == 0 || (time.Microsecond <= limit && limit <= MaxTimeLimit) {
+		return ""
+	}
+	return "must be from a microsecond to 36500 days"
+}
+
+// earliest returns the first time of any of the expressions after now, and what is wrong with them.
+func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Time, wrong failure.Violations) {
+	for i, expression := range s.crons() {
+		times, err := parseCron(expression, zone)
+		if err != nil {
+			field := "schedule.cron"
+			if i > 0 {
+				field = fmt.Sprintf("schedule.more_crons[%d]", i-1)
+			}
+			wrong.Add(field, err.Error())
+			continue
+		}
+		if next := times.next(now); first == nil || next.Before(*first) {
+			first = &next
+		}
+	}
+	return first, wrong
+}
+
+// Next returns the first time of a complete schedule after now; nil if there is none.
+func (s *Schedule) Next(now time.Time) (*time.Time, error) {
+	if s.Once != nil {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	next, wrong := s.earliest(now, zone)
+	return next, wrong.Err()
+}
+
+// Upcoming returns the starts within upcomingFor of the first one, but no fewer and no more than these numbers.
+const (
+	upcomingFor  = 7 * 24 * time.Hour
+	fewestStarts = 5
+	mostStarts   = 100
+)
+
+// Upcoming returns the next starts, the soonest first; nil if none is due.
+func (s *Schedule) Upcoming() (starts []time.Time, err error) {
+	for next := s.NextRunTime; next != nil && len(starts) < mostStarts; {
+		if len(starts) >= fewestStarts && next.Sub(starts[0]) >= upcomingFor {
+			break
+		}
+		starts = append(starts, *next)
+		if next, err = s.Next(*next); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}

@@ -1,0 +1,165 @@
+// Package scheduler starts the runs of the schedule, on the replicas that keep it. It needs packages store, schedule and
+// instance. Manager calls Tick again and again; the worker that ends a run starts one that became due during it.
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// requestedBy is the name that requests the runs of the schedule.
+const requestedBy = "schedule"
+
+// Scheduler starts the runs of the schedule.
+type Scheduler struct {
+	// Enabled says that this replica keeps the schedule.
+	Enabled bool
+	Pool    *pgxpool.Pool
+	Owner   *instance.Owner
+	Tasks   tasklist.Source
+	Log     *slog.Logger
+}
+
+// Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule if
+// none is stored. One of several replicas that call it at the same time does it.
+func (s *Scheduler) Tick(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
+	defer cancel()
+	if owns, err := s.Owner.Owns(ctx, s.Pool); err != nil || !owns {
+		return err
+	}
+	state, err := store.GetScheduleState(ctx, s.Pool)
+	if err != nil {
+		return err
+	}
+	begin := func(do func(context.Context, pgx.Tx) error) error {
+		return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error { return do(ctx, tx) })
+	}
+	switch {
+	case !state.Stored:
+		return begin(insertDefault)
+	case state.OtherTimeline:
+		return begin(s.skipMissed)
+	case state.Due:
+		return begin(s.startDue)
+	case state.Pending:
+		return begin(func(ctx context.Context, tx pgx.Tx) error {
+			pending, err := s.LockPending(ctx, tx)
+			if err != nil || pending == nil {
+				return err
+			}
+			return s.StartPending(ctx, tx, pending)
+		})
+	}
+	return nil
+}
+
+func insertDefault(ctx context.Context, tx pgx.Tx) error {
+	return store.InsertSchedule(ctx, tx, schedule.Schedule{Enabled: true, ContinueOnError: true})
+}
+
+// skipMissed sets the next time of a schedule that was stored on another timeline. A run that was missed is not caught
+// up: in the data of this timeline it may delete other rows than expected.
+func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
+	stored, err := store.LockForeignSchedule(ctx, tx)
+	if err != nil || stored == nil {
+		return err
+	}
+	now, err := store.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	next := stored.NextRunTime
+	if next != nil && stored.Enabled && !next.After(now) {
+		s.Log.Warn("the server was promoted or restored since: a scheduled run is not caught up", "due", next)
+		if next, err = stored.Next(now); err != nil {
+			return fmt.Errorf("the stored schedule: %w", err)
+		}
+	}
+	return store.SetNextTime(ctx, tx, next)
+}
+
+// startDue starts one run, however many times have passed, and sets the next time. While another run is active, the new
+// one is pending.
+func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
+	stored, err := store.LockDueSchedule(ctx, tx)
+	if err != nil || stored == nil {
+		return err
+	}
+	now, err := store.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	next, err := stored.Next(now)
+	if err != nil {
+		return fmt.Errorf("the stored schedule: %w", err)
+	}
+	if err := store.SetPending(ctx, tx, next); err != nil {
+		return err
+	}
+	return s.StartPending(ctx, tx, stored)
+}
+
+// LockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a run is pending;
+// nil if none is, or this replica does not keep the schedule, or another instance owns the database.
+func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	pending, err := store.LockPendingSchedule(ctx, tx)
+	if err != nil || pending == nil {
+		return nil, err
+	}
+	err = s.Owner.Lock(ctx, tx)
+	if refusal := (*refused.Error)(nil); errors.As(err, &refusal) {
+		return nil, nil
+	}
+	return pending, err
+}
+
+// StartPending starts the run of a schedule. While another run is active, it remains pending.
+func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedule.Schedule) error {
+	var (
+		plan      uuid.UUID
+		planTasks []string
+	)
+	if pending.NextPlan != "" {
+		var err error
+		if plan, err = store.ParseID(pending.NextPlan); err != nil {
+			return err
+		}
+		// A plan that was pruned by now is refused when the run starts.
+		if dryRun, err := store.GetRun(ctx, tx, plan); err == nil {
+			planTasks = dryRun.Started()
+		}
+	}
+	list, err := s.Tasks.Read(ctx, tx)
+	if err != nil {
+		return err
+	}
+	run, err := store.InsertRun(ctx, tx, store.NewRun{
+		Slots:           store.DeletingSlots,
+		ContinueOnError: pending.ContinueOnError,
+		MaxDuration:     pending.MaxDuration,
+		RequestedBy:     requestedBy,
+		Plan:            plan,
+		Pipeline:        list.Names(),
+		Chosen:          list.Choose(planTasks, nil),
+	})
+	if err != nil || run == nil {
+		return err
+	}
+	return store.SetStarted(ctx, tx, run)
+}

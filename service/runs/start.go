@@ -1,0 +1,148 @@
+package runs
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// ErrTooManyDryRuns reports that no more dry runs may be active.
+var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
+
+// tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
+func tooManyDryRuns(req Request) error {
+	if req.ByViewer {
+		return fmt.Errorf(
+			"%w: viewers may have one active, all together, and there is one; wait for it to end",
+			ErrTooManyDryRuns,
+		)
+	}
+	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
+}
+
+// RunActive is the reason of an ActiveError.
+const RunActive = "RUN_ACTIVE"
+
+// ActiveError reports that another run is active.
+type ActiveError struct{ RunID string }
+
+func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
+
+// Kind implements failure.Kinded.
+func (*ActiveError) Kind() failure.Kind { return failure.Conflict }
+
+// Info implements failure.Informed.
+func (e *ActiveError) Info() (reason string, metadata map[string]string) {
+	return RunActive, map[string]string{"run_id": e.RunID}
+}
+
+// Start stores a run, for any replica to claim. It fails with failure.Violations, an ActiveError, ErrTooManyDryRuns, or
+// a refused.Error.
+func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
+	list, err := m.Pipeline(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := req.validate(list); err != nil {
+		return nil, err
+	}
+	for {
+		var run *store.Run
+		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
+			run, err = m.insert(ctx, tx, list, req)
+			return err
+		})
+		if err != nil || run != nil {
+			return run, err
+		}
+		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case req.DryRun && len(active) == len(req.slots()):
+			return nil, tooManyDryRuns(req)
+		case !req.DryRun && len(active) == 1:
+			return nil, &ActiveError{active[0].ID}
+		}
+		// The run that was active has just ended: try again.
+	}
+}
+
+// insert stores a run; nil if its slots are taken.
+func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
+	if !req.DryRun {
+		if err := m.owner.Lock(ctx, tx); err != nil {
+			return nil, err
+		}
+	}
+	var planID uuid.UUID
+	if req.Plan != "" {
+		plan, err := m.checkPlan(ctx, tx, list, req.Plan)
+		if err != nil {
+			return nil, err
+		}
+		planID, req.Plan, req.Tasks = plan.UUID(), plan.ID, plan.Started()
+	}
+	run, err := store.InsertRun(ctx, tx, store.NewRun{
+		Slots:           req.slots(),
+		DryRun:          req.DryRun,
+		ContinueOnError: req.ContinueOnError,
+		MaxDuration:     req.MaxDuration,
+		RequestedBy:     req.RequestedBy,
+		Plan:            planID,
+		WhatIf:          req.WhatIf,
+		Accepted:        req.Accepted,
+		Pipeline:        list.Names(),
+		Chosen:          list.Choose(req.Tasks, req.SkipTasks),
+	})
+	if err != nil || run == nil {
+		return nil, err
+	}
+	return run, audit.Note(ctx, tx, audit.Details{
+		"run_id":               run.ID,
+		"tasks":                req.Tasks,
+		"skip_tasks":           req.SkipTasks,
+		"dry_run":              req.DryRun,
+		"continue_on_error":    req.ContinueOnError,
+		"max_duration_seconds": req.MaxDuration.Seconds(),
+		"plan":                 req.Plan,
+		"what_if":              req.WhatIf,
+		"accept_guards":        req.Accepted,
+	})
+}
+
+// checkPlan returns the dry run that a run is to follow. It fails with store.ErrNotFound, a failure.FieldError, or a
+// refused.Error if the plan is stale.
+func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, id string) (*store.Run, error) {
+	plan, err := store.FindPlan(ctx, tx, id, "plan")
+	if err != nil {
+		return nil, err
+	}
+	if err := store.CheckPlan(ctx, tx, plan.UUID(), m.config.PlanMaxAge); err != nil {
+		return nil, err
+	}
+	found, err := store.SavedPlan(ctx, tx, plan.UUID())
+	if err != nil {
+		return nil, err
+	}
+	holds, _, err := store.EffectiveHolds(ctx, tx, *plan.ReferenceTime)
+	if err != nil {
+		return nil, err
+	}
+	tasks := plan.Started()
+	for _, name := range tasks {
+		if list.Outside[name].Disabled {
+			return nil, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
+		}
+	}
+	return plan, pipeline.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
+}

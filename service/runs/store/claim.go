@@ -1,0 +1,227 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Candidates selects the runs that a replica may claim.
+type Candidates struct {
+	condition, lock string
+	args            pgx.StrictNamedArgs
+}
+
+// Waiting selects the runs that are queued, or whose replica has fallen silent, except the ones that this replica works
+// on, and any that a newer version began with a task that is not in known, which has patterns of LIKE.
+func Waiting(working []uuid.UUID, known []string) Candidates {
+	return Candidates{
+		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
+			AND id <> ALL (@working::uuid[])
+			AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen
+				AND t.name NOT LIKE ALL (@known::text[]))`,
+		" ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED",
+		pgx.StrictNamedArgs{"working": working, "known": known},
+	}
+}
+
+// DryRuns restricts candidates to dry runs.
+func (c Candidates) DryRuns() Candidates {
+	c.condition += " AND dry_run"
+	return c
+}
+
+// Interrupted selects a run that was interrupted in its epoch. It may still be locked by a transaction of its worker
+// that was cut off.
+func Interrupted(e Epoch) Candidates {
+	return Candidates{
+		"state = 'RUNNING' AND id = @run_id AND epoch = @epoch", " FOR UPDATE", e.args(pgx.StrictNamedArgs{}),
+	}
+}
+
+// Exist reports whether there are candidates.
+func (c Candidates) Exist(ctx context.Context, db campaign.Querier) (exist bool, err error) {
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+c.condition+")", c.args).Scan(&exist)
+	return exist, err
+}
+
+// Claim is a run as a replica claimed it.
+type Claim struct {
+	Epoch
+	DryRun          bool
+	ContinueOnError bool
+	Plan            uuid.UUID    // the dry run that it follows; uuid.Nil if there is none
+	Accepted        []guard.Trip // the guards that do not refuse it
+	WhatIf          map[string]int
+	ReferenceTime   time.Time
+	TraceParent     string // the span of the call that requested it
+	LeaseUntil      time.Time
+	Resumed         bool // it was claimed before
+	FailedAttempts  int  // the last ones, without progress
+	// State and Holder are as before the claim.
+	State  State
+	Holder string
+}
+
+// ClaimRun claims the first candidate for a replica and begins an epoch of it; nil if there is none. An attempt counts
+// as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
+func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, lease time.Duration) (*Claim, error) {
+	args := maps.Clone(from.args)
+	args["holder"], args["lease"] = holder, lease
+	c := &Claim{}
+	err := tx.QueryRow(
+		ctx,
+		`WITH waiting AS (SELECT id, state, holder, epoch AS before FROM cleanupd.run
+			WHERE `+from.condition+from.lock+`)
+		UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`,
+			lease_until = clock_timestamp() + @lease::interval, holder = @holder,
+			start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
+			setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks
+				WHEN progress = `+progress+` THEN setbacks + 1 ELSE 1 END, progress = ''
+		FROM waiting WHERE run.id = waiting.id
+		RETURNING run.id, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time,
+			setbacks, trace_parent, plan, what_if, accepted, waiting.state, waiting.holder`,
+		args,
+	).
+		Scan(
+			&c.RunID,
+			&c.Number,
+			&c.Resumed,
+			&c.LeaseUntil,
+			&c.DryRun,
+			&c.ContinueOnError,
+			&c.ReferenceTime,
+			&c.FailedAttempts,
+			&c.TraceParent,
+			(*zeronull.UUID)(&c.Plan),
+			&c.WhatIf,
+			&c.Accepted,
+			&c.State,
+			&c.Holder,
+		)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return c, err
+}
+
+// ErrNotClaimed reports that a claim was not committed.
+var ErrNotClaimed = errors.New("the claim was not committed")
+
+// VerifyClaim waits until the transaction of a claim has ended, whose COMMIT was not answered. It fails with
+// ErrNotClaimed.
+func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, holder string) error {
+	var committed bool
+	err := tx.QueryRow(
+		ctx,
+		`SELECT epoch = @epoch AND holder = @holder AND lease_until = @lease_until FROM cleanupd.run
+			WHERE id = @run_id FOR UPDATE`,
+		c.args(pgx.StrictNamedArgs{"holder": holder, "lease_until": c.LeaseUntil}),
+	).
+		Scan(&committed)
+	if errors.Is(err, pgx.ErrNoRows) || (err == nil && !committed) {
+		return ErrNotClaimed
+	}
+	return err
+}
+
+// ClaimedTask is a chosen task of a run that was claimed.
+type ClaimedTask struct {
+	Name   string
+	State  pipeline.State
+	Cursor purge.Cursor
+}
+
+// ClaimTasks begins the epoch of a run's tasks, and returns the chosen ones in order. It waits for a batch that the
+// previous worker is just committing.
+func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) {
+	rows, err := tx.Query(
+		ctx,
+		`WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1 RETURNING *)
+		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`,
+		e.RunID,
+		e.Number,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
+}
+
+// ResetCounts sets the counts of the current task of a dry run to 0: it has no cursor, and is counted from its beginning.
+func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE cleanupd.task
+			SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
+			rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, rows_held = 0, tables_left = 0
+		WHERE run_id = $1 AND state = 'RUNNING'`,
+		id,
+	)
+	return err
+}
+
+// The reasons to stop a run, as in its error.
+const (
+	StopCancelled   = "cancelled by request"
+	StopMaxDuration = "max_duration reached"
+)
+
+// stopReason is the SQL for why a run must stop; empty if it need not, NULL if the epoch has ended.
+const stopReason = `(SELECT CASE WHEN cancel_requested THEN '` + StopCancelled + `'
+	WHEN clock_timestamp() >= start_time + max_duration THEN '` + StopMaxDuration + `' ELSE '' END
+	FROM cleanupd.run WHERE ` + inEpoch + `)`
+
+// RequestCancel requests that a run be stopped, and reports whether no replica works on it.
+func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
+	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1
+		AND state IN ('QUEUED', 'RUNNING')
+		RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).
+		Scan(&idle)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	return idle, err
+}
+
+// StopTasks ends the tasks of a run that have not ended, and returns the one that was running.
+func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err error) {
+	rows, err := tx.Query(ctx, `
+		WITH ended AS (UPDATE cleanupd.task SET state = CASE state
+			WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state
+			WHEN 'RUNNING' THEN clock_timestamp() END
+			WHERE run_id = $1 AND state IN ('RUNNING', 'PENDING') AND epoch = $2 RETURNING name, state)
+		SELECT name FROM ended WHERE state = 'CANCELLED'`, e.RunID, e.Number)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// EndRun stores the final state of a run with its error and cause, and sets when it ended.
+func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
+	return tx.QueryRow(
+		ctx,
+		`UPDATE cleanupd.run
+			SET state = @state, error = @error, cause = @cause, end_time = clock_timestamp(), lease_until = NULL
+		WHERE id = @run_id RETURNING end_time`,
+		pgx.StrictNamedArgs{
+			"run_id": id,
+			"state":  string(run.State),
+			"error":  connection.Text(run.Error),
+			"cause":  string(run.Cause),
+		},
+	).
+		Scan(&run.EndTime)
+}

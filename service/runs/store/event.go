@@ -1,0 +1,188 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Kind is the kind of an event.
+type Kind string
+
+// Kinds of events.
+const (
+	RunStarted   Kind = "run_started"
+	TaskStarted  Kind = "task_started"
+	TaskProgress Kind = "task_progress"
+	TaskFinished Kind = "task_finished"
+	LogLine      Kind = "log"
+	RunFinished  Kind = "run_finished"
+)
+
+// Event is something that happened in a run. Which fields are set depends on its kind.
+type Event struct {
+	RunID string `json:"-"`
+	Place `json:"-"`
+	Time  time.Time `json:"-"`
+
+	Kind     Kind           `json:"Kind"`
+	Run      *Run           `json:"Run,omitempty"`      // run_started, run_finished
+	Task     string         `json:"Task,omitempty"`     // task_started, task_progress, log
+	Position int            `json:"Position,omitempty"` // task_started
+	Count    int            `json:"Count,omitempty"`    // task_started
+	Progress *Progress      `json:"Progress,omitempty"` // task_progress
+	Result   *Result        `json:"Result,omitempty"`   // task_finished
+	Level    severity.Level `json:"Level,omitempty"`    // log
+	Message  string         `json:"Message,omitempty"`  // log
+
+	derived *derived // shared by all copies of an event that was read
+}
+
+// Place is where an event is in the log of its run. A log that is replaced by another history of the database may have
+// another event with the same sequence, but not with the same generation too.
+type Place struct {
+	Sequence int64
+	// Generation is the epoch in which the event was written; 0 if that is unknown, or an earlier version wrote it.
+	Generation int64
+}
+
+// derived is a value that is made from an event when it is first needed.
+type derived struct {
+	sync.Once
+	value any
+	err   error
+}
+
+// Once returns what derive makes of the event. derive is called once for all callers that share one reading of it.
+func (e Event) Once(derive func() (any, error)) (any, error) {
+	e.derived.Do(func() { e.derived.value, e.derived.err = derive() })
+	return e.derived.value, e.derived.err
+}
+
+// Progress is how far a task is.
+type Progress struct {
+	Object        string  `json:"Object"`
+	RowsDeleted   int64   `json:"RowsDeleted"`
+	RowsUpdated   int64   `json:"RowsUpdated"`
+	TablesDropped int64   `json:"TablesDropped"`
+	Batches       int64   `json:"Batches"`
+	RowsExpected  *int64  `json:"RowsExpected"`
+	RowsPerSecond float64 `json:"RowsPerSecond"`
+	ScanMethod    string  `json:"Way,omitempty"`
+	ThrottledBy   string  `json:"ThrottledBy,omitempty"` // "" while batches do not wait
+}
+
+// Channel is the channel of notifications: that a run has new events, or waits to be claimed.
+const Channel = "cleanupd"
+
+// NotifyWaiting notifies the replicas that a run waits to be claimed.
+func NotifyWaiting(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, "SELECT pg_notify($1, $2)", Channel, fmt.Sprintf("%s 0", id))
+	return err
+}
+
+// ParseNotification returns the run of a notification, and whether it waits to be claimed.
+func ParseNotification(payload string) (id uuid.UUID, waiting bool) {
+	text, sequence, _ := strings.Cut(payload, " ")
+	id, _ = uuid.Parse(text)
+	return id, sequence == "0"
+}
+
+// AppendEvents writes events to the log of a run, and notifies the replicas. It fails with ErrFenced if the epoch has
+// ended. The row of the run remains locked until the transaction ends, so that sequences are committed in order.
+func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) error {
+	return fencedIfNone(tx.Exec(
+		ctx,
+		`WITH run AS (UPDATE cleanupd.run SET last_sequence = last_sequence + cardinality(@events::jsonb[])
+			WHERE `+inEpoch+` RETURNING last_sequence),
+		written AS (INSERT INTO cleanupd.event (run_id, sequence, generation, body)
+			SELECT @run_id::uuid, last_sequence - cardinality(@events::jsonb[]) + place, @epoch, body
+				FROM run, unnest(@events::jsonb[]) WITH ORDINALITY AS e (body, place))
+		SELECT FROM run, pg_notify(@channel, concat_ws(' ', @run_id::uuid, last_sequence))`,
+		e.args(pgx.StrictNamedArgs{"events": events, "channel": Channel}),
+	))
+}
+
+// ErrNoPlace reports that the log of a run does not have a place.
+var ErrNoPlace = errors.New("the log was replaced")
+
+// ReadEvents reads up to limit events of a run after a place, and returns that place with its generation. It fails with
+// ErrNotFound if there is no such run, and with ErrNoPlace.
+func ReadEvents(
+	ctx context.Context,
+	db campaign.Querier,
+	id uuid.UUID,
+	after Place,
+	limit int,
+) (Place, []Event, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT COALESCE(sequence, 0), COALESCE(generation, 0), COALESCE(time, create_time), body FROM cleanupd.run
+			LEFT JOIN LATERAL
+		(SELECT sequence, generation, time, CASE WHEN sequence > $2 THEN body END AS body FROM cleanupd.event
+			WHERE run_id = id AND sequence >= $2 ORDER BY sequence LIMIT $3) AS page ON true
+		WHERE id = $1 ORDER BY sequence`,
+		id,
+		after.Sequence,
+		int64(limit)+min(after.Sequence, 1),
+	)
+	if err != nil {
+		return after, nil, err
+	}
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
+		var (
+			at   Place
+			when time.Time
+			body []byte
+			e    Event
+		)
+		if err := row.Scan(&at.Sequence, &at.Generation, &when, &body); err != nil || body == nil {
+			return Event{Place: at}, err
+		}
+		err := json.Unmarshal(body, &e)
+		e.RunID, e.Place, e.Time, e.derived = id.String(), at, when, &derived{}
+		return e, err
+	})
+	switch {
+	case err != nil:
+		return after, nil, err
+	case len(page) == 0:
+		return after, nil, ErrNotFound
+	case after.Sequence == 0 && page[0].Sequence > 0:
+		return after, page, nil
+	}
+	at := page[0].Place
+	if at.Sequence != after.Sequence || (after.Generation != 0 && at.Generation != after.Generation) {
+		return after, nil, ErrNoPlace
+	}
+	return at, page[1:], nil
+}
+
+// SharedSequence returns the sequence of the last event that the log of a run has in common with another history of it;
+// 0 if there is none, or it is unknown. places has the last event of each generation of that history: logs that share
+// an event share all events before. It fails with ErrNotFound if there is no such run.
+func SharedSequence(ctx context.Context, db campaign.Querier, id uuid.UUID, places []Place) (shared int64, err error) {
+	var sequences, generations []int64
+	for _, p := range places {
+		sequences, generations = append(sequences, p.Sequence), append(generations, p.Generation)
+	}
+	err = db.QueryRow(ctx, `SELECT COALESCE((SELECT max(e.sequence) FROM cleanupd.event AS e
+		JOIN unnest($2::bigint[], $3::bigint[]) AS sent (sequence, generation)
+		ON e.generation = sent.generation AND e.generation > 0 AND e.sequence <= sent.sequence WHERE run_id = id), 0)
+			FROM cleanupd.run WHERE id = $1`, id, sequences, generations).
+		Scan(&shared)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNotFound
+	}
+	return shared, err
+}

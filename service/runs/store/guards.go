@@ -1,0 +1,307 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// Latched is a guard that tripped in a task, and has refused it since.
+type Latched struct {
+	guard.Trip
+	Task  string
+	RunID string // the first run that it refused
+	Time  time.Time
+}
+
+// GuardLimits reads the limits of the guards. The ones that are not stored have their defaults.
+func GuardLimits(ctx context.Context, db campaign.Querier) (guard.Limits, error) {
+	return readLimits(ctx, db, "")
+}
+
+func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Limits, error) {
+	limits := guard.DefaultLimits
+	var stored []byte
+	err := db.QueryRow(ctx, "SELECT settings FROM cleanupd.guards "+lock).Scan(&stored)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return limits, nil
+	case err != nil:
+		return limits, err
+	}
+	return limits, json.Unmarshal(stored, &limits)
+}
+
+// SetGuardLimits replaces the limits of the guards, releases latched guards whose limits change, and returns the limits
+// that were stored before.
+func SetGuardLimits(ctx context.Context, tx pgx.Tx, limits guard.Limits) (before guard.Limits, err error) {
+	if before, err = readLimits(ctx, tx, "FOR UPDATE"); err != nil {
+		return before, err
+	}
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.guards (settings) VALUES ($1)
+		ON CONFLICT (only_row) DO UPDATE SET settings = excluded.settings`,
+		limits,
+	); err != nil {
+		return before, err
+	}
+	if _, err := tx.Exec(
+		ctx,
+		"DELETE FROM cleanupd.latch WHERE guard = ANY ($1)",
+		before.Changed(limits),
+	); err != nil {
+		return before, err
+	}
+	if before.MinProcessInstances != limits.MinProcessInstances { // only purges have other names than the tasks
+		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names())
+	}
+	return before, err
+}
+
+// LatchedGuards reads the guards that are latched.
+func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch
+			ORDER BY trip_time, task, guard, table_name`,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Latched, err error) {
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Task, &l.RunID, &l.Time)
+	})
+}
+
+// Unlatch releases the guards that tripped with other values of options than the effective ones.
+func Unlatch(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
+	_, err := tx.Exec(
+		ctx,
+		`DELETE FROM cleanupd.latch AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was
+			JOIN jsonb_each_text($1::jsonb) AS is_now USING (key) WHERE was.value <> is_now.value)`,
+		effective,
+	)
+	return err
+}
+
+// GuardHistory reads what the guards compare with when they judge a task of a run.
+func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) (*guard.History, error) {
+	h := &guard.History{}
+	var err error
+	if h.Limits, err = GuardLimits(ctx, db); err != nil {
+		return nil, err
+	}
+	if h.Latched, err = readLatches(ctx, db, task); err != nil {
+		return nil, err
+	}
+	if h.Deletions, err = readDeletions(ctx, db, id); err != nil {
+		return nil, err
+	}
+	if h.Cutoffs, err = readCutoffs(ctx, db, task); err != nil {
+		return nil, err
+	}
+	return h, db.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1
+		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, id).
+		Scan(&h.LastStart)
+}
+
+func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {
+	rows, err := db.Query(
+		ctx,
+		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
+		task,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l guard.Latch, err error) {
+		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Options)
+	})
+}
+
+// readDeletions reads how many rows runs have deleted from each table: other runs, and this one unless it is a dry run.
+// Recent rows are without any whose deletion was accepted as an unusual share of the table.
+func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
+	rows, err := db.Query(
+		ctx,
+		`WITH taken AS (
+		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r
+		    WHERE r.id = t.run_id
+		    AND r.accepted @> jsonb_build_array(jsonb_build_object('Guard', @share::text, 'Table',
+		    t.table_name))) AS accepted
+		  FROM cleanupd.taken t
+		  UNION ALL
+		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false
+		    FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = @run_id),
+		begun AS (SELECT start_time FROM cleanupd.run WHERE id = @run_id)
+		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint,
+			COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint,
+			COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
+		FROM taken AS t, begun, LATERAL (SELECT NOT accepted
+			AND t.start_time > begun.start_time - @share_period::interval AS lately) AS l
+		WHERE t.start_time > begun.start_time - @usual_period::interval GROUP BY 1`,
+		pgx.StrictNamedArgs{
+			"run_id":       id,
+			"share":        guard.Share,
+			"share_period": guard.SharePeriod,
+			"usual_period": guard.UsualPeriod,
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		table     string
+		d         guard.Deletions
+		deletions = map[string]guard.Deletions{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&table, &d.Recent, &d.RecentDeleted, &d.Usual}, func() error {
+		deletions[table] = d
+		return nil
+	})
+	return deletions, err
+}
+
+// readCutoffs reads the cutoffs of a task when it last succeeded, by the options with their delays.
+func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
+	rows, err := db.Query(
+		ctx,
+		"SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
+		task,
+	)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		delay   string
+		c       guard.CutoffRecord
+		offset  int64
+		cutoffs = map[string]guard.CutoffRecord{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&delay, &c.At, &c.ReferenceTime, &offset}, func() error {
+		c.ClockOffset = time.Duration(offset) * time.Microsecond
+		cutoffs[delay] = c
+		return nil
+	})
+	return cutoffs, err
+}
+
+// RecordJudgement latches the guards that refused a task of a run that deletes, releases the ones that no longer do,
+// and stores the cutoffs of a task that succeeded. accepted are the guards that the run was allowed to pass.
+func RecordJudgement(
+	ctx context.Context,
+	tx pgx.Tx,
+	id uuid.UUID,
+	task string,
+	o pipeline.Outcome,
+	accepted []guard.Trip,
+) error {
+	b := &pgx.Batch{}
+	if o.State == pipeline.Succeeded {
+		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", task)
+		for delay, c := range o.Cutoffs {
+			b.Queue(
+				`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset)
+					VALUES (@task, @delay, @cutoff, @reference_time, @clock_offset)
+				ON CONFLICT (task, delay) DO UPDATE
+					SET cutoff = excluded.cutoff, reference_time = excluded.reference_time,
+					clock_offset = excluded.clock_offset`,
+				pgx.StrictNamedArgs{
+					"task":           task,
+					"delay":          delay,
+					"cutoff":         c.At,
+					"reference_time": c.ReferenceTime,
+					"clock_offset":   c.ClockOffset.Microseconds(),
+				},
+			)
+		}
+	}
+	// Even if the task failed before the guards judged it: they will judge it again.
+	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
+		for _, a := range accepted {
+			b.Queue(
+				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3",
+				task,
+				a.Guard,
+				a.Table,
+			)
+		}
+	}
+	if o.Trips != nil {
+		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", task, o.Options)
+	}
+	for _, t := range o.Trips {
+		b.Queue(
+			`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+				VALUES (@task, @guard, @table, @number, @limit, @options, @run_id)
+			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, most = excluded.most`,
+			pgx.StrictNamedArgs{
+				"task":    task,
+				"guard":   t.Guard,
+				"table":   t.Table,
+				"number":  t.Number,
+				"limit":   t.Limit,
+				"options": o.Options,
+				"run_id":  id,
+			},
+		)
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// RecordDeletions stores how many rows a run deleted from each table, for longer than the run. They are not usual if a
+// guard refused the run, or was accepted.
+func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+		SELECT r.id, COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, sum(s.rows_deleted), sum(s.rows_updated),
+		  r.accepted IS NULL AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.reason = $2)
+		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
+		WHERE r.id = $1 AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
+		ON CONFLICT DO NOTHING`,
+		id,
+		refused.Guard,
+	)
+	return err
+}
+
+// Deletion is a run that deleted rows of a table.
+type Deletion struct {
+	RunID       string
+	StartTime   time.Time
+	RowsDeleted int64
+	Tasks       []string // the ones that did; nil if the run was pruned
+}
+
+// Deletions reads the last runs, up to limit, that deleted rows of a table.
+func Deletions(ctx context.Context, db campaign.Querier, table string, limit int) ([]Deletion, error) {
+	rows, err := db.Query(
+		ctx,
+		`WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r
+			JOIN cleanupd.space s ON s.run_id = r.id
+		  WHERE r.state = 'RUNNING' AND NOT r.dry_run GROUP BY 1, 2, 3)
+		SELECT run_id::text, start_time, rows_deleted, ARRAY(SELECT DISTINCT s.task FROM cleanupd.space s
+			WHERE s.run_id = t.run_id AND $1 IN (s.root, s.relation) AND s.rows_deleted > 0 ORDER BY 1)
+		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT *
+			FROM active) AS t
+		WHERE table_name = $1 AND rows_deleted > 0 ORDER BY start_time DESC, run_id LIMIT $2`,
+		table,
+		limit,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Deletion])
+}

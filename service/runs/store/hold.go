@@ -1,0 +1,206 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// ErrNoHold reports that there is no such hold.
+var ErrNoHold = failure.New(failure.NotFound, "no such hold")
+
+// HoldKind is the kind of rows that a hold covers.
+type HoldKind string
+
+// Kinds of holds.
+const (
+	HoldDeliveries HoldKind = "DELIVERIES"
+	HoldLists      HoldKind = "LISTS"
+	HoldWorkflows  HoldKind = "WORKFLOWS"
+	HoldTable      HoldKind = "TABLE"
+	HoldRecipients HoldKind = "RECIPIENTS"
+	HoldEverything HoldKind = "EVERYTHING"
+)
+
+// Hold retains rows although a rule matches them.
+type Hold struct {
+	ID   string
+	Kind HoldKind
+	// IDs are the ids of the rows it covers, or Table is the name of the table.
+	IDs   []int64
+	Table string
+	// NotCovered are tables that refer to its recipients by another column than iRecipientId.
+	NotCovered  []string
+	Reason      string
+	CreatedBy   string
+	CreateTime  time.Time
+	ExpireTime  *time.Time // nil if it does not expire
+	ReleaseTime *time.Time // nil if it was not released
+	ReleasedBy  string
+}
+
+const (
+	holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
+		"release_time, released_by"
+	holdNotReleased = "release_time IS NULL AND (expire_time IS NULL OR expire_time > "
+)
+
+// LockHolds makes transactions that create holds wait for each other, so that the numbers of holds are in the order of
+// their commits.
+func LockHolds(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE")
+	return err
+}
+
+// CountIDsOnHold returns how many ids are on hold, in all holds together.
+func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
+	err = db.QueryRow(
+		ctx,
+		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdNotReleased+"clock_timestamp())",
+	).
+		Scan(&n)
+	return n, err
+}
+
+// InsertHold stores a hold and returns it as stored.
+func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(
+		ctx,
+		`INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
+		VALUES (@id, @kind, @ids, @table, @not_covered, @reason, @created_by, @expire_time) RETURNING `+holdColumns,
+		pgx.StrictNamedArgs{
+			"id":          id,
+			"kind":        h.Kind,
+			"ids":         append([]int64{}, h.IDs...),
+			"table":       h.Table,
+			"not_covered": append([]string{}, h.NotCovered...),
+			"reason":      connection.Text(h.Reason),
+			"created_by":  connection.Text(h.CreatedBy),
+			"expire_time": h.ExpireTime,
+		},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
+}
+
+// ReleaseHold ends a hold, and returns it; a hold that was released before is not changed. It fails with ErrNoHold.
+func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
+	key, err := uuid.Parse(id)
+	if err != nil {
+		return nil, ErrNoHold
+	}
+	rows, err := tx.Query(
+		ctx,
+		`UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE
+			WHEN release_time IS NULL THEN $2 ELSE released_by END
+		WHERE id = $1 RETURNING `+holdColumns,
+		key,
+		connection.Text(by),
+	)
+	if err != nil {
+		return nil, err
+	}
+	h, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrNoHold
+	}
+	return h, err
+}
+
+// ListHolds reads a page of the holds, newest first, and the token of the next page; "" if there is none. ended includes
+// holds that were released or have expired. It fails with ErrPageToken.
+func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
+	before, err := parseNumberToken(token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := db.Query(
+		ctx,
+		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
+		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`,
+		ended,
+		before,
+		size+1,
+	)
+	if err != nil {
+		return nil, "", err
+	}
+	type numbered struct {
+		Hold
+		Number int64
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[numbered])
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := cutPage(list, size, func(h numbered) string { return formatNumberToken(h.Number) })
+	var holds []Hold
+	for _, h := range list {
+		holds = append(holds, h.Hold)
+	}
+	return holds, next, nil
+}
+
+// EffectiveHolds reads the holds that apply at a moment, and the number of the last hold that was created, at the
+// moment of the query.
+func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last
+			FROM cleanupd.hold) AS created
+		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`,
+		at,
+	)
+	if err != nil {
+		return all, 0, err
+	}
+	var (
+		id, kind, table *string
+		ids             []int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&last, &id, &kind, &ids, &table}, func() error {
+		if kind == nil {
+			return nil
+		}
+		all.Names = append(all.Names, *id)
+		switch HoldKind(*kind) {
+		case HoldDeliveries:
+			all.Deliveries = append(all.Deliveries, ids...)
+		case HoldLists:
+			all.Lists = append(all.Lists, ids...)
+		case HoldWorkflows:
+			all.Workflows = append(all.Workflows, ids...)
+		case HoldRecipients:
+			all.Recipients = append(all.Recipients, ids...)
+		case HoldTable:
+			all.Tables = append(all.Tables, *table)
+		default: // a kind that this version does not know also holds everything
+			all.Everything = true
+		}
+		return nil
+	})
+	return all, last, err
+}
+
+// DeletingRuns reads the ids of the runs that delete now.
+func DeletingRuns(ctx context.Context, db campaign.Querier) ([]uuid.UUID, error) {
+	rows, err := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state = 'RUNNING' AND NOT dry_run")
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
+}

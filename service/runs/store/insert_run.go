@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/propagation"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// The slots that a run may take, in order. Each has one active run at most. Dry runs of viewers share one, so that
+// another one is left to callers who may do more.
+var (
+	DeletingSlots  = []int16{0}
+	DryRunSlots    = []int16{2, 1}
+	ViewerRunSlots = []int16{1}
+)
+
+// NewRun is a run to insert.
+type NewRun struct {
+	Slots           []int16
+	DryRun          bool
+	ContinueOnError bool
+	MaxDuration     time.Duration // 0 for no limit
+	RequestedBy     string
+	Plan            uuid.UUID // uuid.Nil if it follows none
+	WhatIf          map[string]int
+	Accepted        []guard.Trip
+	Pipeline        []string // the names of all tasks
+	Chosen          []string // the names of its tasks
+}
+
+// TraceHeader is the header of the W3C trace context in which the span that requested a run is stored.
+const TraceHeader = "traceparent"
+
+// InsertRun stores a run in a free slot, and notifies the replicas that it waits to be claimed. It returns nil if no
+// slot is free.
+func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return nil, err
+	}
+	trace := propagation.MapCarrier{}
+	otel.GetTextMapPropagator().Inject(ctx, trace)
+	var accepted []guard.Trip // NULL if it is empty
+	if len(r.Accepted) > 0 {
+		accepted = r.Accepted
+	}
+	for _, slot := range r.Slots {
+		tag, err := tx.Exec(
+			ctx,
+			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
+				plan, what_if, accepted, reference_time)
+			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
+				@trace_parent, @plan, @what_if, @accepted, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
+			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
+			pgx.StrictNamedArgs{
+				"id":                id,
+				"slot":              slot,
+				"dry_run":           r.DryRun,
+				"continue_on_error": r.ContinueOnError,
+				"max_duration":      r.MaxDuration,
+				"requested_by":      connection.Text(r.RequestedBy),
+				"trace_parent":      trace[TraceHeader],
+				"plan":              zeronull.UUID(r.Plan),
+				"what_if":           r.WhatIf,
+				"accepted":          accepted,
+			},
+		)
+		if err != nil {
+			return nil, fmt.Errorf("store the run: %w", err)
+		}
+		if tag.RowsAffected() == 0 {
+			continue
+		}
+		if err := insertTasks(ctx, tx, id, r); err != nil {
+			return nil, fmt.Errorf("store the run: %w", err)
+		}
+		return GetRun(ctx, tx, id)
+	}
+	return nil, nil
+}
+
+func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
+	var states []string
+	for _, name := range r.Pipeline {
+		state := pipeline.Skipped
+		if slices.Contains(r.Chosen, name) {
+			state = pipeline.Pending
+		}
+		states = append(states, string(state))
+	}
+	if _, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
+		SELECT @run_id::uuid, position, name, state = @pending, state
+			FROM unnest(@names::text[], @states::text[]) WITH ORDINALITY AS t (name, state, position)`,
+		pgx.StrictNamedArgs{"run_id": id, "names": r.Pipeline, "states": states, "pending": string(pipeline.Pending)},
+	); err != nil {
+		return err
+	}
+	return NotifyWaiting(ctx, tx, id)
+}

@@ -1,0 +1,63 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Identity is the identity of a database, and the name of the instance that cleans it.
+type Identity struct {
+	Instance    string
+	System      string // the system identifier of the server; "" if no instance cleans the database
+	DatabaseOID int64
+}
+
+// ReadIdentities reads the identity that is stored, and the one that the database has now, without an instance.
+func ReadIdentities(ctx context.Context, db campaign.Querier) (stored, now Identity, err error) {
+	err = db.QueryRow(
+		ctx,
+		`SELECT COALESCE(i.name, ''), COALESCE(i.system_identifier, ''), COALESCE(i.database_oid, 0),
+			(SELECT system_identifier::text FROM pg_control_system()), d.oid::bigint
+		FROM pg_database d LEFT JOIN cleanupd.instance i ON true WHERE d.datname = current_database()`,
+	).
+		Scan(&stored.Instance, &stored.System, &stored.DatabaseOID, &now.System, &now.DatabaseOID)
+	return stored, now, err
+}
+
+// LockIdentity keeps other services from adopting the database until the transaction ends.
+func LockIdentity(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "SELECT FROM cleanupd.instance FOR SHARE")
+	return err
+}
+
+// InsertIdentity stores the identity of a database, unless one is stored.
+func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error {
+	return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
+		VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)
+		SELECT count(*) FROM first`, i.Instance, i.System, i.DatabaseOID).
+		Scan(new(int64))
+}
+
+// SetIdentity stores that an instance cleans the database with the identity it has now. It waits for transactions with
+// LockIdentity.
+func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
+		SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database
+			WHERE datname = current_database()
+		ON CONFLICT (only_row) DO UPDATE
+			SET name = excluded.name, system_identifier = excluded.system_identifier,
+			database_oid = excluded.database_oid, adopt_time = clock_timestamp()`, instance)
+	return err
+}
+
+// ActiveIDs reads the ids of the active runs, and whether the schedule is enabled.
+func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, scheduled bool, err error) {
+	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')
+		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
+		Scan(&ids, &scheduled)
+	return ids, scheduled, err
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// The SQLSTATEs of the service's own: the epoch has ended, or a hold was created since the task began.
+const (
+	stateFenced      = "CU001"
+	stateHoldCreated = "CU002"
+)
+
+// orFail returns a query of the reason to stop a run. It fails, and its transaction with it, if from has no reason
+// because the epoch has ended, or if a hold was created after @last_hold; NULL if that does not matter.
+func orFail(from string) string {
+	return `SELECT CASE WHEN count(reason) <> 1 THEN cleanupd.fenced()
+		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN cleanupd.held_meanwhile()
+		ELSE max(reason) END FROM ` + from
+}
+
+// askToProceed queries the reason to stop; writeLedger also writes the counts of a batch, and the size that its tables
+// had before their first batch.
+var (
+	askToProceed = orFail("(SELECT " + stopReason + " AS reason) AS asked")
+
+	writeLedger = `
+WITH space AS (
+  INSERT INTO cleanupd.space AS s (run_id, task, relation, root, rows_deleted, rows_updated, table_bytes_before,
+    index_bytes_before)
+  SELECT @run_id::uuid, @task, relation, root, rows, updated,
+    COALESCE(NULLIF(table_bytes, 0), pg_table_size(measured), 0),
+    COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(measured), 0)
+  FROM unnest(@relations::text[], @rows::bigint[], @table_bytes::bigint[], @index_bytes::bigint[], @roots::text[],
+    @rows_updated::bigint[]) AS e (relation, rows, table_bytes, index_bytes, root, updated),
+    LATERAL (SELECT CASE WHEN NOT EXISTS (
+      SELECT FROM cleanupd.space AS known WHERE known.run_id = @run_id::uuid AND known.task = @task
+        AND known.relation = e.relation) THEN to_regclass(relation) END AS measured) AS first
+  ON CONFLICT (run_id, task, relation) DO UPDATE
+    SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted, rows_updated = s.rows_updated + EXCLUDED.rows_updated),
+counts AS (
+  UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
+    tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
+    remote_deliveries_left = remote_deliveries_left + @recorded, ` + setRetained + `
+  WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
+` + orFail("counts")
+)
+
+// setRetained sets the columns of the rows that a task retained.
+const setRetained = `rows_refused = @failed, rows_locked = @locked, rows_kept = @suppressed, rows_bound = @dependent,
+	rows_held = @on_hold, tables_left = @tables_left`
+
+// addRetained adds the rows that a task retained to the arguments of a statement.
+func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
+	args["failed"], args["locked"], args["suppressed"] = r.Failed, r.Locked, r.Suppressed
+	args["dependent"], args["on_hold"], args["tables_left"] = r.Dependent, r.OnHold, r.Tables
+}
+
+// ProceedStatement returns a query of why a run must stop; "" if it need not. lastHold is the number of the last hold
+// that the current task has read; nil if holds do not matter. LedgerError translates its errors.
+func ProceedStatement(e Epoch, lastHold *int64) (sql string, args pgx.StrictNamedArgs) {
+	return askToProceed, e.args(pgx.StrictNamedArgs{"last_hold": lastHold})
+}
+
+// LedgerStatement returns a statement that adds a batch to the exact counts of a task. Its result and its errors are as
+// with ProceedStatement.
+func LedgerStatement(e Epoch, lastHold *int64, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
+	args = e.args(pgx.StrictNamedArgs{
+		"last_hold": lastHold,
+		"task":      task,
+		"deleted":   d.Deleted,
+		"updated":   d.Updated,
+		"dropped":   d.Dropped,
+		"batches":   Batches(d),
+		"cursor":    d.Cursor,
+		"recorded":  d.Recorded,
+	})
+	relations, rows, tables, indexes, roots, updated := []string{}, []int64{}, []int64{}, []int64{}, []string{}, []int64{}
+	for _, s := range d.Space {
+		relations, rows = append(relations, s.Relation), append(rows, s.Rows)
+		tables, indexes = append(tables, s.TableBytes), append(indexes, s.IndexBytes)
+		roots, updated = append(roots, s.Root), append(updated, s.Updated)
+	}
+	args["relations"], args["rows"], args["table_bytes"] = relations, rows, tables
+	args["index_bytes"], args["roots"], args["rows_updated"] = indexes, roots, updated
+	addRetained(args, d.Cursor.TotalRetained())
+	return writeLedger, args
+}
+
+// Batches returns how many batches a delta counts as.
+func Batches(d purge.Delta) int64 {
+	if d.Empty() {
+		return 0
+	}
+	return max(d.Statements, 1)
+}
+
+// LedgerError translates an error of a statement of the ledger to ErrFenced or pipeline.ErrHoldCreated.
+func LedgerError(err error) error {
+	switch {
+	case sqlstate.Is(err, stateFenced):
+		return ErrFenced
+	case sqlstate.Is(err, stateHoldCreated):
+		return pipeline.ErrHoldCreated
+	}
+	return err
+}
+
+// StartedTask is a task of a run as StartTask found it.
+type StartedTask struct {
+	StopReason *string // why the run must stop; "" if it need not, nil if the epoch has ended
+	Started    bool    // now, and not by a previous worker
+	Progress
+}
+
+// StartTask starts a task, unless a previous worker has started it.
+func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
+	err = tx.QueryRow(
+		ctx,
+		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
+			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
+		SELECT `+stopReason+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, tables_dropped, batches
+			FROM cleanupd.task
+		WHERE run_id = @run_id AND name = @task`,
+		e.args(pgx.StrictNamedArgs{"task": name}),
+	).
+		Scan(&t.StopReason, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
+	return t, err
+}
+
+// FinishTask stores the outcome of a task, with what a dry run has found.
+func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
+	args := e.args(pgx.StrictNamedArgs{
+		"task":     task,
+		"state":    string(o.State),
+		"error":    connection.Text(o.Problem),
+		"detail":   connection.Text(o.Detail),
+		"preview":  nil,
+		"planned":  o.Preview,
+		"reason":   o.Reason,
+		"metadata": o.Metadata,
+	})
+	if o.Preview != nil {
+		args["preview"] = o.Preview.Tables
+	}
+	addRetained(args, o.Retained)
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE cleanupd.task
+			SET state = @state, error = @error, detail = @detail, `+setRetained+`, preview = @preview,
+			planned = @planned, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
+		WHERE run_id = @run_id AND name = @task AND epoch = @epoch`,
+		args,
+	)
+	return err
+}
+
+// DoneByTable reads how many rows a task has deleted and updated, by relation.
+func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
+	rows, err := db.Query(
+		ctx,
+		"SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1 AND task = $2",
+		id,
+		task,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
+		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated)
+	})
+}
+
+// Emptied reads the quoted names of the tables that a task of a run, or any task if it is "", has deleted rows from, the
+// ones with the most rows first.
+func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT relation FROM cleanupd.space WHERE run_id = $1 AND $2 IN ('', task) AND rows_deleted > 0
+		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`,
+		id,
+		task,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+)
+
+// PruneRuns deletes the runs that ended longer ago than the history, with their events, one by one: a run may have many
+// events. What guards compare with is kept for longer.
+func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
+	for {
+		tag, err := db.Exec(ctx, `DELETE FROM cleanupd.run WHERE id = (
+			SELECT id FROM cleanupd.run WHERE end_time < clock_timestamp() - $1::interval
+				ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED)`, history)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() == 0 {
+			break
+		}
+	}
+	_, err := db.Exec(
+		ctx,
+		"DELETE FROM cleanupd.taken WHERE start_time < clock_timestamp() - $1::interval",
+		guard.UsualPeriod,
+	)
+	return err
+}
+
+// PruneDryRuns deletes what dry runs that ended longer ago than age have found, and their events except the last, one
+// run at a time. It skips dry runs that another run follows, or will follow.
+func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) error {
+	for {
+		var pruned bool
+		err := db.QueryRow(ctx, `WITH old AS (
+			SELECT id, last_sequence FROM cleanupd.run AS d WHERE dry_run
+				AND end_time < clock_timestamp() - $1::interval
+			  AND (EXISTS (SELECT FROM cleanupd.event WHERE run_id = d.id AND sequence < d.last_sequence)
+			    OR EXISTS (SELECT FROM cleanupd.task WHERE run_id = d.id AND (preview IS NOT NULL
+			    OR planned IS NOT NULL)))
+			  AND NOT EXISTS (SELECT FROM cleanupd.run WHERE plan = d.id AND state IN ('QUEUED', 'RUNNING'))
+			    AND NOT EXISTS (SELECT FROM cleanupd.schedule WHERE next_plan = d.id)
+			ORDER BY end_time LIMIT 1 FOR UPDATE SKIP LOCKED),
+		events AS (DELETE FROM cleanupd.event AS e USING old WHERE e.run_id = id AND e.sequence < last_sequence),
+		previews AS (UPDATE cleanupd.event AS e
+			SET body = jsonb_set(body, '{Run,Results}', (SELECT jsonb_agg(r - 'Preview')
+			FROM jsonb_array_elements(body #> '{Run,Results}') AS r))
+		  FROM old WHERE e.run_id = id AND e.sequence = last_sequence
+		    AND jsonb_array_length(body #> '{Run,Results}') > 0),
+		tasks AS (UPDATE cleanupd.task AS t SET preview = NULL, planned = NULL FROM old WHERE t.run_id = id)
+		SELECT EXISTS (SELECT FROM old)`, age).Scan(&pruned)
+		if err != nil || !pruned {
+			return err
+		}
+	}
+}

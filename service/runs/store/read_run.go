@@ -1,0 +1,164 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+)
+
+// selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
+const selectRun = `
+SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
+  COALESCE(plan::text, ''), what_if, accepted, last_sequence,
+  (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
+    rows_updated, 'TablesDropped', tables_dropped,
+      'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
+      'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld',
+        rows_held, 'Detail', detail, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
+        end_time, 'Error', error) ORDER BY position)
+    FROM cleanupd.task WHERE run_id = r.id), %s
+FROM cleanupd.run AS r `
+
+// View is how much of a run is read.
+type View string
+
+// Full has the tables that a task deleted from or made smaller, and what a dry run has found; Basic leaves them out.
+const (
+	Basic View = "NULL::json, NULL::json"
+	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted,
+		'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
+      'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes,
+        'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)
+    FROM (SELECT *, sum(rows_deleted) OVER (PARTITION BY relation) AS by_all FROM cleanupd.space
+      WHERE run_id = r.id) AS s
+    WHERE table_bytes_after IS NOT NULL AND (by_all > 0
+      OR table_bytes_after + index_bytes_after < table_bytes_before + index_bytes_before)),
+  (SELECT json_object_agg(name, preview) FROM cleanupd.task WHERE run_id = r.id AND preview IS NOT NULL)`
+)
+
+// readRuns reads runs with the results of their tasks.
+func readRuns(ctx context.Context, db campaign.Querier, v View, where string, args ...any) ([]*Run, error) {
+	rows, err := db.Query(ctx, fmt.Sprintf(selectRun, v)+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
+		r := &Run{}
+		var spaces []struct {
+			Task string
+			Space
+		}
+		var previews map[string][]preview.Table
+		err := row.Scan(
+			&r.ID,
+			&r.State,
+			&r.DryRun,
+			&r.RequestedBy,
+			&r.ReferenceTime,
+			&r.CreateTime,
+			&r.StartTime,
+			&r.EndTime,
+			&r.Error,
+			&r.Cause,
+			&r.Plan,
+			&r.WhatIf,
+			&r.Accepted,
+			&r.LastSequence,
+			&r.Results,
+			&spaces,
+			&previews,
+		)
+		for task, tables := range previews {
+			r.Result(task).Preview = tables
+		}
+		for _, s := range spaces {
+			result := r.Result(s.Task)
+			result.Space = append(result.Space, s.Space)
+		}
+		return r, err
+	})
+}
+
+// GetRun reads a run. It fails with ErrNotFound.
+func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error) {
+	list, err := readRuns(ctx, db, Full, "WHERE id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	if len(list) == 0 {
+		return nil, ErrNotFound
+	}
+	return list[0], nil
+}
+
+// ActiveRuns reads the active runs in some slots.
+func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
+	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots)
+}
+
+// Filter selects runs. Its zero value selects all of them.
+type Filter struct {
+	State  State  // "" for any
+	Task   string // one that was chosen; "" for any
+	DryRun *bool  // nil for both
+	// From and Before limit when a run was requested, the latter exclusively; nil for no limit.
+	From, Before *time.Time
+}
+
+// ListRuns reads a page of runs, newest first, and the token of the next page; "" if there is none. It fails with
+// ErrPageToken.
+func ListRuns(
+	ctx context.Context,
+	db campaign.Querier,
+	v View,
+	f Filter,
+	size int,
+	token string,
+) ([]*Run, string, error) {
+	args := pgx.StrictNamedArgs{"limit": size + 1}
+	var conditions []string
+	add := func(condition, name string, value any) {
+		args[name] = value
+		conditions = append(conditions, condition)
+	}
+	if f.State != "" {
+		add("state = @state", "state", f.State)
+	}
+	if f.Task != "" {
+		add("EXISTS (SELECT FROM cleanupd.task WHERE run_id = r.id AND name = @task AND chosen)", "task", f.Task)
+	}
+	if f.DryRun != nil {
+		add("dry_run = @dry_run", "dry_run", *f.DryRun)
+	}
+	if f.From != nil {
+		add("create_time >= @from", "from", *f.From)
+	}
+	if f.Before != nil {
+		add("create_time < @before", "before", *f.Before)
+	}
+	if token != "" {
+		created, id, err := parseRunToken(token)
+		if err != nil {
+			return nil, "", err
+		}
+		args["created"] = created
+		add("(create_time, id) < (@created, @id)", "id", id)
+	}
+	where := ""
+	if len(conditions) > 0 {
+		where = "WHERE " + strings.Join(conditions, " AND ") + " "
+	}
+	list, err := readRuns(ctx, db, v, where+"ORDER BY create_time DESC, id DESC LIMIT @limit", args)
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := cutPage(list, size, func(r *Run) string { return formatRunToken(r.CreateTime, r.ID) })
+	return list, next, nil
+}

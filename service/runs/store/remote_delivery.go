@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// RemoteDelivery is a delivery that remains on a mid-sourcing server, and was deleted in the main database.
+type RemoteDelivery struct {
+	Account    string // "" if it had none
+	RemoteID   int64  // its id there
+	DeliveryID int64  // its id in the main database
+	Label      string
+	RunID      string // the run that deleted it, which may be pruned by now
+	LeaveTime  time.Time
+}
+
+// ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and their
+// ids there, and the token of the next page; "" if there is none. It fails with ErrPageToken.
+func ListRemoteDeliveries(
+	ctx context.Context,
+	db campaign.Querier,
+	account *string,
+	size int,
+	token string,
+) ([]RemoteDelivery, string, error) {
+	after, err := parseRemoteToken(token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := db.Query(
+		ctx,
+		`SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
+		WHERE (@account::text IS NULL OR account = @account)
+			AND (@first OR (account, remote_id, delivery_id) > (@after_account, @after_remote, @after_delivery))
+		ORDER BY account, remote_id, delivery_id LIMIT @limit`,
+		pgx.StrictNamedArgs{
+			"account":        account,
+			"first":          token == "",
+			"after_account":  after.Account,
+			"after_remote":   after.RemoteID,
+			"after_delivery": after.DeliveryID,
+			"limit":          size + 1,
+		},
+	)
+	if err != nil {
+		return nil, "", err
+	}
+	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[RemoteDelivery])
+	if err != nil {
+		return nil, "", err
+	}
+	list, next := cutPage(list, size, formatRemoteToken)
+	return list, next, nil
+}
+
+// RecordRemote returns a statement that records the deliveries of a query as remote ones. A delivery that was restored
+// after an earlier run has an entry already.
+func RecordRemote(id uuid.UUID, query string) string {
+	return fmt.Sprintf(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
+		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
+		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE
+			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, id, query)
+}
+
+// RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are on
+// hold.
+func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1
+		HAVING NOT bool_or(delivery_id = ANY ($2::bigint[])) ORDER BY 1`,
+		account,
+		append([]int64{}, onHold...),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
+
+// ForgetRemote deletes remote deliveries of an account, by their ids there. It needs no fence: another worker of the run
+// would delete the same.
+func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
+	_, err := db.Exec(
+		ctx,
+		"DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)",
+		account,
+		ids,
+	)
+	return err
+}

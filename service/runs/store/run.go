@@ -1,0 +1,171 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// ErrNotFound reports that there is no such run.
+var ErrNotFound = failure.New(failure.NotFound, "no such run")
+
+// ParseID returns the id of a run. It fails with ErrNotFound for a text that is no UUID.
+func ParseID(id string) (uuid.UUID, error) {
+	parsed, err := uuid.Parse(id)
+	if err != nil {
+		return uuid.Nil, ErrNotFound
+	}
+	return parsed, nil
+}
+
+// State is the state of a run.
+type State string
+
+// States of a run.
+const (
+	Queued    State = "QUEUED"
+	Running   State = "RUNNING"
+	Succeeded State = "SUCCEEDED"
+	Failed    State = "FAILED"
+	Cancelled State = "CANCELLED"
+)
+
+// Active reports whether the run has not ended yet.
+func (s State) Active() bool { return s == Queued || s == Running }
+
+// Cause is the kind of reason why a run did not succeed.
+type Cause string
+
+// Causes. A run whose task was refused has the task's reason.
+const (
+	CauseCancelled    Cause = "CANCELLED"
+	CauseNotCampaign  Cause = "NOT_CAMPAIGN"
+	CauseUnavailable  Cause = "UNAVAILABLE"
+	CauseInternal     Cause = "INTERNAL"
+	CausePlanStale    Cause = refused.PlanStale
+	CausePlanExceeded Cause = refused.PlanExceeded
+	CauseGuarded      Cause = refused.Guard
+)
+
+// Run is one execution of the pipeline.
+type Run struct {
+	ID            string     `json:"ID"`
+	State         State      `json:"State"`
+	DryRun        bool       `json:"DryRun"`
+	RequestedBy   string     `json:"RequestedBy"`
+	ReferenceTime *time.Time `json:"ReferenceTime"`
+	CreateTime    time.Time  `json:"CreateTime"`
+	StartTime     *time.Time `json:"StartTime"`
+	EndTime       *time.Time `json:"EndTime"`
+	Error         string     `json:"Error"`
+	Cause         Cause      `json:"Cause"`
+	// Plan is the id of the dry run that it follows; "" if there is none.
+	Plan string `json:"Plan"`
+	// WhatIf has options that a dry run replaces, by name; nil if there are none.
+	WhatIf map[string]int `json:"WhatIf"`
+	// Accepted are the guards that do not refuse it.
+	Accepted     []guard.Trip `json:"Accepted,omitempty"`
+	LastSequence int64        `json:"-"`
+	Results      []Result     `json:"Results"`
+}
+
+// Result has the exact counts of one task.
+type Result struct {
+	Task          string         `json:"Task"`
+	State         pipeline.State `json:"State"`
+	RowsDeleted   int64          `json:"RowsDeleted"`
+	RowsUpdated   int64          `json:"RowsUpdated"`
+	TablesDropped int64          `json:"TablesDropped"`
+	Batches       int64          `json:"Batches"`
+	StartTime     *time.Time     `json:"StartTime"`
+	EndTime       *time.Time     `json:"EndTime"`
+	Error         string         `json:"Error"`
+	Space         []Space        `json:"Space,omitempty"`
+	// RemoteDeliveriesLeft is how many deliveries remain on mid-sourcing servers that no database is configured for.
+	RemoteDeliveriesLeft int64 `json:"RemoteDeliveriesLeft,omitempty"`
+	// RowsRefused is how many obsolete rows failed, and RowsLeft how many were retained for any reason except a hold.
+	// Both are without the rows of TablesLeft tables whose sweep did not reach the end.
+	RowsRefused int64 `json:"RowsRefused,omitempty"`
+	RowsLeft    int64 `json:"RowsLeft,omitempty"`
+	TablesLeft  int64 `json:"TablesLeft,omitempty"`
+	// RowsHeld is how many rows are on hold.
+	RowsHeld int64 `json:"RowsHeld,omitempty"`
+	// Detail describes what was retained, or why the task was not run; "" if there is neither.
+	Detail string `json:"Detail,omitempty"`
+	// Reason is why the task was refused, for programs, with Metadata; "" if it was not.
+	Reason   string            `json:"Reason,omitempty"`
+	Metadata map[string]string `json:"Metadata,omitempty"`
+	// Preview has what a dry run has found, table by table.
+	Preview []preview.Table `json:"Preview,omitempty"`
+}
+
+// UUID returns the id of a run that was read.
+func (r *Run) UUID() uuid.UUID { return uuid.MustParse(r.ID) }
+
+// Result returns the result of the task with this name; nil if there is none.
+func (r *Run) Result(task string) *Result {
+	i := slices.IndexFunc(r.Results, func(t Result) bool { return t.Task == task })
+	if i < 0 {
+		return nil
+	}
+	return &r.Results[i]
+}
+
+// FailedTask returns the name of the first task that failed, or was stopped with the run; "" if there is none.
+func (r *Run) FailedTask() string {
+	for _, t := range r.Results {
+		if t.State == pipeline.Failed || t.State == pipeline.Cancelled {
+			return t.Task
+		}
+	}
+	return ""
+}
+
+// Reason returns why the run was refused, for programs; "" if it was not.
+func (r *Run) Reason() string {
+	switch r.Cause {
+	case CausePlanStale, CausePlanExceeded, CauseGuarded:
+		return string(r.Cause)
+	}
+	return ""
+}
+
+// RefusedTask returns the reason of the first task that was refused; "" if there is none.
+func (r *Run) RefusedTask() Cause {
+	for _, t := range r.Results {
+		if t.Reason != "" {
+			return Cause(t.Reason)
+		}
+	}
+	return ""
+}
+
+// Failures returns why tasks failed, a line each.
+func (r *Run) Failures() string {
+	var lines []string
+	for _, t := range r.Results {
+		if t.State == pipeline.Failed {
+			lines = append(lines, fmt.Sprintf("task %s failed: %s", t.Task, t.Error))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Started returns the names of the tasks that were started.
+func (r *Run) Started() (names []string) {
+	for _, t := range r.Results {
+		if t.StartTime != nil {
+			names = append(names, t.Task)
+		}
+	}
+	return names
+}

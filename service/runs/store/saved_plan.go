@@ -1,0 +1,78 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// FindPlan reads the dry run that a field of a request names. It fails with ErrNotFound, or a failure.FieldError if that is
+// not a dry run that succeeded.
+func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
+	parsed, err := ParseID(id)
+	if err != nil {
+		return nil, err
+	}
+	run, err := GetRun(ctx, db, parsed)
+	if err == nil && (!run.DryRun || run.State != Succeeded || run.WhatIf != nil) {
+		err = failure.Field(field, "must be the id of a dry run that succeeded, without what_if")
+	}
+	return run, err
+}
+
+// CheckPlan fails with a refused.Error if a saved plan is older than maxAge, or a run has ended since.
+func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
+	var (
+		age   time.Duration
+		later *string
+	)
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run
+		WHERE NOT dry_run AND end_time > p.reference_time ORDER BY end_time LIMIT 1)
+		FROM cleanupd.run p WHERE id = $1`, id).
+		Scan(&age, &later)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return refused.StalePlan("it is forgotten")
+	case err != nil:
+		return err
+	case later != nil:
+		return refused.StalePlan(fmt.Sprintf("run %s has ended since", *later))
+	case age > maxAge:
+		return refused.StalePlan(fmt.Sprintf("it is %s old, and may be %s", age.Round(time.Second), maxAge))
+	}
+	return nil
+}
+
+// SavedPlan reads what a dry run has found, by task.
+func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
+	rows, err := db.Query(
+		ctx,
+		"SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1 AND planned IS NOT NULL",
+		id,
+	)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		name    string
+		planned preview.Task
+		tables  []preview.Table
+		found   = map[string]preview.Task{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
+		planned.Tables = tables
+		found[name] = planned
+		planned, tables = preview.Task{}, nil
+		return nil
+	})
+	return found, err
+}

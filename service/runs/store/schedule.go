@@ -1,0 +1,202 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype/zeronull"
+
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby. otherTimeline
+// is whether the schedule was stored on another one, if that is known.
+const (
+	timeline      = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
+	otherTimeline = "timeline <> '' AND timeline <> " + timeline
+)
+
+// GetSchedule reads the schedule; nil if none is stored.
+func GetSchedule(ctx context.Context, db campaign.Querier) (*schedule.Schedule, error) {
+	return readSchedule(ctx, db, "")
+}
+
+// readSchedule reads the schedule if a condition is true; nil if it is not, or none is stored.
+func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*schedule.Schedule, error) {
+	s := &schedule.Schedule{}
+	err := db.QueryRow(
+		ctx,
+		`SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(max_duration, '0'),
+			continue_on_error, next_run_time, COALESCE(last_run_id::text, ''), COALESCE(next_plan::text, '')
+		FROM cleanupd.schedule `+condition,
+	).
+		Scan(
+			&s.Cron,
+			&s.MoreCrons,
+			&s.Once,
+			&s.TimeZone,
+			&s.Enabled,
+			&s.MaxDuration,
+			&s.ContinueOnError,
+			&s.NextRunTime,
+			&s.LastRunID,
+			&s.NextPlan,
+		)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return s, err
+}
+
+// LockSchedule locks the schedule, which comes before any other lock, and reads it; nil if none is stored.
+func LockSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+	return readSchedule(ctx, tx, "FOR UPDATE")
+}
+
+// LockPendingSchedule locks the schedule, which comes before any other lock, and reads it if a run of it is pending; nil
+// if none is.
+func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
+		return nil, err
+	}
+	return readSchedule(ctx, tx, "WHERE pending")
+}
+
+// LockDueSchedule locks and reads the schedule if a run is due; nil if none is, or another replica is starting it.
+func LockDueSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+	return readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
+}
+
+// LockForeignSchedule locks and reads the schedule if it was stored on another timeline; nil if it was not, or another
+// replica has locked it.
+func LockForeignSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
+}
+
+// ScheduleState says what is to be done about the schedule.
+type ScheduleState struct {
+	Stored bool
+	// OtherTimeline says that the server was promoted or restored since the schedule was stored.
+	OtherTimeline bool
+	// Due says that a run is due, Pending that one became due during another run, which has ended.
+	Due, Pending bool
+}
+
+// GetScheduleState reads the state of the schedule.
+func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState, err error) {
+	err = db.QueryRow(
+		ctx,
+		`SELECT true, COALESCE(`+otherTimeline+`, false), COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
+			pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1) AND state IN ('QUEUED', 'RUNNING'))
+		FROM cleanupd.schedule`,
+		DeletingSlots,
+	).
+		Scan(&s.Stored, &s.OtherTimeline, &s.Due, &s.Pending)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return s, err
+}
+
+// CompleteSchedule fills in what a schedule lacks, by the clock and the time zone of the database. It fails with
+// failure.Violations.
+func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Schedule) error {
+	var (
+		now      time.Time
+		timeZone string
+	)
+	if err := db.QueryRow(ctx, "SELECT clock_timestamp(), current_setting('TimeZone')").
+		Scan(&now, &timeZone); err != nil {
+		return err
+	}
+	return s.Complete(now, timeZone)
+}
+
+// InsertSchedule completes and stores a schedule, unless one is stored.
+func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
+	return storeSchedule(ctx, tx, s, "DO NOTHING")
+}
+
+// SetSchedule completes a schedule, and replaces the stored one. A pending run remains pending unless the schedule is
+// disabled. It fails with failure.Violations.
+func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
+	return storeSchedule(ctx, tx, s, `DO UPDATE
+		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
+		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
+		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
+		next_plan = excluded.next_plan, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`)
+}
+
+func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string) error {
+	if err := CompleteSchedule(ctx, tx, &s); err != nil {
+		return err
+	}
+	var plan uuid.UUID
+	if s.NextPlan != "" {
+		var err error
+		if plan, err = ParseID(s.NextPlan); err != nil {
+			return err
+		}
+	}
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
+			next_run_time, next_plan, timeline)
+		VALUES (@cron, COALESCE(@more_crons, '{}'::text[]), @once, @time_zone, @enabled,
+			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, `+timeline+`)
+		ON CONFLICT (only_row) `+onConflict,
+		pgx.StrictNamedArgs{
+			"cron":              zeronull.Text(s.Cron),
+			"more_crons":        s.MoreCrons,
+			"once":              s.Once,
+			"time_zone":         s.TimeZone,
+			"enabled":           s.Enabled,
+			"max_duration":      s.MaxDuration,
+			"continue_on_error": s.ContinueOnError,
+			"next_run_time":     s.NextRunTime,
+			"next_plan":         zeronull.UUID(plan),
+		},
+	)
+	return err
+}
+
+// SetNextTime stores when the next run of the schedule is due, on the current timeline.
+func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, timeline = "+timeline, next)
+	return err
+}
+
+// SetPending makes a run of the schedule pending, and stores when the next one is due.
+func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
+		next,
+	)
+	return err
+}
+
+// SetStarted stores that the pending run of the schedule was started.
+func SetStarted(ctx context.Context, tx pgx.Tx, run *Run) error {
+	_, err := tx.Exec(
+		ctx,
+		"UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1",
+		run.ID,
+	)
+	return err
+}
+
+// DisableSchedule disables the schedule, with a pending run.
+func DisableSchedule(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET enabled = false, next_run_time = NULL, pending = false")
+	return err
+}
+
+// Now returns the time of the database.
+func Now(ctx context.Context, db campaign.Querier) (now time.Time, err error) {
+	return now, db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
+}

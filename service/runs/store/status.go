@@ -1,0 +1,110 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Status is the state of all runs and of the schedule, for metrics.
+type Status struct {
+	// The times when the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0 if none did.
+	LastSuccess, LastPartialSuccess float64
+	// The numbers of active runs.
+	Queued, Running, QueuedDry, RunningDry float64
+	ScheduleEnabled                        float64  // 1 or 0
+	NextRunTime                            *float64 // in Unix seconds; nil if no run is due
+}
+
+// GetStatus reads the state of all runs and of the schedule.
+func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
+	rows, err := db.Query(ctx, `
+WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
+  AND NOT t.chosen) AS part
+  FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
+active AS (SELECT state, dry_run FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))
+SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELECT COALESCE(max(at), 0)::float8
+  FROM success WHERE part),
+  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND NOT dry_run), (SELECT count(*)::float8 FROM active
+    WHERE state = 'RUNNING' AND NOT dry_run),
+  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND dry_run), (SELECT count(*)::float8 FROM active
+    WHERE state = 'RUNNING' AND dry_run),
+  (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8
+    FROM cleanupd.schedule)`)
+	if err != nil {
+		return Status{}, err
+	}
+	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
+}
+
+// Retained has the numbers of rows that the last run of a task retained, for metrics.
+type Retained struct {
+	Task                                  string
+	Failed, Locked, Suppressed, Dependent float64
+	Tables                                float64 // whose sweep did not reach the end
+}
+
+// LastRetained reads what the last run of each task retained. Dry runs do not count.
+func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8,
+			rows_bound::float8, tables_left::float8
+		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
+		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
+			ORDER BY t.name, r.create_time DESC`,
+	)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
+}
+
+// LastSuccesses reads the reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
+func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
+	rows, err := db.Query(
+		ctx,
+		`SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
+		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`,
+	)
+	if err != nil {
+		return nil, err
+	}
+	var (
+		task string
+		at   time.Time
+		last = map[string]time.Time{}
+	)
+	_, err = pgx.ForEachRow(rows, []any{&task, &at}, func() error { last[task] = at; return nil })
+	return last, err
+}
+
+// Act is an entry of the audit with its number.
+type Act struct {
+	ID int64
+	audit.Entry
+}
+
+// ListActs reads a page of the audit, newest first, and the token of the next page; "" if there is none. It fails with
+// ErrPageToken.
+func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
+	before, err := parseNumberToken(token)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, err := db.Query(ctx, `SELECT id, `+audit.Columns+` FROM cleanupd.audit
+		WHERE $1 = 0 OR id < $1 ORDER BY id DESC LIMIT $2`, before, size+1)
+	if err != nil {
+		return nil, "", err
+	}
+	acts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Act])
+	if err != nil {
+		return nil, "", err
+	}
+	acts, next := cutPage(acts, size, func(a Act) string { return formatNumberToken(a.ID) })
+	return acts, next, nil
+}

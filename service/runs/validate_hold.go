@@ -1,0 +1,154 @@
+package runs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+const (
+	maxHoldIDs    = 10_000  // of one hold
+	maxIDsOnHold  = 100_000 // of all holds together
+	maxHoldReason = 1_000   // characters
+)
+
+// checkTotal fails with a failure.FieldError if a new hold would put too many ids on hold at once.
+func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
+	onHold, err := store.CountIDsOnHold(ctx, db)
+	if err != nil {
+		return err
+	}
+	if onHold+len(h.IDs) > maxIDsOnHold {
+		return failure.Field("hold", fmt.Sprintf(
+			"has %d ids, and %d are on hold already: %d are the most, in all holds together; release some, or hold a "+
+				"table or everything",
+			len(h.IDs), onHold, maxIDsOnHold,
+		))
+	}
+	return nil
+}
+
+// validateHold checks a new hold, and completes the name of its table. It fails with failure.Violations.
+func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold) error {
+	var wrong failure.Violations
+	idsField := map[store.HoldKind]string{
+		store.HoldDeliveries: "hold.deliveries.ids",
+		store.HoldLists:      "hold.lists.ids",
+		store.HoldWorkflows:  "hold.workflows.ids",
+		store.HoldRecipients: "hold.recipients.ids",
+	}
+	switch field := idsField[h.Kind]; {
+	case h.Kind == "":
+		wrong.Add("hold", "must say what is held: deliveries, lists, workflows, table, recipients or everything")
+	case field != "" && (len(h.IDs) == 0 || len(h.IDs) > maxHoldIDs):
+		wrong.Addf(field, "must have 1 to %d ids, not %d", maxHoldIDs, len(h.IDs))
+	case field != "" && slices.Contains(h.IDs, 0):
+		wrong.Add(field, "has 0, which is the id of no row")
+	case h.Kind == store.HoldTable:
+		name, problem, err := findTable(ctx, db, c, h.Table)
+		if err != nil {
+			return err
+		}
+		if h.Table = name; problem != "" {
+			wrong.Add("hold.table.name", problem)
+		}
+	}
+	switch {
+	case strings.TrimSpace(h.Reason) == "":
+		wrong.Add("hold.reason", "is missing: say why, for whoever finds the hold years later")
+	case strings.ContainsRune(h.Reason, 0):
+		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
+	case utf8.RuneCountInString(h.Reason) > maxHoldReason:
+		wrong.Addf("hold.reason", "is longer than %d characters", maxHoldReason)
+	}
+	now, err := store.Now(ctx, db)
+	if err != nil {
+		return err
+	}
+	if h.ExpireTime != nil && !h.ExpireTime.After(now) {
+		wrong.Add("hold.expire_time", "must be in the future")
+	}
+	return wrong.Err()
+}
+
+// findTable returns the stored name of a table, or of a partition, and why it cannot be held; "" if it can.
+func findTable(
+	ctx context.Context,
+	db campaign.Querier,
+	c *campaign.Catalog,
+	name string,
+) (stored, problem string, err error) {
+	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+		return name, "must be the name of a table", nil
+	}
+	var inner, materialized bool
+	var beneath []string
+	err = db.QueryRow(ctx, selectTable, c.Schema, name, inOtherSchemas(c)).
+		Scan(&stored, &inner, &materialized, &beneath)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
+	case inner:
+		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
+	case beneath != nil && (materialized || !mayBeDropped(stored)):
+		return name, "is a view, of which a hold keeps nothing: name the tables beneath, " + strings.Join(
+			beneath,
+			", ",
+		), err
+	}
+	return stored, "", err
+}
+
+// mayBeDropped reports whether a task drops tables and views with this stored name.
+func mayBeDropped(name string) bool {
+	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
+		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool {
+			return campaign.IsWorkTableName(name, w.Prefix, w.Bare)
+		})
+	})
+}
+
+// selectTable finds the table with a name ($2) in a schema ($1), or one of some OIDs ($3) in any: as it is stored or in
+// lower case, also quoted, and with its schema before it.
+const selectTable = `
+SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
+  WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
+  FROM pg_rewrite w JOIN pg_depend d ON d.classid = 'pg_rewrite'::regclass AND d.objid = w.oid
+    AND d.refclassid = 'pg_class'::regclass AND d.refobjid <> c.oid
+  JOIN pg_class t ON t.oid = d.refobjid JOIN pg_namespace tn ON tn.oid = t.relnamespace WHERE w.ev_class = c.oid
+    ORDER BY 1) END
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+CROSS
+  JOIN LATERAL (SELECT '"' || replace(c.relname, '"', '""') || '"' AS name, '"' || replace(n.nspname, '"',
+  '""') || '"' AS schema) AS quoted
+CROSS
+  JOIN LATERAL (SELECT $2 IN (c.relname, quoted.name, n.nspname || '.' || c.relname, n.nspname || '.' || quoted.name,
+  quoted.schema || '.' || quoted.name) AS is) AS so
+WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY ($3::oid[]))
+  AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
+ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
+
+// inOtherSchemas returns the OIDs of the tables and partitions that a hold may name although they are in other schemas:
+// partitions of the application's tables, and what foreign keys reach from these.
+func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
+	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
+		for _, t := range append(t.Dependents(), t) {
+			oids = append(oids, t.OID)
+			for _, leaf := range t.Leaves {
+				oids = append(oids, leaf.OID)
+			}
+		}
+	}
+	return oids
+}

@@ -1,0 +1,77 @@
+package runs
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+const (
+	// pruneEvery is how often old runs are deleted; more often if they are kept for less.
+	pruneEvery = time.Hour
+	// planAges is for how many times the greatest age of a saved plan the results of dry runs are kept.
+	planAges = 2
+	// heartbeatEvery is how often a replica stores that it is running, and replicaTimeout for how long it is believed.
+	heartbeatEvery = 30 * time.Second
+	replicaTimeout = 2 * time.Minute
+)
+
+// Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
+// runs. In addition it starts the runs of the schedule, and deletes old runs.
+func (m *Manager) Work(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() {
+		pause := min(pruneEvery, m.config.History, planAges*m.config.PlanMaxAge)
+		m.repeat(ctx, pause, "forget old runs", m.prune)
+	})
+	wg.Go(func() {
+		m.repeat(ctx, heartbeatEvery, "tell the others of this replica", m.heartbeat)
+		m.deregister(ctx)
+	})
+	if m.scheduler.Enabled {
+		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
+	}
+	m.worker.Work(ctx)
+}
+
+// repeat does something at once, and then again after each pause, until the context ends.
+func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
+	for {
+		err := rescue.Call(func() error { return do(ctx) })
+		rescue.Log(m.log, what, err)
+		if err != nil && ctx.Err() == nil {
+			m.log.Warn("cannot "+what, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// prune deletes old runs, and what old dry runs have found.
+func (m *Manager) prune(ctx context.Context) error {
+	if err := store.PruneDryRuns(ctx, m.pool, planAges*m.config.PlanMaxAge); err != nil {
+		return err
+	}
+	return store.PruneRuns(ctx, m.pool, m.config.History)
+}
+
+// heartbeat stores that this replica is running.
+func (m *Manager) heartbeat(ctx context.Context) error {
+	return store.SeeReplica(ctx, m.calls, m.config.Replica, m.config.Version, m.config.KeepSchedule)
+}
+
+// deregister stores that this replica has stopped.
+func (m *Manager) deregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	if err := store.DeleteReplica(ctx, m.calls, m.config.Replica); err != nil {
+		m.log.Warn("cannot tell the others that this replica stops", "error", err)
+	}
+}

@@ -1,0 +1,199 @@
+package worker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/dryrun"
+	"github.com/cleanupd/cleanupd/tasks/execute"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// grace is for how long the current statement may continue when the replica stops.
+const grace = 10 * time.Second
+
+// errStopping reports that this replica is stopping, and another one will continue the run.
+var errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
+
+// attempt is a try of a worker to execute a run.
+type attempt struct {
+	w     *Worker
+	claim *claim
+	// stopping is closed when this replica is to stop after the current batch.
+	stopping <-chan struct{}
+
+	// writing serializes transactions with events, so that these are in the order of what happened: there is no progress
+	// of a task after its end.
+	writing sync.Mutex
+	current current
+
+	mu         sync.Mutex
+	stopReason string // "" if the run need not stop
+}
+
+func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
+	return &attempt{w: w, claim: c, stopping: ctx.Done()}
+}
+
+// run executes a run to its end, or returns what prevented that.
+func (a *attempt) run(ctx context.Context) error {
+	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer lose(nil)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { lose(errStopping) }) })()
+	if err := a.w.confirmStart(working, a.claim); err != nil {
+		return err
+	}
+	var wg sync.WaitGroup
+	background, stop := context.WithCancel(untraced(working))
+	goBackground := func(do func()) {
+		wg.Go(func() {
+			if err := rescue.Call(func() error { do(); return nil }); err != nil {
+				lose(err)
+			}
+		})
+	}
+	goBackground(func() { a.w.renewLease(background, a.claim, lose) })
+	goBackground(func() { a.writeProgress(background) })
+	err := rescue.Call(func() error { return a.execute(working) })
+	rescue.Log(a.w.Log, "run "+a.claim.RunID.String(), err)
+	stop()
+	wg.Wait()
+	if cause := context.Cause(working); cause != nil {
+		return cause
+	}
+	if errors.Is(err, pipeline.ErrLost) {
+		return err
+	}
+	outcome := outcomeOf(err, a.stopReason)
+	if a.claim.gaveUp && outcome.State != store.Cancelled {
+		outcome.Cause = store.CauseUnavailable
+	}
+	var run *store.Run
+	err = pgx.BeginFunc(working, a.w.Pool, func(tx pgx.Tx) (err error) {
+		run, err = a.w.finish(working, tx, a.claim.Epoch, outcome)
+		return err
+	})
+	if err == nil {
+		a.w.ended(run)
+	}
+	return err
+}
+
+// execute executes the tasks that are left.
+func (a *attempt) execute(ctx context.Context) error {
+	c := a.claim
+	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
+		if err := a.giveUp(ctx); errors.Is(err, pipeline.ErrStopped) {
+			return err
+		} else if err != nil {
+			return lost(err)
+		}
+	}
+	if c.failed && !c.ContinueOnError { // nothing is left but the end of the run
+		return nil
+	}
+	chosen, all, err := a.w.Tasks.Resolve(ctx, a.w.Pool, c.chosen)
+	if err != nil {
+		return err
+	}
+	if c.Resumed {
+		if err := a.awaitPredecessor(ctx); err != nil {
+			return lost(err)
+		}
+	}
+	config := a.w.Base
+	config.Pipeline, config.Outside = all.Tasks, all.Outside
+	config.ID, config.Lock, config.Log = c.RunID.String(), AdvisoryLock(
+		c.RunID,
+	), a.w.Log.With(
+		"run_id",
+		c.RunID.String(),
+	)
+	config.Now, config.DryRun, config.ContinueOnError = c.ReferenceTime, c.DryRun, c.ContinueOnError
+	config.Chosen, config.Cursor = chosen, c.cursor
+	config.Todo = slices.DeleteFunc(
+		slices.Clone(chosen),
+		func(t plan.Task) bool { return !slices.Contains(c.todo, t.Name) },
+	)
+	config.Succeeded, config.Failed = c.succeeded, c.unmet
+	config.WhatIf, config.Standby = c.WhatIf, a.w.Standby
+	if c.Plan != uuid.Nil {
+		if !c.Resumed { // the scheduler may have started it long after the plan was checked
+			if err := store.CheckPlan(ctx, a.w.Pool, c.Plan, a.w.PlanMaxAge); sqlstate.Lost(err) {
+				return lost(err)
+			} else if err != nil {
+				return err
+			}
+		}
+		if config.SavedPlan, err = store.SavedPlan(ctx, a.w.Pool, c.Plan); err != nil {
+			return lost(err)
+		}
+	}
+	if !c.DryRun {
+		return execute.Run(ctx, config, a.journal())
+	}
+	if c.Resumed {
+		if config.Done, err = store.SavedPlan(ctx, a.w.Pool, c.RunID); err != nil {
+			return lost(err)
+		}
+	}
+	return dryrun.Run(ctx, config, a.journal())
+}
+
+// lost makes an error one that interrupts the attempt, and does not fail the run.
+func lost(err error) error { return fmt.Errorf("%w: %w", pipeline.ErrLost, err) }
+
+// giveUp fails the current task, or the next one, after too many failed attempts.
+func (a *attempt) giveUp(ctx context.Context) error {
+	c, tasks := a.claim, taskRecorder{a}
+	if err := tasks.TaskStarted(ctx, c.todo[0]); err != nil {
+		return err
+	}
+	if err := tasks.TaskFinished(ctx, pipeline.Outcome{
+		State:    pipeline.Failed,
+		Retained: c.cursor.TotalRetained(),
+		Problem: fmt.Sprintf(
+			"given up after %d setbacks without progress, the last one: %s",
+			c.FailedAttempts,
+			c.reason,
+		),
+	}); err != nil {
+		return err
+	}
+	c.unmet[c.todo[0]] = true
+	c.failed, c.gaveUp, c.todo, c.cursor = true, true, c.todo[1:], purge.Cursor{}
+	return nil
+}
+
+// AdvisoryLock returns the advisory lock that the batches of a run share: the random part of its id.
+func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
+
+// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: a batch
+// would take its locks for the ones of other sessions. The server notices a cut connection only after the statement, and
+// the batch of a frozen worker lasts until its idle timeout.
+func (a *attempt) awaitPredecessor(ctx context.Context) error {
+	lock := AdvisoryLock(a.claim.RunID)
+	// If this role may not terminate it, waiting is enough.
+	_, _ = a.w.Pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", lock)
+	if err := advisory.Squatted(ctx, a.w.Pool, lock, false); err != nil {
+		a.w.Log.Warn("a run waits for its previous worker", "run", a.claim.RunID.String(), "error", err)
+	}
+	return pgx.BeginFunc(ctx, a.w.Pool, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d)", lock))
+		return err
+	})
+}

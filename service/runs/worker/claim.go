@@ -1,0 +1,203 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// maxFailedAttempts is how many attempts in a row may fail without progress. Then the current task fails: it may be what
+// crashes the database, or the replica.
+const maxFailedAttempts = 10
+
+// claim is a run that this replica has claimed.
+type claim struct {
+	*store.Claim
+	chosen     []string // the names of its tasks, in order
+	todo       []string // the ones that have not ended
+	started    bool     // the first one of todo was started
+	succeeded  map[string]bool
+	failed     bool            // a task of it has failed
+	unmet      map[string]bool // its tasks that have failed, or were not run because another one failed
+	gaveUp     bool            // after too many failed attempts
+	cursor     purge.Cursor    // of the current task
+	reason     string          // why it was last resumed
+	progressed atomic.Bool     // since it was claimed
+}
+
+// position returns the position of a task among the chosen ones, from 1.
+func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
+
+// currentTask returns the task that was started and has not ended; "" between tasks.
+func (c *claim) currentTask() string {
+	if !c.started {
+		return ""
+	}
+	return c.todo[0]
+}
+
+// claimWaiting claims a run that waits for a replica; nil if there is none. In a database of another instance it claims
+// dry runs only.
+func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
+	waiting := store.Waiting(w.tracked(), w.Tasks.Patterns())
+	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
+		return nil, err
+	}
+	if err := w.database.checkWritable(ctx); err != nil { // or the claim may be committed, and nothing else
+		return nil, err
+	}
+	owns, err := w.Owner.Owns(ctx, w.Pool)
+	if err != nil {
+		return nil, err
+	}
+	if !owns {
+		waiting = waiting.DryRuns()
+	}
+	return w.claim(ctx, waiting, "", "")
+}
+
+// claim claims a run, and writes to its log why; nil if there is no candidate. reason is why the run is resumed; "" if
+// another replica had it. It is not written if it is the one that was reported last.
+func (w *Worker) claim(ctx context.Context, from store.Candidates, reason, reported string) (*claim, error) {
+	begun := time.Now()
+	var c *claim
+	err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) (err error) {
+		c, err = w.tryClaim(ctx, from, reason, reported)
+		return err
+	})
+	if err != nil && c != nil {
+		err = w.verify(ctx, c, begun.Add(w.Lease), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c != nil && c.reason != reported {
+		w.Metrics.AttemptFailed()
+	}
+	return c, nil
+}
+
+// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts. It
+// returns nil if so, and the error of the claim otherwise.
+func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit error) error {
+	errCommitted := errors.New("the claim was committed")
+	for time.Now().Before(until) && ctx.Err() == nil {
+		err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
+			return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
+				// An error ends the transaction with a ROLLBACK: a COMMIT might wait as well.
+				return cmp.Or(store.VerifyClaim(ctx, tx, c.Claim, w.Replica), errCommitted)
+			})
+		})
+		switch {
+		case errors.Is(err, errCommitted):
+			w.Log.Warn(
+				"a claim stands, though its COMMIT was not answered",
+				"run_id",
+				c.RunID.String(),
+				"error",
+				commit,
+			)
+			return nil
+		case errors.Is(err, store.ErrNotClaimed):
+			return commit
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(w.Lease / 50):
+		}
+	}
+	return commit
+}
+
+// tryClaim is the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
+func (w *Worker) tryClaim(
+	ctx context.Context,
+	from store.Candidates,
+	reason, reported string,
+) (claimed *claim, err error) {
+	err = pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
+		row, err := store.ClaimRun(ctx, tx, from, w.Replica, w.Lease)
+		if err != nil || row == nil {
+			return err
+		}
+		if !row.DryRun { // by now the database may be another one
+			if err := w.Owner.Check(ctx, tx); err != nil {
+				return err
+			}
+		}
+		tasks, err := store.ClaimTasks(ctx, tx, row.Epoch)
+		if err != nil {
+			return err
+		}
+		c := newClaim(row, tasks)
+		if c.DryRun {
+			if err := store.ResetCounts(ctx, tx, c.RunID); err != nil {
+				return err
+			}
+		}
+		if c.State != store.Queued && c.Holder != "" {
+			c.reason = cmp.Or(reason, "replica "+c.Holder+" fell silent")
+		}
+		if c.reason == "" || c.reason != reported {
+			event, err := c.event(ctx, tx, w.Replica)
+			if err != nil {
+				return err
+			}
+			if err := store.AppendEvents(ctx, tx, c.Epoch, event); err != nil {
+				return err
+			}
+		}
+		claimed = c
+		return nil
+	})
+	return claimed, err
+}
+
+// newClaim returns the claim of a run with its chosen tasks.
+func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
+	c := &claim{Claim: row, succeeded: map[string]bool{}, unmet: map[string]bool{}}
+	for _, t := range tasks {
+		c.chosen = append(c.chosen, t.Name)
+		c.succeeded[t.Name] = t.State == pipeline.Succeeded
+		c.failed = c.failed || t.State == pipeline.Failed
+		c.unmet[t.Name] = t.State == pipeline.Failed || t.State == pipeline.NotRun
+		if t.State == pipeline.Running {
+			c.started, c.cursor = true, t.Cursor
+		}
+		if t.State == pipeline.Running || t.State == pipeline.Pending {
+			c.todo = append(c.todo, t.Name)
+		}
+	}
+	return c
+}
+
+// event returns the event of the claim: the run starts, or is resumed.
+func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Event, error) {
+	if c.State == store.Queued {
+		run, err := store.GetRun(ctx, tx, c.RunID)
+		return store.Event{Kind: store.RunStarted, Run: run}, err
+	}
+	level, message := severity.Info, fmt.Sprintf("replica %s goes on after the last committed batch", replica)
+	if c.reason != "" {
+		level = severity.Warning
+		message = fmt.Sprintf(
+			"%s; %s (without progress: %d of at most %d times)",
+			c.reason,
+			message,
+			c.FailedAttempts,
+			maxFailedAttempts,
+		)
+	}
+	return store.Event{Kind: store.LogLine, Level: level, Task: c.currentTask(), Message: message}, nil
+}

@@ -1,0 +1,202 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// journal returns the journal in which executors report the run. Each of its parts is a view of the attempt.
+func (a *attempt) journal() pipeline.Journal {
+	return pipeline.Journal{
+		Ledger:   ledger{a},
+		Counts:   counts{a},
+		Tasks:    taskRecorder{a},
+		Progress: progress{a},
+		Activity: progress{a},
+		Safety:   safety{a},
+		Register: register{a},
+		Proceed:  a.proceed,
+	}
+}
+
+// write runs a transaction and appends its events. There is one at a time.
+func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
+	a.writing.Lock()
+	defer a.writing.Unlock()
+	return pgx.BeginFunc(ctx, a.w.Pool, func(tx pgx.Tx) error {
+		events, err := do(tx)
+		if err != nil || len(events) == 0 {
+			return err
+		}
+		return store.AppendEvents(ctx, tx, a.claim.Epoch, events...)
+	})
+}
+
+// checkStop returns an error if this replica is to stop, or the run is: reason is "" if it need not, and nil if the epoch
+// has ended.
+func (a *attempt) checkStop(reason *string) error {
+	select {
+	case <-a.stopping:
+		return errStopping
+	default:
+	}
+	switch {
+	case reason == nil:
+		return store.ErrFenced
+	case *reason != "":
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.stopReason = *reason
+		return pipeline.ErrStopped
+	}
+	return nil
+}
+
+// progressed records that the database took what the run wrote, so that the run no longer waits.
+func (a *attempt) progressed() {
+	if !a.claim.progressed.Swap(true) {
+		a.w.setWaits(a.claim.RunID, "")
+	}
+}
+
+// taskRecorder implements pipeline.Tasks.
+type taskRecorder struct{ *attempt }
+
+// TaskStarted implements pipeline.Tasks. A task that a previous worker started is not started again.
+func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
+	var t store.StartedTask
+	err := r.write(ctx, func(tx pgx.Tx) (_ []store.Event, err error) {
+		if t, err = store.StartTask(ctx, tx, r.claim.Epoch, name); err != nil {
+			return nil, err
+		}
+		if err := r.checkStop(t.StopReason); err != nil || !t.Started {
+			return nil, err
+		}
+		return []store.Event{{
+			Kind:     store.TaskStarted,
+			Task:     name,
+			Position: r.claim.position(name),
+			Count:    len(r.claim.chosen),
+		}}, nil
+	})
+	if err == nil {
+		r.current.start(name, t.Progress)
+	}
+	return err
+}
+
+// TaskFinished implements pipeline.Tasks.
+func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) error {
+	var (
+		run    *store.Run
+		result *store.Result
+		id     = r.claim.RunID
+		task   = r.current.name()
+	)
+	err := r.write(ctx, func(tx pgx.Tx) ([]store.Event, error) {
+		events, err := store.Measure(ctx, tx, id, task)
+		if err != nil {
+			return nil, err
+		}
+		if err := store.FinishTask(ctx, tx, r.claim.Epoch, task, o); err != nil {
+			return nil, err
+		}
+		if !r.claim.DryRun {
+			if err := store.RecordJudgement(ctx, tx, id, task, o, r.claim.Accepted); err != nil {
+				return nil, err
+			}
+		}
+		if run, err = store.GetRun(ctx, tx, id); err != nil {
+			return nil, err
+		}
+		result = run.Result(task)
+		r.current.end()
+		return append(events, store.Event{Kind: store.TaskFinished, Result: result}), nil
+	})
+	if err == nil {
+		r.progressed()
+		r.w.Metrics.TaskEnded(run, result)
+	}
+	return err
+}
+
+// safety implements pipeline.Safety.
+type safety struct{ *attempt }
+
+// Holds implements pipeline.Safety.
+func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
+	holds, last, err := store.EffectiveHolds(ctx, s.w.Pool, s.claim.ReferenceTime)
+	if err == nil && !s.claim.DryRun {
+		s.current.setLastHold(last)
+	}
+	return holds, err
+}
+
+// History implements pipeline.Safety.
+func (s safety) History(ctx context.Context) (*guard.History, error) {
+	h, err := store.GuardHistory(ctx, s.w.Pool, s.claim.RunID, s.current.name())
+	if err == nil {
+		h.Accepted = s.claim.Accepted
+	}
+	return h, err
+}
+
+// register implements midsourcing.Register.
+type register struct{ *attempt }
+
+// Record implements midsourcing.Register.
+func (r register) Record(query string) string { return store.RecordRemote(r.claim.RunID, query) }
+
+// Leftovers implements midsourcing.Register.
+func (r register) Leftovers(ctx context.Context, account string) ([]int64, error) {
+	holds, _, err := store.EffectiveHolds(ctx, r.w.Pool, r.claim.ReferenceTime)
+	if err != nil || holds.Everything {
+		return nil, err
+	}
+	return store.RemoteIDs(ctx, r.w.Pool, account, holds.Deliveries)
+}
+
+// Forget implements midsourcing.Register.
+func (r register) Forget(ctx context.Context, account string, ids []int64) error {
+	return store.ForgetRemote(ctx, r.w.Pool, account, ids)
+}
+
+// counts implements pipeline.Counts.
+type counts struct{ *attempt }
+
+// Count implements pipeline.Counts. It retries a statement after a transient error: otherwise the caller would take it
+// for an error of the table whose rows are counted.
+func (c counts) Count(ctx context.Context, d purge.Delta) error {
+	e := c.newEntry(d)
+	for try := 1; ; try++ {
+		err := e.send(ctx)
+		switch attempts := purge.MaxAttempts[sqlstate.Of(err)]; {
+		case attempts == 0:
+			return e.settle(err)
+		case try >= attempts:
+			return fmt.Errorf("%w: the count could not be written: %s", pipeline.ErrLost, sqlstate.Explain(err))
+		}
+	}
+}
+
+// Done implements pipeline.Counts.
+func (c counts) Done() int64 { return c.current.done() }
+
+// DoneByTable implements pipeline.Counts.
+func (c counts) DoneByTable(ctx context.Context) ([]purge.Space, error) {
+	return store.DoneByTable(ctx, c.w.Pool, c.claim.RunID, c.current.name())
+}
+
+// Emptied implements pipeline.Counts.
+func (c counts) Emptied(ctx context.Context, task string) ([]string, error) {
+	return store.Emptied(ctx, c.w.Pool, c.claim.RunID, task)
+}

@@ -1,0 +1,62 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// confirmStart records that the worker has started: from now on the attempt counts as failed if it makes no progress. A
+// database that allows claiming the run and nothing else does not use up attempts.
+func (w *Worker) confirmStart(ctx context.Context, c *claim) error {
+	if err := w.database.write(ctx, w.Lease, func(ctx context.Context) error {
+		return store.ConfirmStart(ctx, w.Pool, c.Epoch, w.Lease)
+	}); err != nil {
+		return fmt.Errorf("%w: the start could not be recorded: %w", pipeline.ErrLost, err)
+	}
+	w.startConfirmed(c.RunID)
+	return nil
+}
+
+// renewLease renews the lease while any statement is running, and ends the attempt if it cannot.
+func (w *Worker) renewLease(ctx context.Context, c *claim, lose context.CancelCauseFunc) {
+	ticker := time.NewTicker(w.Lease / 3)
+	defer ticker.Stop()
+	until := time.Now().Add(w.Lease)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		begun := time.Now()
+		err := w.database.write(ctx, w.Lease/3, func(ctx context.Context) error {
+			return store.RenewLease(ctx, w.Pool, c.Epoch, w.Lease)
+		})
+		switch {
+		case ctx.Err() != nil:
+			return
+		case errors.Is(err, store.ErrFenced):
+			lose(store.ErrFenced)
+			return
+		case err == nil:
+			until = begun.Add(w.Lease)
+		case time.Now().After(until):
+			lose(fmt.Errorf("the lease could not be renewed: %w", err))
+			return
+		}
+	}
+}
+
+// release gives up the lease of a run at once, so that no replica waits for it to expire. If that fails, it expires.
+func (w *Worker) release(ctx context.Context, c *claim) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_ = pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error { return store.ReleaseLease(ctx, tx, c.Epoch) })
+}

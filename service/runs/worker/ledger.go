@@ -1,0 +1,76 @@
+package worker
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// entry is a statement of the ledger, and its result.
+type entry struct {
+	attempt *attempt
+	delta   purge.Delta
+	counted bool // it adds the delta to the exact counts; otherwise it only asks whether to proceed
+	sql     string
+	args    pgx.StrictNamedArgs
+	reason  *string // why the run must stop; "" if it need not, nil if the epoch has ended
+}
+
+// newEntry returns the entry of a batch. It is a question if there is nothing to count.
+func (a *attempt) newEntry(d purge.Delta) *entry {
+	if a.current.unchanged(d) {
+		e := a.newQuestion()
+		e.delta = d
+		return e
+	}
+	e := &entry{attempt: a, delta: d, counted: true}
+	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.current.holdSeen(), a.current.name(), d)
+	return e
+}
+
+// newQuestion returns an entry that asks whether to proceed.
+func (a *attempt) newQuestion() *entry {
+	e := &entry{attempt: a}
+	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.holdSeen())
+	return e
+}
+
+// proceed fails if the run must stop.
+func (a *attempt) proceed(ctx context.Context) error {
+	e := a.newQuestion()
+	return e.settle(e.send(ctx))
+}
+
+// send executes the statement in a transaction of its own.
+func (e *entry) send(ctx context.Context) error {
+	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.reason)
+}
+
+// settle counts the batch if the statement succeeded, and fails if it did not, or if the run must stop.
+func (e *entry) settle(err error) error {
+	if err != nil {
+		return store.LedgerError(err)
+	}
+	a := e.attempt
+	a.current.add(e.delta, e.counted)
+	if e.counted {
+		a.progressed()
+	}
+	if !a.claim.DryRun {
+		a.w.Metrics.Committed(a.current.name(), e.delta)
+	}
+	return a.checkStop(e.reason)
+}
+
+// ledger implements purge.Ledger.
+type ledger struct{ *attempt }
+
+// Write implements purge.Ledger.
+func (l ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
+	e := l.newEntry(d)
+	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.reason) })
+	return e.settle, nil
+}

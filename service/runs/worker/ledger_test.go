@@ -1,0 +1,115 @@
+package worker
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/scheduler"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// Nothing is committed for a run that another replica has by now, whether a batch has counts to write or only asks
+// to proceed.
+func TestNothingIsCommittedForAnother(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	for name, d := range map[string]purge.Delta{"counts": {Deleted: 1}, "question": {}} {
+		a := &attempt{
+			w:       &Worker{Config: Config{Pool: db.Pool}},
+			claim:   &claim{Claim: &store.Claim{Epoch: store.Epoch{RunID: uuid.New(), Number: 1}}},
+			current: current{written: time.Now()},
+		}
+		tx, err := db.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tx.Exec(t.Context(), "CREATE TABLE left_behind ()"); err != nil {
+			t.Fatal(err)
+		}
+		if err := (&purge.Engine{Ledger: ledger{a}}).Commit(t.Context(), tx, d); !errors.Is(err, store.ErrFenced) {
+			t.Errorf("%s: got %v, want %v", name, err, store.ErrFenced)
+		}
+		_ = tx.Rollback(t.Context())
+		if db.Int("SELECT count(*) FROM pg_class WHERE relname = 'left_behind'") != 0 {
+			t.Fatalf("%s: it was committed", name)
+		}
+	}
+}
+
+// A replica does not end a run that another one has by now.
+func TestNobodyEndsAnothersRun(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	var run *store.Run
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
+		run, err = store.InsertRun(t.Context(), tx, store.NewRun{
+			Slots:    store.DeletingSlots,
+			Pipeline: tasks.Names(),
+			Chosen:   tasks.Names(),
+		})
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := New(Config{Pool: db.Pool, Scheduler: &scheduler.Scheduler{}})
+	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		_, err := w.finish(
+			t.Context(),
+			tx,
+			store.Epoch{RunID: run.UUID(), Number: 7},
+			Outcome{State: store.Succeeded},
+		)
+		return err
+	})
+	if !errors.Is(err, store.ErrFenced) {
+		t.Errorf("got %v, want %v", err, store.ErrFenced)
+	}
+	if after, err := store.GetRun(
+		t.Context(),
+		db.Pool,
+		run.UUID(),
+	); err != nil || after.State != store.Queued || after.FailedTask() != "" ||
+		after.Results[0].State != pipeline.Pending {
+		t.Errorf("the run is %+v, %v", after, err)
+	}
+}
+
+// rows_expected is reported as long as no more rows are gone.
+func TestWhatIsExpected(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		expected, done int64
+		told           *int64
+	}{{-1, 0, nil}, {0, 0, new(int64(0))}, {10, 4, new(int64(10))}, {10, 10, new(int64(10))}, {10, 11, nil}} {
+		c := &current{task: "sessions", expected: test.expected, progress: store.Progress{RowsDeleted: test.done}}
+		e, _ := c.report(true)
+		if got := e.Progress.RowsExpected; (got == nil) != (test.told == nil) || (got != nil && *got != *test.told) {
+			t.Errorf("%d of %d: %v", test.done, test.expected, got)
+		}
+	}
+}
+
+// migrated is an empty database with the service's schema.
+func migrated(tb testing.TB) *pgtest.DB {
+	db := pgtest.Empty(tb)
+	conn, err := db.Acquire(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Release()
+	if err := store.Migrate(tb.Context(), conn.Conn()); err != nil {
+		tb.Fatal(err)
+	}
+	return db
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// progress implements pipeline.Progress and pipeline.Activity.
+type progress struct{ *attempt }
+
+// At implements pipeline.Progress.
+func (p progress) At(object string, expected int64) {
+	p.current.update(func(c *current) {
+		c.progress.Object, c.progress.ScanMethod, c.expected = object, "", expected
+	})
+}
+
+// Log implements pipeline.Progress.
+func (p progress) Log(ctx context.Context, level severity.Level, messages ...string) error {
+	return p.write(ctx, func(pgx.Tx) ([]store.Event, error) {
+		var events []store.Event
+		for _, text := range messages {
+			events = append(events, store.Event{
+				Kind:    store.LogLine,
+				Level:   level,
+				Task:    p.current.name(),
+				Message: text,
+			})
+		}
+		return events, nil
+	})
+}
+
+// ScanMethod implements pipeline.Activity.
+func (p progress) ScanMethod(method string) {
+	p.current.update(func(c *current) { c.progress.ScanMethod = method })
+}
+
+// Throttled implements pipeline.Activity.
+func (p progress) Throttled(throttle purge.Throttle) {
+	p.current.update(func(c *current) {
+		if c.throttle.Reason != "" {
+			p.w.Metrics.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
+		}
+		c.throttle, c.throttledSince = throttle, time.Now()
+		c.progress.ThrottledBy = throttle.String()
+	})
+}
+
+// Retried implements pipeline.Activity.
+func (p progress) Retried(state string) { p.w.Metrics.Retried(state) }
+
+// Progress is reported one to four times a second: at every tick if something has changed, otherwise at every other one.
+const (
+	progressTick  = 300 * time.Millisecond
+	progressQuiet = 2
+)
+
+// writeProgress writes progress events until the context ends. An event that cannot be written does not end the run: the
+// next batch finds out why.
+func (a *attempt) writeProgress(ctx context.Context) {
+	ticker := time.NewTicker(progressTick)
+	defer ticker.Stop()
+	for quiet := 1; ; quiet++ {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		_ = a.write(ctx, func(pgx.Tx) ([]store.Event, error) {
+			e, ok := a.current.report(quiet >= progressQuiet)
+			if !ok {
+				return nil, nil
+			}
+			quiet = 0
+			return []store.Event{e}, nil
+		})
+	}
+}

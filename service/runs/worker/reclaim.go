@@ -1,0 +1,131 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+// interruption is why an attempt ended before the run did.
+type interruption struct {
+	err error
+	// awaited is what the database was waited for; "" for another reason. The attempt does not count as failed then.
+	awaited string
+	// later is what had to be waited for afterwards.
+	later string
+}
+
+// text returns the reason for the log of the run.
+func (i *interruption) text() string {
+	text := sqlstate.Explain(i.err)
+	if i.awaited != "" {
+		text = i.awaited + ": " + text
+	}
+	if i.later != "" && i.later != i.awaited {
+		text += "; then: " + i.later
+	}
+	return text
+}
+
+// reclaim claims a run again whose attempt was interrupted by an error, as soon as the database can be written; nil if
+// another replica has it, or this one is stopping.
+func (w *Worker) reclaim(
+	ctx context.Context,
+	c *claim,
+	err error,
+	pause backoff.BackOff,
+	log *slog.Logger,
+) *claim {
+	cause := interruption{err: err, awaited: awaited(err)}
+	if cause.awaited == "" { // a COMMIT that was cut off waits no longer, so that only now the standby may prove absent
+		if now := w.database.checkWritable(ctx); now != nil && now.Error() == errStandby.Error() {
+			cause.awaited = now.Error()
+		}
+	}
+	reported := ""
+	if cause.awaited != "" {
+		reported = c.reason
+		w.setWaits(c.RunID, cause.awaited)
+	}
+	for discounted := cause.awaited == ""; ; {
+		if !discounted {
+			discounted = w.discountAttempt(ctx, c) == nil
+		}
+		select {
+		case <-ctx.Done():
+			log.Warn("left the run", "reason", errStopping)
+			w.release(ctx, c)
+			return nil
+		case <-time.After(pause.NextBackOff()):
+		}
+		err := w.database.checkWritable(ctx)
+		if err != nil {
+			cause.later = err.Error()
+			w.setWaits(c.RunID, cause.later)
+		} else if discounted {
+			var again *claim
+			if again, err = w.claim(ctx, store.Interrupted(c.Epoch), cause.text(), reported); again != nil {
+				return again
+			}
+			if err == nil {
+				if err = w.abandon(ctx, c, &cause); err == nil {
+					log.Warn("left the run", "reason", store.ErrFenced)
+					return nil
+				}
+			}
+		}
+		log.Warn("cannot take the run up again", "error", err)
+	}
+}
+
+// abandon leaves a run that another replica has by now, or that has ended. It writes to the log of the run why, which
+// this replica could not do before. If the run ended here, by a COMMIT that was not answered, its end is recorded now.
+func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) error {
+	var endedHere *store.Run
+	err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
+			state, epoch, err := store.LockRun(ctx, tx, c.RunID)
+			switch {
+			case errors.Is(err, pgx.ErrNoRows): // pruned
+				return nil
+			case err != nil:
+				return err
+			case state.Active() && errors.Is(cause.err, store.ErrFenced): // its log has the reason already
+				return nil
+			case state.Active():
+				return store.AppendEvents(ctx, tx, epoch, store.Event{
+					Kind:    store.LogLine,
+					Level:   severity.Warning,
+					Task:    c.currentTask(),
+					Message: fmt.Sprintf("replica %s let go of the run: %s", w.Replica, cause.text()),
+				})
+			case epoch == c.Epoch:
+				endedHere, err = store.GetRun(ctx, tx, c.RunID)
+			}
+			return err
+		})
+	})
+	if err == nil && endedHere != nil {
+		w.ended(endedHere)
+	}
+	if errors.Is(err, store.ErrFenced) { // in the history of this server, no replica has the run
+		return nil
+	}
+	return err
+}
+
+// discountAttempt makes the attempt one that does not count as failed.
+func (w *Worker) discountAttempt(ctx context.Context, c *claim) error {
+	return w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
+		return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error { return store.DiscountAttempt(ctx, tx, c.Epoch) })
+	})
+}

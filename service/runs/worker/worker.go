@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/rescue"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/metrics"
+	"github.com/cleanupd/cleanupd/service/runs/scheduler"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+)
+
+// Config configures a Worker. Its fields are as in runs.Config.
+type Config struct {
+	Pool, Calls *pgxpool.Pool
+	Standby     pipeline.Standby
+	Lease       time.Duration
+	PollEvery   time.Duration
+	PlanMaxAge  time.Duration
+	Replica     string
+	Log         *slog.Logger
+	// Base is the configuration of every run, without its tasks.
+	Base      pipeline.Config
+	Tasks     tasklist.Source
+	Owner     *instance.Owner
+	Scheduler *scheduler.Scheduler
+	Metrics   *metrics.Replica
+}
+
+// Worker claims runs and executes them, several at the same time.
+type Worker struct {
+	Config
+	database *database
+	wake     chan struct{} // a run may be waiting to be claimed
+
+	mu    sync.Mutex
+	waits map[uuid.UUID]string // what its runs wait for; "" while they do not
+}
+
+// New returns a Worker.
+func New(c Config) *Worker {
+	return &Worker{
+		Config:   c,
+		database: newDatabase(c.Pool, c.Lease, c.Log),
+		wake:     make(chan struct{}, 1),
+		waits:    map[uuid.UUID]string{},
+	}
+}
+
+// Wake makes the worker look for runs to claim.
+func (w *Worker) Wake() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
+// runs.
+func (w *Worker) Work(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for ctx.Err() == nil {
+		var c *claim
+		err := rescue.Call(func() (err error) { c, err = w.claimWaiting(ctx); return err })
+		rescue.Log(w.Log, "take a run", err)
+		if err == nil && c != nil {
+			w.setWaits(c.RunID, "")
+			wg.Go(func() {
+				defer w.untrack(c.RunID)
+				err := rescue.Call(func() error { w.executeRun(ctx, c); return nil })
+				rescue.Log(w.Log, "run "+c.RunID.String(), err)
+			})
+			continue
+		}
+		if err != nil && ctx.Err() == nil {
+			w.Log.Warn("cannot look for runs", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+		case <-time.After(w.PollEvery):
+		}
+	}
+}
+
+// executeRun executes a run to its end. After an interruption, by a failure of the database or its replacement by another
+// server, it claims the run again, if no other replica has, and resumes it after the last committed batch, as another
+// replica would: so it does not matter whether a batch that was cut off was committed.
+func (w *Worker) executeRun(ctx context.Context, c *claim) {
+	log := w.Log.With("run_id", c.RunID.String())
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval, pause.Multiplier = w.Lease/50, w.Lease, 2
+	for c != nil {
+		log.Info("working on the run", "dry_run", c.DryRun, "epoch", c.Number)
+		err := c.trace(ctx, func(ctx context.Context) error {
+			return rescue.Call(func() error { return newAttempt(ctx, w, c).run(ctx) })
+		})
+		rescue.Log(log, "an attempt at the run", err)
+		switch {
+		case err == nil:
+			return
+		case ctx.Err() != nil:
+			log.Warn("left the run", "reason", err)
+			w.release(ctx, c)
+			return
+		}
+		log.Warn("set back", "reason", err)
+		if c.progressed.Load() {
+			pause.Reset()
+		}
+		// Other connections may be broken as well, or lead to a server that is no longer the primary.
+		for _, pool := range []*pgxpool.Pool{w.Pool, w.Calls} {
+			pool.Reset()
+		}
+		c = w.reclaim(ctx, c, err, pause, log)
+	}
+}
+
+// Ready fails while the database cannot be written, or a run of this worker waits until it can. Its error describes what
+// is awaited, and may be shown to any caller. It queries the database once a second at most.
+func (w *Worker) Ready(ctx context.Context) error {
+	if err := w.database.checkWritable(ctx); err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for id, cause := range w.waits {
+		if cause != "" {
+			return fmt.Errorf("run %s waits: %s", id, cause)
+		}
+	}
+	return nil
+}
+
+// setWaits records what a run waits for; "" if it does not wait.
+func (w *Worker) setWaits(id uuid.UUID, cause string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waits[id] = cause
+}
+
+// startConfirmed records that a run does not wait, unless it waits for disk space: there may be room for no more than the
+// confirmation.
+func (w *Worker) startConfirmed(id uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waits[id] != awaitedStates[pgerrcode.DiskFull] {
+		w.waits[id] = ""
+	}
+}
+
+// untrack removes a run that is no longer executed here.
+func (w *Worker) untrack(id uuid.UUID) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waits, id)
+}
+
+// tracked returns the runs that are executed here.
+func (w *Worker) tracked() []uuid.UUID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ids := []uuid.UUID{}
+	for id := range w.waits {
+		ids = append(ids, id)
+	}
+	return ids
+}
