@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -46,7 +47,7 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 	if err != nil {
 		return nil, err
 	}
-	err = runs.Migrate(ctx, conn)
+	err = store.Migrate(ctx, conn)
 	_ = conn.Close(ctx)
 	if err != nil {
 		return nil, err
@@ -80,7 +81,7 @@ func (s *service) hold(ctx context.Context, conn *pgx.Conn, holds, recipients in
 	}
 	step := recipients / (holds * holdSize)
 	for n := range holds {
-		h := runs.Hold{Kind: runs.HoldRecipients, Reason: "benchmark", CreatedBy: "bench"}
+		h := store.Hold{Kind: store.HoldRecipients, Reason: "benchmark", CreatedBy: "bench"}
 		for i := range holdSize {
 			h.IDs = append(h.IDs, int64((n*holdSize+i+1)*step))
 		}
@@ -101,8 +102,8 @@ func (s *service) run(ctx context.Context, task string) error {
 	if err != nil {
 		return err
 	}
-	ended, err := s.manager.Watch(ctx, started.ID, runs.Place{}, func(runs.Event) error { return nil })
-	if err == nil && ended.State != runs.Succeeded {
+	ended, err := s.manager.Watch(ctx, started.ID, store.Place{}, func(store.Event) error { return nil })
+	if err == nil && ended.State != store.Succeeded {
 		err = fmt.Errorf("the run is %s: %s", ended.State, ended.Error)
 	}
 	return err

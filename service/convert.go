@@ -8,10 +8,10 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-func runMessage(r *runs.Run) *cleanupv1.Run {
+func runMessage(r *store.Run) *cleanupv1.Run {
 	out := &cleanupv1.Run{
 		Id:            r.ID,
 		State:         cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
@@ -36,7 +36,7 @@ func runMessage(r *runs.Run) *cleanupv1.Run {
 	return out
 }
 
-func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
+func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 	out := &cleanupv1.TaskResult{
 		Task:                 t.Task,
 		State:                cleanupv1.TaskState(cleanupv1.TaskState_value["TASK_STATE_"+string(t.State)]),
@@ -89,7 +89,7 @@ func resultMessage(t *runs.Result) *cleanupv1.TaskResult {
 	return out
 }
 
-func eventMessage(e runs.Event) *cleanupv1.RunEvent {
+func eventMessage(e store.Event) *cleanupv1.RunEvent {
 	out := &cleanupv1.RunEvent{
 		RunId:         e.RunID,
 		Sequence:      e.Sequence,
@@ -97,13 +97,13 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 		LogGeneration: e.Generation,
 	}
 	switch e.Kind {
-	case runs.RunStarted:
+	case store.RunStarted:
 		out.Event = &cleanupv1.RunEvent_RunStarted{RunStarted: &cleanupv1.RunStarted{Run: runMessage(e.Run)}}
-	case runs.TaskStarted:
+	case store.TaskStarted:
 		out.Event = &cleanupv1.RunEvent_TaskStarted{TaskStarted: &cleanupv1.TaskStarted{
 			Task: e.Task, Position: int32(e.Position), TaskCount: int32(e.Count),
 		}}
-	case runs.TaskProgress:
+	case store.TaskProgress:
 		p := e.Progress
 		out.Event = &cleanupv1.RunEvent_TaskProgress{TaskProgress: &cleanupv1.TaskProgress{
 			Task:          e.Task,
@@ -117,11 +117,11 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 			ThrottledBy:   p.ThrottledBy,
 			Way:           p.ScanMethod,
 		}}
-	case runs.TaskFinished:
+	case store.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{
 			TaskFinished: &cleanupv1.TaskFinished{Result: resultMessage(e.Result)},
 		}
-	case runs.LogLine:
+	case store.LogLine:
 		out.Event = &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
 			Level: cleanupv1.LogLevel(
 				cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)],
@@ -129,7 +129,7 @@ func eventMessage(e runs.Event) *cleanupv1.RunEvent {
 			Task:    e.Task,
 			Message: e.Message,
 		}}
-	case runs.RunFinished:
+	case store.RunFinished:
 		out.Event = &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: runMessage(e.Run)}}
 	}
 	return out

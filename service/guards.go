@@ -9,7 +9,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
@@ -85,7 +85,7 @@ func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 	}
 }
 
-func latchedMessages(latched []runs.Latched) (out []*cleanupv1.LatchedGuard) {
+func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 	for _, l := range latched {
 		out = append(
 			out,

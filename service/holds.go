@@ -7,7 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // CreateHold implements cleanupv1.CleanupServiceServer.
@@ -16,20 +16,20 @@ func (s *Service) CreateHold(
 	in *cleanupv1.CreateHoldRequest,
 ) (*cleanupv1.CreateHoldResponse, error) {
 	given := in.GetHold()
-	hold := runs.Hold{Reason: given.GetReason(), CreatedBy: access.FromContext(ctx).String()}
+	hold := store.Hold{Reason: given.GetReason(), CreatedBy: access.FromContext(ctx).String()}
 	switch what := given.GetWhat().(type) {
 	case *cleanupv1.Hold_Deliveries:
-		hold.Kind, hold.IDs = runs.HoldDeliveries, what.Deliveries.GetIds()
+		hold.Kind, hold.IDs = store.HoldDeliveries, what.Deliveries.GetIds()
 	case *cleanupv1.Hold_Lists:
-		hold.Kind, hold.IDs = runs.HoldLists, what.Lists.GetIds()
+		hold.Kind, hold.IDs = store.HoldLists, what.Lists.GetIds()
 	case *cleanupv1.Hold_Workflows:
-		hold.Kind, hold.IDs = runs.HoldWorkflows, what.Workflows.GetIds()
+		hold.Kind, hold.IDs = store.HoldWorkflows, what.Workflows.GetIds()
 	case *cleanupv1.Hold_Recipients:
-		hold.Kind, hold.IDs = runs.HoldRecipients, what.Recipients.GetIds()
+		hold.Kind, hold.IDs = store.HoldRecipients, what.Recipients.GetIds()
 	case *cleanupv1.Hold_Table:
-		hold.Kind, hold.Table = runs.HoldTable, what.Table.GetName()
+		hold.Kind, hold.Table = store.HoldTable, what.Table.GetName()
 	case *cleanupv1.Hold_Everything:
-		hold.Kind = runs.HoldEverything
+		hold.Kind = store.HoldEverything
 	}
 	var err error
 	if hold.ExpireTime, err = parseTime("hold.expire_time", given.GetExpireTime()); err != nil {
@@ -71,7 +71,7 @@ func (s *Service) ReleaseHold(
 	return &cleanupv1.ReleaseHoldResponse{Hold: holdMessage(released)}, nil
 }
 
-func holdMessage(h *runs.Hold) *cleanupv1.Hold {
+func holdMessage(h *store.Hold) *cleanupv1.Hold {
 	out := &cleanupv1.Hold{
 		Id:          h.ID,
 		Reason:      h.Reason,
@@ -84,17 +84,17 @@ func holdMessage(h *runs.Hold) *cleanupv1.Hold {
 	}
 	rows := &cleanupv1.HeldRows{Ids: h.IDs}
 	switch h.Kind {
-	case runs.HoldDeliveries:
+	case store.HoldDeliveries:
 		out.What = &cleanupv1.Hold_Deliveries{Deliveries: rows}
-	case runs.HoldLists:
+	case store.HoldLists:
 		out.What = &cleanupv1.Hold_Lists{Lists: rows}
-	case runs.HoldWorkflows:
+	case store.HoldWorkflows:
 		out.What = &cleanupv1.Hold_Workflows{Workflows: rows}
-	case runs.HoldRecipients:
+	case store.HoldRecipients:
 		out.What = &cleanupv1.Hold_Recipients{Recipients: rows}
-	case runs.HoldTable:
+	case store.HoldTable:
 		out.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: h.Table}}
-	case runs.HoldEverything:
+	case store.HoldEverything:
 		out.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
 	}
 	return out

@@ -22,6 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/record"
@@ -100,7 +101,7 @@ func migrate(t testing.TB, db *pgtest.DB) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(
-		runs.Migrate(t.Context(), admin),
+		store.Migrate(t.Context(), admin),
 		record.Migrate(t.Context(), admin),
 		admin.Close(t.Context()),
 	); err != nil {
@@ -116,7 +117,7 @@ func database(t testing.TB) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, campaigndb.Schema)
-		return errors.Join(err, runs.Migrate(ctx, conn), record.Migrate(ctx, conn))
+		return errors.Join(err, store.Migrate(ctx, conn), record.Migrate(ctx, conn))
 	})
 }
 

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
 // Streams that have sent events which the database lost end with DATA_LOSS, over gRPC and REST, and say from where to
@@ -56,7 +56,7 @@ func TestALogThatIsReplaced(t *testing.T) {
 	events(8, 10, 9)
 	_, err = running.Recv()
 	info, _ := wantCode(t, err, codes.DataLoss)
-	if info.GetReason() != runs.LogReplaced || info.GetDomain() != "cleanupd" ||
+	if info.GetReason() != eventlog.LogReplaced || info.GetDomain() != "cleanupd" ||
 		info.GetMetadata()["run_id"] != id ||
 		info.GetMetadata()["after_sequence"] != "7" ||
 		!strings.Contains(err.Error(), "after_sequence 7") {
@@ -67,7 +67,7 @@ func TestALogThatIsReplaced(t *testing.T) {
 		at(last, "error", "code") != float64(codes.DataLoss) {
 		t.Fatalf("the stream ends with %s", lines.Text())
 	}
-	if detail := at(last, "error", "details").([]any)[0]; at(detail, "reason") != runs.LogReplaced ||
+	if detail := at(last, "error", "details").([]any)[0]; at(detail, "reason") != eventlog.LogReplaced ||
 		at(detail, "metadata", "after_sequence") != "7" {
 		t.Errorf("its details: %v", detail)
 	}

@@ -45,7 +45,7 @@ func newReplica(
 	own := runs.Config{Pool: pool, Lease: 2 * time.Second, Replica: name, Log: log}
 	if forms != nil && forms.Forms != nil {
 		forms.Record, own.Outside = pool, forms.Tasks()
-		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, pool) }
+		forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, pool) }
 	}
 	r = &replica{manager: runs.New(own), forms: forms}
 	if r.server, err = service.NewServer(

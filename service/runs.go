@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
@@ -54,12 +55,12 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		return err
 	}
 	audit.Settle(stream.Context(), codes.OK.String())
-	return s.watch(stream.Context(), run.ID, runs.Place{}, in.GetDetach(), stream)
+	return s.watch(stream.Context(), run.ID, store.Place{}, in.GetDetach(), stream)
 }
 
 // WatchRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.CleanupService_WatchRunServer) error {
-	after := runs.Place{Sequence: in.GetAfterSequence(), Generation: in.GetLogGeneration()}
+	after := store.Place{Sequence: in.GetAfterSequence(), Generation: in.GetLogGeneration()}
 	switch {
 	case after.Sequence < 0:
 		return failure.Field("after_sequence", "must not be negative")
@@ -78,11 +79,17 @@ var (
 )
 
 // watch sends a run's events. Its error is the status of the run if that did not succeed.
-func (s *Service) watch(ctx context.Context, id string, after runs.Place, detach bool, stream grpc.ServerStream) error {
+func (s *Service) watch(
+	ctx context.Context,
+	id string,
+	after store.Place,
+	detach bool,
+	stream grpc.ServerStream,
+) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
-	run, err := s.runs.Watch(ctx, id, after, func(e runs.Event) error {
+	run, err := s.runs.Watch(ctx, id, after, func(e store.Event) error {
 		message, err := encode(e)
 		if err != nil {
 			return err
@@ -141,27 +148,27 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 }
 
 // parseView returns the requested view of runs.
-func parseView(in *cleanupv1.ListRunsRequest) (runs.View, error) {
+func parseView(in *cleanupv1.ListRunsRequest) (store.View, error) {
 	if in.View == nil {
-		return runs.Basic, nil
+		return store.Basic, nil
 	}
 	switch in.GetView() {
 	case cleanupv1.RunView_RUN_VIEW_BASIC:
-		return runs.Basic, nil
+		return store.Basic, nil
 	case cleanupv1.RunView_RUN_VIEW_FULL:
-		return runs.Full, nil
+		return store.Full, nil
 	}
 	return "", failure.Field("view", "must be RUN_VIEW_BASIC or RUN_VIEW_FULL")
 }
 
 // parseFilter returns which runs are requested.
-func parseFilter(in *cleanupv1.ListRunsRequest) (f runs.Filter, err error) {
+func parseFilter(in *cleanupv1.ListRunsRequest) (f store.Filter, err error) {
 	if in.State != nil {
 		name, known := cleanupv1.RunState_name[int32(in.GetState())]
 		if !known || in.GetState() == cleanupv1.RunState_RUN_STATE_UNSPECIFIED {
 			return f, failure.Field("state", "must be the state of a run, such as RUN_STATE_FAILED")
 		}
-		f.State = runs.State(strings.TrimPrefix(name, "RUN_STATE_"))
+		f.State = store.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
 	f.Task, f.DryRun = in.GetTask(), in.DryRun
 	if f.From, err = parseTime("created_from", in.GetCreatedFrom()); err != nil {
@@ -218,17 +225,17 @@ func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) 
 }
 
 // runStatus returns the status that the stream of a run ends with, and nil if the run succeeded.
-func runStatus(r *runs.Run) error {
-	if r.State == runs.Succeeded {
+func runStatus(r *store.Run) error {
+	if r.State == store.Succeeded {
 		return nil
 	}
 	code, reason := codes.Internal, "RUN_FAILED"
 	switch r.Cause {
-	case runs.CauseCancelled:
+	case store.CauseCancelled:
 		code, reason = codes.Canceled, "RUN_CANCELLED"
-	case runs.CauseNotCampaign:
+	case store.CauseNotCampaign:
 		code = codes.FailedPrecondition
-	case runs.CauseUnavailable:
+	case store.CauseUnavailable:
 		code = codes.Unavailable
 	}
 	if refused := r.Reason(); refused != "" {
@@ -248,7 +255,7 @@ func (s *Service) mayCancel(ctx context.Context, id string) error {
 		return nil
 	}
 	run, err := s.runs.Get(ctx, id)
-	if err != nil && !errors.Is(err, runs.ErrNotFound) {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
 	if err == nil && run.DryRun && run.RequestedBy == who.String() {

@@ -8,7 +8,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 )
 
 // GetSchedule implements cleanupv1.CleanupServiceServer.
@@ -36,7 +36,7 @@ func (s *Service) SetSchedule(
 	if given == nil {
 		return nil, failure.Field("schedule", "is missing")
 	}
-	schedule := runs.Schedule{
+	wanted := schedule.Schedule{
 		Cron:            given.GetCron(),
 		MoreCrons:       given.GetMoreCrons(),
 		TimeZone:        given.GetTimeZone(),
@@ -46,10 +46,10 @@ func (s *Service) SetSchedule(
 		NextPlan:        given.GetNextPlan(),
 	}
 	var err error
-	if schedule.Once, err = parseTime("schedule.once", given.GetOnce()); err != nil {
+	if wanted.Once, err = parseTime("schedule.once", given.GetOnce()); err != nil {
 		return nil, err
 	}
-	stored, err := s.runs.SetSchedule(ctx, schedule)
+	stored, err := s.runs.SetSchedule(ctx, wanted)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +60,7 @@ func (s *Service) SetSchedule(
 	return &cleanupv1.SetScheduleResponse{Schedule: message}, nil
 }
 
-func scheduleMessage(s *runs.Schedule) (*cleanupv1.Schedule, error) {
+func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {
 	upcoming, err := s.Upcoming()
 	if err != nil {
 		return nil, err

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -52,7 +52,7 @@ func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.Us
 		t.Fatal(err)
 	}
 	record := database(t)
-	own := func(ctx context.Context) error { return runs.Own(ctx, record.Pool, "") }
+	own := func(ctx context.Context) error { return instance.Own(ctx, record.Pool, "") }
 	s := serveAs(t, record, false, userdata.New(userdata.Config{Forms: db, InDatabase: true, Own: own}), config)
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), formsDB
 }

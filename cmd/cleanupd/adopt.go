@@ -12,6 +12,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
 )
 
 // longestInstance is how many characters the name of an instance may have.
@@ -19,8 +20,8 @@ const longestInstance = 64
 
 func newAdopt() *cobra.Command {
 	var (
-		url, instance string
-		yes           bool
+		url, name string
+		yes       bool
 	)
 	cmd := &cobra.Command{
 		Use:   "adopt --database-url URL --instance NAME",
@@ -34,7 +35,7 @@ func newAdopt() *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := parseDatabaseURL("--database-url", url)
-			if err = errors.Join(err, checkInstance(instance)); err != nil {
+			if err = errors.Join(err, checkInstance(name)); err != nil {
 				return err
 			}
 			if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
@@ -49,7 +50,7 @@ func newAdopt() *cobra.Command {
 				return err
 			}
 			defer pool.Close()
-			a, err := runs.Adopting(ctx, pool, instance)
+			a, err := instance.PreviewAdoption(ctx, pool, name)
 			if err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ func newAdopt() *cobra.Command {
 			if !yes && !confirmed(cmd, "Adopt this database?") {
 				return errors.New("nothing was changed")
 			}
-			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).
+			if err := runs.New(runs.Config{Pool: pool, Instance: name, Log: slog.New(slog.DiscardHandler)}).
 				Adopt(ctx); err != nil {
 				return err
 			}
@@ -80,7 +81,7 @@ func newAdopt() *cobra.Command {
 		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
 			"?passfile= or PGPASSFILE names",
 	)
-	f.StringVar(&instance, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
+	f.StringVar(&name, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }

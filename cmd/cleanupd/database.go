@@ -14,7 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
@@ -192,7 +192,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if version < oldestServer {
 		return fmt.Errorf("PostgreSQL 14 or later is needed, the server is version %d", version/10000)
 	}
-	if err := runs.Migrate(ctx, conn); err != nil {
+	if err := store.Migrate(ctx, conn); err != nil {
 		return err
 	}
 	return record.Migrate(ctx, conn)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
 // comeBackFor is how long a client tries to resume watching a run whose server is gone.
@@ -94,7 +94,7 @@ func (f *following) again(err error) string {
 		for _, detail := range s.Details() {
 			info, _ := detail.(*errdetails.ErrorInfo)
 			after, err := strconv.ParseInt(info.GetMetadata()["after_sequence"], 10, 64)
-			if err == nil && info.GetReason() == runs.LogReplaced {
+			if err == nil && info.GetReason() == eventlog.LogReplaced {
 				f.last, f.generation = after, 0
 				return fmt.Sprintf(
 					"the database lost the events after the first %d, as in a failover: going on from there",

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -140,8 +141,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 	}
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
-		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
-		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, s.pool) }
+		forms.Own = func(ctx context.Context) error { return instance.Own(ctx, s.pool, c.instance) }
+		forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
 		if err := await(ctx, log, c.patience, func() (err error) {
 			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
 			return err
@@ -199,8 +200,8 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 
 // belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a
 // copy: it is served, and nothing is changed, there or elsewhere.
-func (s *server) belongs(ctx context.Context, instance string) (foreign *refused.Error, err error) {
-	err = runs.Own(ctx, s.pool, instance)
+func (s *server) belongs(ctx context.Context, name string) (foreign *refused.Error, err error) {
+	err = instance.Own(ctx, s.pool, name)
 	if errors.As(err, &foreign) {
 		return foreign, nil
 	}

@@ -15,11 +15,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pool is a separate pool for a replica, with the defaults that serve gives its sessions.
+// pool returns a separate pool for a replica, with the defaults of serve for its sessions.
 func pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	p, err := pgxpool.New(
@@ -33,9 +34,9 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive executes a run in batches of one row through a pool of its own, lets something happen repeatedly before it
+// outlive executes a run in batches of one row through a separate pool, lets something happen repeatedly before it
 // ends, and checks the account. The test's own queries use another pool.
-func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []runs.Event) {
+func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []store.Event) {
 	t.Helper()
 	rows := suite.Size(suite.Long, 300, 1_500)
 	sessions(db, rows)
@@ -88,9 +89,9 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []r
 }
 
 // said reports whether a log event has all of the parts.
-func said(events []runs.Event, level severity.Level, parts ...string) bool {
+func said(events []store.Event, level severity.Level, parts ...string) bool {
 	for _, e := range events {
-		all := e.Kind == runs.LogLine && e.Level == level
+		all := e.Kind == store.LogLine && e.Level == level
 		for _, part := range parts {
 			all = all && strings.Contains(e.Message, part)
 		}
@@ -130,9 +131,9 @@ func TestConnectionsThatAreCut(t *testing.T) {
 	}
 }
 
-func logs(events []runs.Event) (lines []string) {
+func logs(events []store.Event) (lines []string) {
 	for _, e := range events {
-		if e.Kind == runs.LogLine {
+		if e.Kind == store.LogLine {
 			lines = append(lines, fmt.Sprint(e.Sequence, " ", e.Level, " ", e.Message))
 		}
 	}
@@ -155,12 +156,12 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 
 // saidTerminated reports whether a log event has that a terminated session interrupted the run. A statement that is
 // sent to such a session fails before the server's reason is read.
-func saidTerminated(events []runs.Event) bool {
+func saidTerminated(events []store.Event) bool {
 	const resumed = "goes on after the last committed batch"
 	return said(events, severity.Warning, "57P01", resumed) || said(events, severity.Warning, "broken pipe", resumed)
 }
 
-// migrated is a Campaign database, with the service's schema, on a server of its own.
+// migrated returns a Campaign database with the service's schema, on a separate server.
 func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 	t.Helper()
 	db, server := pgtest.Private(t)
@@ -169,7 +170,7 @@ func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := runs.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	return db, server
@@ -338,13 +339,13 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	t.Parallel()
 	for state, c := range map[string]struct {
 		advice string
-		cause  runs.Cause
+		cause  store.Cause
 	}{
-		"40P01": {"run the cleanup at a quieter hour", runs.CauseInternal},
-		"57014": {"look for a slow trigger", runs.CauseInternal},
-		"53200": {"given up after 11 setbacks without progress", runs.CauseUnavailable},
-		"P0001": {"a trigger or function of the application refuses", runs.CauseInternal},
-		"23503": {"rows of another table refer to these", runs.CauseInternal},
+		"40P01": {"run the cleanup at a quieter hour", store.CauseInternal},
+		"57014": {"look for a slow trigger", store.CauseInternal},
+		"53200": {"given up after 11 setbacks without progress", store.CauseUnavailable},
+		"P0001": {"a trigger or function of the application refuses", store.CauseInternal},
+		"23503": {"rows of another table refer to these", store.CauseInternal},
 	} {
 		for _, goOn := range []bool{false, true} {
 			t.Run(fmt.Sprint(state, " ", goOn), func(t *testing.T) {
@@ -367,7 +368,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				events := watch(t, m, run.ID)
 				last := events[len(events)-1].Run
 				problem := last.Result("sessions").Error
-				if last.State != runs.Failed || last.Cause != c.cause ||
+				if last.State != store.Failed || last.Cause != c.cause ||
 					last.Result("sessions").State != pipeline.Failed ||
 					!strings.Contains(problem, c.advice) ||
 					!strings.Contains(problem, state) ||
@@ -400,7 +401,7 @@ func TestTableThatStaysLocked(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"mirror-pages"}})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed ||
+	if got := events[len(events)-1].Run; got.State != store.Failed ||
 		!strings.Contains(got.Error, "look for it in pg_locks") ||
 		!said(events, severity.Warning, "55P03", "tried 3 times at most") {
 		t.Errorf("%+v; %q", got, logs(events))
@@ -423,7 +424,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := watch(t, m, run.ID)
-		if got := events[len(events)-1].Run; got.State != runs.Cancelled ||
+		if got := events[len(events)-1].Run; got.State != store.Cancelled ||
 			said(events, severity.Warning, "tried again and again") {
 			t.Errorf("dry run: %t: %+v; %q", isDry, got, logs(events))
 		}
@@ -452,7 +453,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	got := events[len(events)-1].Run
 	if problem := got.Result(
 		"sessions",
-	).Error; got.State != runs.Failed || !strings.Contains(
+	).Error; got.State != store.Failed || !strings.Contains(
 		problem,
 		"given up after 11 setbacks",
 	) || !strings.Contains(problem, "replica x fell silent") ||
@@ -482,7 +483,7 @@ func TestARunThatIsGivenUpAndCancelled(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Cancelled || got.Cause != runs.CauseCancelled ||
+	if got := events[len(events)-1].Run; got.State != store.Cancelled || got.Cause != store.CauseCancelled ||
 		got.Result("sessions").State != pipeline.Failed {
 		t.Errorf("%s, %s", got.State, got.Cause)
 	}
@@ -503,7 +504,7 @@ func TestDryRunWithoutProgress(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"audit-trail", "sessions"}, DryRun: true})
 	work()
 	events := watch(t, m, run.ID)
-	if got := events[len(events)-1].Run; got.State != runs.Failed ||
+	if got := events[len(events)-1].Run; got.State != store.Failed ||
 		!strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") ||
 		got.Result("audit-trail").State != pipeline.Succeeded {
 		t.Errorf("%+v", got)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// ErrNoTask reports that there is no such task.
+// ErrNoTask reports that a task does not exist.
 var ErrNoTask = failure.New(failure.NotFound, "no such task")
 
 // ExplainTask describes what a task would do now. It fails with ErrNoTask.

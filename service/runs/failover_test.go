@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -48,7 +49,7 @@ func TestAStoppingReplicaHandsItsRunOver(t *testing.T) {
 	checkFinished(t, events, 3_000)
 	began := 0
 	for _, e := range events {
-		if e.Kind == runs.TaskStarted && e.Task == "sessions" {
+		if e.Kind == store.TaskStarted && e.Task == "sessions" {
 			began++
 		}
 	}
@@ -57,10 +58,10 @@ func TestAStoppingReplicaHandsItsRunOver(t *testing.T) {
 	}
 }
 
-func checkFinished(t *testing.T, events []runs.Event, deleted int64) {
+func checkFinished(t *testing.T, events []store.Event, deleted int64) {
 	t.Helper()
 	last := events[len(events)-1]
-	if last.Kind != runs.RunFinished || last.Run.State != runs.Succeeded {
+	if last.Kind != store.RunFinished || last.Run.State != store.Succeeded {
 		t.Fatalf("the last event is %s, the run %+v", last.Kind, last.Run)
 	}
 	var total int64
@@ -98,7 +99,7 @@ func slowly(config *runs.Config) {
 }
 
 // A worker that finds another server behind its connections, without having lost one in mid-statement, does not go on
-// from what it did on the old one: it takes the run up again from what is stored.
+// from its work on the old one: it resumes the run from the stored state.
 func TestAWorkerOnAnotherServer(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 100, 1_000)
@@ -140,13 +141,13 @@ func TestWatchers(t *testing.T) {
 		wg    sync.WaitGroup
 		mu    sync.Mutex
 		seen  [][]int64
-		kinds []runs.Kind
+		kinds []store.Kind
 	)
 	for i := range 20 {
 		wg.Go(func() {
 			var sequences []int64
 			m := []*runs.Manager{a, b}[i%2]
-			if _, err := m.Watch(t.Context(), run.ID, runs.Place{Sequence: int64(i % 3)}, func(e runs.Event) error {
+			if _, err := m.Watch(t.Context(), run.ID, store.Place{Sequence: int64(i % 3)}, func(e store.Event) error {
 				sequences = append(sequences, e.Sequence)
 				return nil
 			}); err != nil {
@@ -166,13 +167,13 @@ func TestWatchers(t *testing.T) {
 			t.Errorf("a watcher saw %d events from %d on, of %d", len(s), s[0], len(kinds))
 		}
 	}
-	if kinds[0] != runs.RunStarted || kinds[1] != runs.TaskStarted {
+	if kinds[0] != store.RunStarted || kinds[1] != store.TaskStarted {
 		t.Errorf("the run begins with %v", kinds[:2])
 	}
 }
 
 // startLong starts a run that has more events already than the ring holds.
-func startLong(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
+func startLong(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	t.Helper()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	db.Do(
@@ -190,10 +191,10 @@ func TestAWatcherThatFellBehind(t *testing.T) {
 	m, work, _ := replica(t, db, "a", nil)
 	run := startLong(t, db, m)
 	reached := make(chan struct{})
-	done := make(chan []runs.Event, 1)
+	done := make(chan []store.Event, 1)
 	go func() {
-		var events []runs.Event
-		_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
+		var events []store.Event
+		_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(e store.Event) error {
 			if e.Sequence == 1 {
 				<-reached // until the ring is far ahead
 			}
@@ -208,7 +209,7 @@ func TestAWatcherThatFellBehind(t *testing.T) {
 	work()
 	fast := watch(t, m, run.ID)
 	close(reached)
-	if slow := <-done; len(slow) != len(fast) || slow[len(slow)-1].Kind != runs.RunFinished {
+	if slow := <-done; len(slow) != len(fast) || slow[len(slow)-1].Kind != store.RunFinished {
 		t.Errorf("the slow watcher saw %d events, the fast one %d", len(slow), len(fast))
 	}
 }
@@ -243,8 +244,8 @@ func TestOneActiveRun(t *testing.T) {
 	}
 	work()
 	for range 3 {
-		if _, err := m.Watch(t.Context(), started[0], runs.Place{}, func(e runs.Event) error {
-			if e.Kind == runs.RunFinished { // whoever sees it can already start another
+		if _, err := m.Watch(t.Context(), started[0], store.Place{}, func(e store.Event) error {
+			if e.Kind == store.RunFinished { // a watcher that sees it can start another one at once
 				started[0] = start(t, m, runs.Request{Tasks: []string{"sessions"}}).ID
 			}
 			return nil
@@ -271,7 +272,7 @@ func TestDryRunsBesideARun(t *testing.T) {
 	start(t, m, runs.Request{DryRun: true})
 	work()
 	events := watch(t, m, first.ID)
-	if len(events) != 1 || events[0].Run.State != runs.Cancelled ||
+	if len(events) != 1 || events[0].Run.State != store.Cancelled ||
 		events[0].Run.Result("sessions").State != pipeline.NotRun {
 		t.Errorf("a run that was cancelled before it began has the events %+v", events)
 	}
@@ -307,7 +308,7 @@ func TestDryRunsOfViewers(t *testing.T) {
 	}
 }
 
-// A run whose replica is gone is ended by whoever cancels it.
+// A cancellation ends a run whose replica is gone.
 func TestCancelOfAnAbandonedRun(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -316,11 +317,11 @@ func TestCancelOfAnAbandonedRun(t *testing.T) {
 	db.Do("UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), lease_until = now() - interval '1 s'")
 	db.Do("UPDATE cleanupd.task SET state = 'RUNNING' WHERE name = 'sessions'")
 	got, err := m.Cancel(t.Context(), run.ID)
-	if err != nil || got.State != runs.Cancelled || got.Result("sessions").State != pipeline.Cancelled {
+	if err != nil || got.State != store.Cancelled || got.Result("sessions").State != pipeline.Cancelled {
 		t.Fatalf("%+v, %v", got, err)
 	}
 	events := watch(t, m, run.ID)
-	if len(events) != 2 || events[0].Kind != runs.TaskFinished {
+	if len(events) != 2 || events[0].Kind != store.TaskFinished {
 		t.Errorf("events: %+v", events)
 	}
 }
@@ -339,7 +340,7 @@ func TestCancelStopsAfterTheBatch(t *testing.T) {
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
 	gone := 20_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
-	if got.State != runs.Cancelled || got.Result("sessions").State != pipeline.Cancelled ||
+	if got.State != store.Cancelled || got.Result("sessions").State != pipeline.Cancelled ||
 		got.Result("reactions").State != pipeline.NotRun ||
 		got.Result("sessions").RowsDeleted != gone ||
 		got.Result("sessions").Batches != gone {
@@ -367,13 +368,13 @@ func TestARunThatIsEnding(t *testing.T) {
 		t.Fatal(err)
 	}
 	events := watch(t, a, run.ID)
-	if last := events[len(events)-1].Run; last.State != runs.Cancelled ||
+	if last := events[len(events)-1].Run; last.State != store.Cancelled ||
 		db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") != 1 {
 		t.Errorf("it was taken more than once: %+v; %q", last, logs(events))
 	}
 }
 
-// At least one progress event a second and never more than four, whatever the batches do.
+// At least one progress event a second and never more than four, however long batches take.
 func TestProgressIsThinned(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -385,7 +386,7 @@ func TestProgressIsThinned(t *testing.T) {
 	work()
 	var told []time.Time
 	for _, e := range watch(t, m, run.ID) {
-		if e.Kind == runs.TaskProgress {
+		if e.Kind == store.TaskProgress {
 			told = append(told, e.Time)
 		}
 	}
@@ -411,7 +412,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 				return
 			}
 			defer conn.Release()
-			if err := runs.Migrate(context.Background(), conn.Conn()); err != nil {
+			if err := store.Migrate(context.Background(), conn.Conn()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -426,11 +427,11 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 	}
 	defer conn.Release()
 	db.Do("UPDATE cleanupd.schema_version SET version = 99, oldest = 8")
-	if err := runs.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Errorf("a newer schema that lacks nothing: %v", err)
 	}
 	db.Do("UPDATE cleanupd.schema_version SET oldest = 98")
-	if err := runs.Migrate(
+	if err := store.Migrate(
 		t.Context(),
 		conn.Conn(),
 	); err == nil ||
@@ -453,11 +454,11 @@ func TestARunOfANewerVersion(t *testing.T) {
 	later := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true})
 	work()
 	watch(t, m, later.ID) // runs are taken in the order of their creation
-	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != runs.Queued {
+	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != store.Queued {
 		t.Errorf("the run: %+v, %v", got, err)
 	}
 	db.Do("UPDATE cleanupd.task SET name = 'statistics' WHERE name = 'archive'")
-	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != runs.Succeeded {
+	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != store.Succeeded {
 		t.Errorf("the run: %+v", events[len(events)-1].Run)
 	}
 }
@@ -474,7 +475,7 @@ func TestAFailedRunIsEndedByTheNextReplica(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
-	if got.State != runs.Failed || got.Error != "task visitors failed: no" ||
+	if got.State != store.Failed || got.Error != "task visitors failed: no" ||
 		got.Result("sessions").State != pipeline.NotRun ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("the run: %+v", got)

@@ -26,7 +26,7 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.Latched, er
 	return limits, latched, err
 }
 
-// SetGuards replaces the limits of the guards. Guards whose limits change are no longer latched. It fails with
+// SetGuards replaces the limits of the guards. It releases latched guards whose limits change. It fails with
 // failure.Violations.
 func (m *Manager) SetGuards(ctx context.Context, limits guard.Limits) error {
 	if err := validateLimits(limits); err != nil {

@@ -9,15 +9,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// guarded is a replica at work whose guards are judged from ten rows on.
+// guarded returns a running replica whose guards judge tasks of ten rows or more.
 func guarded(t *testing.T, db *pgtest.DB, change func(*guard.Limits)) *runs.Manager {
 	t.Helper()
 	m, work, _ := replica(t, db, "a", nil)
@@ -38,15 +40,15 @@ func setGuards(t *testing.T, m *runs.Manager, change func(*guard.Limits)) {
 	}
 }
 
-// ended is a run as it ended.
-func ended(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
+// ended executes a run, and returns it as it ended.
+func ended(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	t.Helper()
 	events := watch(t, m, start(t, m, req).ID)
 	return events[len(events)-1].Run
 }
 
-// refusedIn is which guard refused a task of a run, and the number; empty: none did.
-func refusedIn(t *testing.T, run *runs.Run, task string) string {
+// refusedIn returns the guard that refused a task of a run, and its number; "" if none did.
+func refusedIn(t *testing.T, run *store.Run, task string) string {
 	t.Helper()
 	result := run.Result(task)
 	if result.Reason == "" {
@@ -55,7 +57,7 @@ func refusedIn(t *testing.T, run *runs.Run, task string) string {
 		}
 		return ""
 	}
-	if result.Reason != refused.Guard || result.State != pipeline.Failed || run.State != runs.Failed ||
+	if result.Reason != refused.Guard || result.State != pipeline.Failed || run.State != store.Failed ||
 		run.Reason() != refused.Guard ||
 		result.RowsDeleted+result.RowsUpdated+result.TablesDropped != 0 {
 		t.Fatalf("%+v of %s", result, run.State)
@@ -63,7 +65,7 @@ func refusedIn(t *testing.T, run *runs.Run, task string) string {
 	return result.Metadata["guard"] + " " + result.Metadata["number"]
 }
 
-// accepting is the request for a run of a plan that passes all guards which its preview shows.
+// accepting returns the request of a run by a plan that accepts all guards of its preview.
 func accepting(t *testing.T, m *runs.Manager, tasks ...string) (req runs.Request) {
 	t.Helper()
 	dry := ended(t, m, runs.Request{Tasks: tasks, DryRun: true})
@@ -206,15 +208,15 @@ func TestGuardShare(t *testing.T) {
 	})
 }
 
-// What stays does not count: what belongs to deliveries that are kept since their mid-sourcing servers' are, and
-// deliveries of which a row is held.
+// Retained rows do not count for the guard of the share: rows of deliveries that are retained as the ones on their
+// mid-sourcing servers are, and of deliveries with a row on hold.
 func TestGuardShareOfWhatStays(t *testing.T) {
 	t.Parallel()
 	const mappings = "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, " +
 		"'nms:broadLogRcp');"
 	for name, c := range map[string]struct {
 		fill string
-		hold runs.Hold
+		hold store.Hold
 	}{
 		"kept": {fill: `INSERT INTO NmsExtAccount (iExtAccountId, sName, iActive) VALUES (5, 'far', 1);
 			INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
@@ -226,7 +228,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 				WHEN i <= 60 THEN 1 ELSE 0 END, '2020-01-01' FROM generate_series(1, 100) i;
 			INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) SELECT i, i, 9
 				FROM generate_series(1, 60) i`,
-			hold: runs.Hold{Kind: runs.HoldRecipients, IDs: []int64{9}, Reason: "a test"},
+			hold: store.Hold{Kind: store.HoldRecipients, IDs: []int64{9}, Reason: "a test"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +248,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 				t,
 				m,
 				runs.Request{Tasks: []string{"deliveries"}},
-			); run.State != runs.Succeeded ||
+			); run.State != store.Succeeded ||
 				run.Result("deliveries").RowsDeleted != 0 {
 				t.Errorf("%s %s: %+v", run.State, run.Error, run.Result("deliveries"))
 			}
@@ -254,7 +256,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 	}
 }
 
-// analyzed fills a table, whose statistics are fresh then: those of a session are complete when it has ended.
+// analyzed fills a table with fresh statistics. The statistics of a session are complete when it has ended.
 func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.URL())
@@ -270,8 +272,8 @@ func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	db.Do("ANALYZE " + table)
 }
 
-// A guard that tripped trips again, though less would go by now, until a plan that accepts it has run, an option of the
-// task is changed, or the guard is. More than the number that was accepted is refused, too.
+// A guard that tripped trips again, even for fewer rows, until a plan that accepts it has run, or an option of the task
+// or the guard is changed. More than the accepted number is refused as well.
 func TestGuardLatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -283,7 +285,7 @@ func TestGuardLatches(t *testing.T) {
 	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
 	if p := dry.Result(
 		"audit-trail",
-	).Preview; dry.State != runs.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
+	).Preview; dry.State != store.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
 		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50}) {
 		t.Fatalf("the preview: %+v", p)
 	}
@@ -358,8 +360,8 @@ func TestGuardLatches(t *testing.T) {
 	}
 }
 
-// A backlog needs a word once: later runs of the day are not judged by what was accepted, and nothing trips where
-// nothing would go.
+// A backlog has to be accepted once: rows that were accepted do not count in later runs of the day, and no guard trips
+// in a task without rows to delete.
 func TestWhatWasAcceptedOnce(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -390,7 +392,7 @@ func TestWhatWasAcceptedOnce(t *testing.T) {
 	}
 }
 
-// A guard is let go of once a plan that accepted it has run, though the task failed.
+// A plan that accepts a guard releases it when it has run, even if the task failed.
 func TestAPlanThatFailsUnlatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -402,7 +404,7 @@ func TestAPlanThatFailsUnlatches(t *testing.T) {
 	}
 	db.Do(`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'no'; END $$;
 		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`)
-	if run := ended(t, m, accepting(t, m, task...)); run.State != runs.Failed || run.Reason() != "" {
+	if run := ended(t, m, accepting(t, m, task...)); run.State != store.Failed || run.Reason() != "" {
 		t.Fatalf("%s %s", run.State, run.Error)
 	}
 	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
@@ -410,7 +412,7 @@ func TestAPlanThatFailsUnlatches(t *testing.T) {
 	}
 }
 
-// A dry run shows a guard that is latched, though nothing would go by now, with a number that can be accepted.
+// A dry run shows a latched guard with a number that can be accepted, even if there are no rows to delete by now.
 func TestALatchedGuardIsShown(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -430,7 +432,7 @@ func TestALatchedGuardIsShown(t *testing.T) {
 	if len(req.Accepted) != 1 || req.Accepted[0].Number != 0 {
 		t.Fatalf("%+v", req.Accepted)
 	}
-	if run := ended(t, m, req); run.State != runs.Succeeded {
+	if run := ended(t, m, req); run.State != store.Succeeded {
 		t.Error(run.Error)
 	}
 	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {
@@ -491,7 +493,7 @@ func TestGuardCutoff(t *testing.T) {
 	if got := try(); got != "" {
 		t.Errorf("after it was accepted: %q", got)
 	}
-	// The database's clock is 60 days ahead of what it was, and of the replica's.
+	// The database's clock was set 60 days ahead, and is ahead of the replica's.
 	db.Do(
 		"UPDATE cleanupd.cutoff SET cutoff = cutoff - interval '60 days', reference_time = reference_time - interval " +
 			"'60 days', clock_offset = clock_offset + 60 * 86400000000",
@@ -502,8 +504,8 @@ func TestGuardCutoff(t *testing.T) {
 	}
 }
 
-// Rules without a delay do not take ten times what runs usually take; those that were refused, or passed a guard, are
-// not usual.
+// Rules without a delay do not delete ten times as many rows as runs usually do. Runs that a guard refused, or for which
+// it was accepted, are not usual.
 func TestGuardGrowth(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -547,7 +549,7 @@ func TestGuardGrowth(t *testing.T) {
 	}
 }
 
-// No more work tables are dropped, or of more bytes, than may be, by one task; those of lists count, too.
+// A task drops work tables up to a number and a size. The tables of lists count as well.
 func TestGuardDrops(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -654,14 +656,14 @@ func TestGuardsOfTheStart(t *testing.T) {
 	try := func(guard string, trips bool) {
 		t.Helper()
 		run := ended(t, m, runs.Request{Tasks: []string{"sessions"}})
-		refused := run.State == runs.Failed && run.Reason() == refused.Guard &&
+		refused := run.State == store.Failed && run.Reason() == refused.Guard &&
 			strings.Contains(run.Error, "guard "+guard) &&
 			run.Result("sessions").State == pipeline.NotRun
-		if refused != trips || (!trips && run.State != runs.Succeeded) {
+		if refused != trips || (!trips && run.State != store.Succeeded) {
 			t.Errorf("%s: %s %s", guard, run.State, run.Error)
 		}
 		events := watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true}).ID)
-		if dry := events[len(events)-1].Run; dry.State != runs.Succeeded ||
+		if dry := events[len(events)-1].Run; dry.State != store.Succeeded ||
 			said(events, "WARNING", "guard "+guard) != trips {
 			t.Errorf("%s: the dry run %s: %q", guard, dry.State, logs(events))
 		}
@@ -709,7 +711,7 @@ func TestGuardsAreChecked(t *testing.T) {
 	} {
 		g := guard.DefaultLimits
 		change(&g)
-		var invalid runs.InvalidError
+		var invalid failure.Violations
 		if err := m.SetGuards(
 			t.Context(),
 			g,

@@ -10,11 +10,12 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// A hold that is created in mid-run is in force when it has been created: what it is about by then stays, the rest of
-// the task goes. Released, the next run takes it.
+// A hold that is created in mid-run applies as soon as CreateHold returns: its rows are retained, and the others deleted.
+// After its release the next run deletes its rows.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 300, 3_000)
@@ -32,7 +33,7 @@ func TestHoldInMidRun(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"deliveries"}})
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.task WHERE name = 'deliveries' AND rows_deleted > 0")
-	hold := runs.Hold{Kind: runs.HoldDeliveries, Reason: "a test", CreatedBy: "me"}
+	hold := store.Hold{Kind: store.HoldDeliveries, Reason: "a test", CreatedBy: "me"}
 	for id := n / 2; id <= n; id++ {
 		hold.IDs = append(hold.IDs, id)
 	}
@@ -68,7 +69,7 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 }
 
-// CreateHold waits for a batch that is open; if its caller does not, the hold is in force nevertheless.
+// CreateHold waits for an open batch. If its caller gives up, the hold applies all the same.
 func TestHoldWaitsForBatches(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -83,7 +84,7 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	created := make(chan error, 1)
 	go func() {
-		_, err := m.CreateHold(ctx, runs.Hold{Kind: runs.HoldEverything, Reason: "a test"})
+		_, err := m.CreateHold(ctx, store.Hold{Kind: store.HoldEverything, Reason: "a test"})
 		created <- err
 	}()
 	db.Until("SELECT count(*) FROM cleanupd.hold")
@@ -116,7 +117,7 @@ func TestHoldExpires(t *testing.T) {
 	soon := time.Now().Add(time.Hour)
 	stored, err := m.CreateHold(
 		t.Context(),
-		runs.Hold{Kind: runs.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon},
+		store.Hold{Kind: store.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon},
 	)
 	if err != nil || stored.Table != "xtksessioninfo" {
 		t.Fatalf("%+v, %v", stored, err)
@@ -137,7 +138,7 @@ func TestHoldExpires(t *testing.T) {
 	}
 }
 
-// A delivery that was left on a mid-sourcing server stays there while it is held.
+// A delivery that remained on a mid-sourcing server is not deleted there while it is on hold.
 func TestHoldOfLeftovers(t *testing.T) {
 	t.Parallel()
 	here, there := database(t), database(t)
@@ -148,7 +149,7 @@ func TestHoldOfLeftovers(t *testing.T) {
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
 	if _, err := m.CreateHold(
 		t.Context(),
-		runs.Hold{Kind: runs.HoldDeliveries, IDs: []int64{1}, Reason: "a test"},
+		store.Hold{Kind: store.HoldDeliveries, IDs: []int64{1}, Reason: "a test"},
 	); err != nil {
 		t.Fatal(err)
 	}

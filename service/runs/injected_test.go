@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
@@ -62,8 +63,8 @@ func kindOf(sql string) string {
 type attempted struct {
 	sent     []statement // by the worker, from when the run was requested until it ended
 	injected bool
-	run      *runs.Run
-	events   []runs.Event
+	run      *store.Run
+	events   []store.Event
 }
 
 // runInjected runs tasks on a worker with a statement that fails, and checks the result, which does not depend on the
@@ -120,7 +121,7 @@ func runInjected(t *testing.T, dry bool, fail statement, how string) (a attempte
 	if deleted := rows + 4 - left; (dry && deleted != 0) || (!dry && deleted != counted) {
 		t.Errorf("%d rows are counted, %d were deleted", counted, deleted)
 	}
-	if (a.run.State == runs.Succeeded) != (counted == rows+3) || (a.run.State == runs.Failed) != (a.run.Error != "") {
+	if (a.run.State == store.Succeeded) != (counted == rows+3) || (a.run.State == store.Failed) != (a.run.Error != "") {
 		t.Errorf("the run is %s after %d rows: %s", a.run.State, counted, a.run.Error)
 	}
 	if stored, err := m.Get(t.Context(), run.ID); err != nil || stored.State != a.run.State {
@@ -165,7 +166,7 @@ func TestInjectedErrors(t *testing.T) {
 					cancelled := how == pgerrcode.QueryCanceled && strings.Contains(a.run.Error, how)
 					if !a.injected {
 						t.Log("it did not come to this")
-					} else if a.run.State != runs.Succeeded && !cancelled {
+					} else if a.run.State != store.Succeeded && !cancelled {
 						t.Errorf("the run is %s after %s: %s", a.run.State, s, a.run.Error)
 					}
 				})

@@ -9,17 +9,20 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// named is a replica's configuration with the name of its service.
+// named sets the name of the instance in the configuration of a replica.
 func named(name string) func(*runs.Config) {
 	return func(c *runs.Config) { c.Instance, c.KeepSchedule = name, true }
 }
 
 func isForeign(err error) bool {
 	var refused *refused.Error
-	return errors.As(err, &refused) && refused.Reason == runs.ForeignInstance && refused.Metadata["differs"] != ""
+	return errors.As(err, &refused) && refused.Reason == instance.Foreign && refused.Metadata["differs"] != ""
 }
 
 // A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry
@@ -37,7 +40,7 @@ func TestAnotherInstance(t *testing.T) {
 			db := database(t)
 			sessions(db, 10)
 			first, _, _ := replica(t, db, "first", named("test"))
-			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // nobody works on it
+			waits := start(t, first, runs.Request{Tasks: []string{"sessions"}}) // no replica works on it
 			db.Do(changes)
 			db.Do(
 				"INSERT INTO cleanupd.schedule (cron, time_zone, enabled, next_run_time) VALUES ('0 4 * * *', 'UTC', " +
@@ -50,16 +53,16 @@ func TestAnotherInstance(t *testing.T) {
 			if _, err := m.Start(t.Context(), runs.Request{}); !isForeign(err) {
 				t.Errorf("a run is started: %v", err)
 			}
-			if _, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true}); !isForeign(err) {
+			if _, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true}); !isForeign(err) {
 				t.Errorf("the schedule is set: %v", err)
 			}
 			dry := start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}})
-			if events := watch(t, m, dry.ID); events[len(events)-1].Run.State != runs.Succeeded {
+			if events := watch(t, m, dry.ID); events[len(events)-1].Run.State != store.Succeeded {
 				t.Error("a dry run does not succeed")
 			}
 			for seen := claims.Load(); claims.Load() < seen+2; time.Sleep(5 * time.Millisecond) {
 			}
-			if run, err := m.Get(t.Context(), waits.ID); err != nil || run.State != runs.Queued {
+			if run, err := m.Get(t.Context(), waits.ID); err != nil || run.State != store.Queued {
 				t.Errorf("the run that waits: %+v, %v", run, err)
 			}
 			if n := db.Int("SELECT count(*) FROM XtkSessionInfo"); n != 10 {
@@ -72,10 +75,10 @@ func TestAnotherInstance(t *testing.T) {
 				t.Fatal(err)
 			}
 			run, err := m.Get(t.Context(), waits.ID)
-			if err != nil || run.State != runs.Cancelled || !strings.Contains(run.Error, "adopted") {
+			if err != nil || run.State != store.Cancelled || !strings.Contains(run.Error, "adopted") {
 				t.Errorf("the run that waited: %+v, %v", run, err)
 			}
-			if s := schedule(t, m); s.Enabled {
+			if s := readSchedule(t, m); s.Enabled {
 				t.Error("the schedule is enabled")
 			}
 			run = start(t, m, runs.Request{Tasks: []string{"sessions"}})
@@ -83,7 +86,7 @@ func TestAnotherInstance(t *testing.T) {
 				t,
 				m,
 				run.ID,
-			); events[len(events)-1].Run.State != runs.Succeeded ||
+			); events[len(events)-1].Run.State != store.Succeeded ||
 				db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Error("an adopted database is not cleaned")
 			}
@@ -127,7 +130,7 @@ func TestACopyInPlace(t *testing.T) {
 	if got, err := m.Get(
 		t.Context(),
 		run.ID,
-	); err != nil || got.State != runs.Running ||
+	); err != nil || got.State != store.Running ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -176,7 +179,10 @@ func TestAdoptDuringARequest(t *testing.T) {
 	if err := errors.Join(<-started, <-adopted); err != nil {
 		t.Fatal(err)
 	}
-	if states := db.Strings("SELECT state FROM cleanupd.run"); len(states) != 1 || states[0] != string(runs.Cancelled) {
+	if states := db.Strings(
+		"SELECT state FROM cleanupd.run",
+	); len(states) != 1 ||
+		states[0] != string(store.Cancelled) {
 		t.Errorf("the run is %q", states)
 	}
 	if _, err := first.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}}); !isForeign(err) {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// poisoned makes n obsolete rows of the audit trail, every 50th of which refuses.
+// poisoned makes n obsolete rows of the audit trail. Deleting each 50th row fails.
 func poisoned(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, $1::int) i", n)
 	db.Do(
@@ -21,8 +21,7 @@ func poisoned(db *pgtest.DB, n int) {
 	)
 }
 
-// Rows that refuse are counted exactly, whichever replica passes them over, and by the next run again; its metrics
-// tell.
+// Rows that fail are counted exactly, whichever replica skips them, and again by the next run, as its metrics show.
 func TestRefusalsOfATakeover(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 2_000, 6_000)
@@ -33,7 +32,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	run := start(t, a, runs.Request{Tasks: []string{"audit-trail"}})
 	workA()
 	db.Until("SELECT rows_refused FROM cleanupd.task WHERE name = 'audit-trail'")
-	for range 10 { // what is counted lies below the cursor
+	for range 10 { // the counted rows are below the cursor
 		if wrong := db.Int(`SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_refused <>
 			(SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 = 0
 				AND ctid < format('(%s,0)', COALESCE(cursor->>'place', '0'))::tid)`); wrong != 0 {

@@ -23,15 +23,15 @@ func midSourced(db *pgtest.DB, n int) {
 	)
 }
 
-// wrong is how many entries there are for deliveries that are still here, or not, for deliveries that are gone, of n.
+// wrong returns for how many of n deliveries the entry is wrong: it exists though the delivery does, or it is missing.
 const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT
 	JOIN cleanupd.remote_delivery r ON r.delivery_id = i
 	WHERE (r.delivery_id IS NOT NULL) <> (d.iDeliveryId IS NULL AND i % 2 = 1)
 	OR r.delivery_id IS NOT NULL AND (account, remote_id, label, run_id) IS DISTINCT FROM (CASE i % 3
 		WHEN 1 THEN 'far' ELSE '' END, 1000 + i, 'label ' || i, (SELECT id FROM cleanupd.run))`
 
-// Deliveries that stay on mid-sourcing servers have an entry as soon as they are gone here, and only then, whichever
-// replica deletes them; they are counted exactly.
+// Deliveries that remain on mid-sourcing servers are recorded when they are deleted in the main database, and only then,
+// whichever replica deletes them; they are counted exactly.
 func TestLeftoversOfATakeover(t *testing.T) {
 	t.Parallel()
 	const n = 3_000
@@ -71,8 +71,8 @@ func TestLeftoversOfATakeover(t *testing.T) {
 	}
 }
 
-// A dry run counts deliveries that would stay on mid-sourcing servers, also after a takeover, and records none; a
-// delivery whose row was restored is left there once.
+// A dry run counts deliveries that would remain on mid-sourcing servers, also after a takeover, and records none. A
+// delivery whose row was restored is recorded once.
 func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -15,20 +15,21 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// database is a Campaign database with the service's schema.
+// database returns a Campaign database with the service's schema.
 func database(t *testing.T) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, campaigndb.Schema)
-		return errors.Join(err, runs.Migrate(ctx, conn))
+		return errors.Join(err, store.Migrate(ctx, conn))
 	})
 }
 
-// replica is a manager, which works, if it does, until the test ends or stop is called.
+// replica returns a manager, and functions that start its work, and stop it. It stops when the test ends.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
 	c := runs.Config{
@@ -54,16 +55,16 @@ func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)
 }
 
 // watch collects a run's events to its end.
-func watch(t *testing.T, m *runs.Manager, id string) []runs.Event {
+func watch(t *testing.T, m *runs.Manager, id string) []store.Event {
 	t.Helper()
-	var events []runs.Event
+	var events []store.Event
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := m.Watch(
 		ctx,
 		id,
-		runs.Place{},
-		func(e runs.Event) error { events = append(events, e); return nil },
+		store.Place{},
+		func(e store.Event) error { events = append(events, e); return nil },
 	); err != nil {
 		t.Fatalf("after %d events: %v", len(events), err)
 	}
@@ -75,7 +76,7 @@ func watch(t *testing.T, m *runs.Manager, id string) []runs.Event {
 	return events
 }
 
-func start(t *testing.T, m *runs.Manager, req runs.Request) *runs.Run {
+func start(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	t.Helper()
 	run, err := m.Start(t.Context(), req)
 	if err != nil {
@@ -94,7 +95,7 @@ func holdLast(db *pgtest.DB, n int) (release func()) {
 	return func() { db.Do("BEGIN READ WRITE; INSERT INTO released DEFAULT VALUES; COMMIT") }
 }
 
-// measured is the value of a metric: of the series with this label value, or of the only series.
+// measured returns the value of a metric: of the series with this label value, or of the only series.
 func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

@@ -60,7 +60,7 @@ type Config struct {
 	PlanMaxAge time.Duration
 	// Settings configure batches; Workers is DefaultWorkers if it is 0.
 	purge.Settings
-	// MidSourcing configures what is done about deliveries on mid-sourcing servers.
+	// MidSourcing configures how deliveries on mid-sourcing servers are deleted.
 	MidSourcing midsourcing.Config
 	// RelatedListTables are further tables whose iGroupId is the id of a list.
 	RelatedListTables []string

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/refused"
@@ -18,9 +19,9 @@ var nights = flag.Int(
 	"how many nights of normal life TestNights has; 400 take some minutes",
 )
 
-// day is what an application adds on a day, which has a number, at a thousandth of the size: sends on each day, a large
-// one each month but in a quiet one, their logs and mirror pages, workflows at work, visitors, rejects, events;
-// subscribers and lists that leave; deliveries that are deleted; and from some day on a table of propositions.
+// day adds the rows of an application on the day with a number, at a thousandth of the size: sends on each day, a large
+// one in each month except a quiet one, their logs and mirror pages, running workflows, visitors, rejects, events. It
+// removes subscribers, lists and deliveries, and adds a table of propositions from some day on.
 const day = `
 CREATE FUNCTION live(at timestamptz, n int) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE large boolean := n % 30 = 7 AND n % 360 <> 217; rows int := CASE WHEN large THEN 1000 WHEN n % 360 BETWEEN 200
@@ -104,7 +105,7 @@ func TestNights(t *testing.T) {
 	if len(req.Accepted) == 0 {
 		t.Error("the backlog needs no word")
 	}
-	if run := ended(t, m, req); run.State != runs.Succeeded {
+	if run := ended(t, m, req); run.State != store.Succeeded {
 		t.Fatal(run.Error)
 	}
 	night := func(n int, at time.Time, failover bool) {
@@ -117,7 +118,7 @@ func TestNights(t *testing.T) {
 			work()
 		}
 		events := watch(t, m, run.ID)
-		if run = events[len(events)-1].Run; run.State != runs.Succeeded {
+		if run = events[len(events)-1].Run; run.State != store.Succeeded {
 			t.Errorf("night %d: %s", n, run.Error)
 		}
 	}

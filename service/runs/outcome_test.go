@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// outcomes are the lines of a JSON log that tell of the end of a run.
+// outcomes returns the lines of a JSON log about the end of a run.
 func outcomes(t *testing.T, log *lines) (ends []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log.String()) {
@@ -122,7 +122,7 @@ func TestOutcomesInTheLog(t *testing.T) {
 	}
 }
 
-// A replica that could not write why it let go of a run tells the run's log as soon as it can.
+// A replica that could not write why it left a run writes that to the run's log as soon as it can.
 func TestAReasonThatIsWrittenLate(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // trap is a tracer that panics, once, where a certain statement is sent, or where a connection is taken.
@@ -66,7 +67,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// trapped is a replica whose connections panic on a statement; empty: on none. It deletes 300 rows a second.
+// trapped returns a replica whose connections panic on a statement, unless it is "". It deletes 300 rows a second.
 func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func(), log *lines, p *trap) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())
@@ -87,28 +88,27 @@ func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func
 	return m, work, log, p
 }
 
-// Wherever a panic comes, beside a run or in it, the replica goes on: the run ends as it should, and the log has the
-// stack.
+// A replica survives a panic, in a run or outside one: the run ends as it should, and the log has the stack.
 func TestPanics(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		on      string
-		state   runs.State
+		state   store.State
 		deleted int64
 	}{
-		"the lookout for runs":  {"WITH waiting AS", runs.Succeeded, 300},
-		"the listener":          {"LISTEN ", runs.Succeeded, 300},
-		"the removal of old":    {"DELETE FROM cleanupd.run WHERE", runs.Succeeded, 300},
-		"the schedule":          {"INSERT INTO cleanupd.schedule", runs.Succeeded, 300},
-		"the record of a start": {"@lease::interval, progress = ", runs.Succeeded, 300},
+		"the lookout for runs":  {"WITH waiting AS", store.Succeeded, 300},
+		"the listener":          {"LISTEN ", store.Succeeded, 300},
+		"the removal of old":    {"DELETE FROM cleanupd.run WHERE", store.Succeeded, 300},
+		"the schedule":          {"INSERT INTO cleanupd.schedule", store.Succeeded, 300},
+		"the record of a start": {"@lease::interval, progress = ", store.Succeeded, 300},
 		"the renewal of a lease": {
 			"lease_until = clock_timestamp() + @lease::interval WHERE",
-			runs.Succeeded,
+			store.Succeeded,
 			300,
 		},
-		"the end of a run":    {"UPDATE cleanupd.run SET state = @state", runs.Succeeded, 300},
-		"the end of a task":   {"UPDATE cleanupd.task SET state = @state", runs.Failed, 300},
-		"what precedes tasks": {"SELECT pg_advisory_xact_lock", runs.Failed, 0},
+		"the end of a run":    {"UPDATE cleanupd.run SET state = @state", store.Succeeded, 300},
+		"the end of a task":   {"UPDATE cleanupd.task SET state = @state", store.Failed, 300},
+		"what precedes tasks": {"SELECT pg_advisory_xact_lock", store.Failed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "the listener", "the renewal of a lease", "the end of a task")
@@ -146,13 +146,13 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// Where the reader of a run's events panics its watchers are told, and the next one is served.
+// If the reader of a run's events panics, its watchers get an error, and the next one is served.
 func TestPanicOfAWatchedRunsReader(t *testing.T) {
 	t.Parallel()
 	m, work, log, p := trapped(t, database(t), "")
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	p.taken.Store(2) // after the watcher has found the run
-	_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(runs.Event) error { return nil })
+	_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(store.Event) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), "cleanupd itself") ||
 		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("%v; logged: %s", err, log)

@@ -5,9 +5,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// dryRun is a dry run that has ended.
+// dryRun executes a dry run, and returns its id.
 func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 	t.Helper()
 	run := start(t, m, runs.Request{DryRun: true, Tasks: tasks})
@@ -16,14 +18,14 @@ func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 }
 
 // fires makes the schedule due, and waits until its run has ended.
-func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
+func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	t.Helper()
 	db.Do("UPDATE cleanupd.schedule SET next_run_time = now() - interval '1 minute'")
 	db.Until(
 		"SELECT count(*) FROM cleanupd.run WHERE requested_by = 'schedule' AND id IN (SELECT last_run_id FROM " +
 			"cleanupd.schedule WHERE next_run_time > now())",
 	)
-	id := schedule(t, m).LastRunID
+	id := readSchedule(t, m).LastRunID
 	watch(t, m, id)
 	run, err := m.Get(t.Context(), id)
 	if err != nil {
@@ -32,8 +34,8 @@ func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *runs.Run {
 	return run
 }
 
-// The next run of the schedule does the plan that was seen, the one after it whatever is due; a plan that does not hold
-// any longer fails, and deletes nothing.
+// The next run of the schedule follows the saved plan, and the one after it none. A run by a stale plan fails, and deletes
+// nothing.
 func TestNextPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -43,33 +45,33 @@ func TestNextPlan(t *testing.T) {
 	plan := dryRun(t, m, "sessions")
 	if _, err := m.SetSchedule(
 		t.Context(),
-		runs.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"},
+		schedule.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"},
 	); err == nil {
 		t.Error("a plan that is not there")
 	}
-	s, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true, NextPlan: plan})
+	s, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true, NextPlan: plan})
 	if err != nil || s.NextPlan != plan {
 		t.Fatalf("%+v, %v", s, err)
 	}
 	run := fires(t, db, m)
-	if run.State != runs.Succeeded || run.Plan != plan || run.Result("sessions").RowsDeleted != 10 ||
+	if run.State != store.Succeeded || run.Plan != plan || run.Result("sessions").RowsDeleted != 10 ||
 		run.Result("visitors").StartTime != nil {
 		t.Errorf("%+v", run)
 	}
-	if s := schedule(t, m); s.NextPlan != "" {
+	if s := readSchedule(t, m); s.NextPlan != "" {
 		t.Errorf("the plan is done again: %+v", s)
 	}
 	if run := fires(
 		t,
 		db,
 		m,
-	); run.State != runs.Succeeded || run.Plan != "" ||
+	); run.State != store.Succeeded || run.Plan != "" ||
 		run.Result("visitors").StartTime == nil {
 		t.Errorf("the run after it: %+v", run)
 	}
 	sessions(db, 10)
 	plan = dryRun(t, m, "sessions")
-	if _, err := m.SetSchedule(t.Context(), runs.Schedule{Enabled: true, NextPlan: plan}); err != nil {
+	if _, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true, NextPlan: plan}); err != nil {
 		t.Fatal(err)
 	}
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"visitors"}}).ID)
@@ -77,7 +79,7 @@ func TestNextPlan(t *testing.T) {
 		t,
 		db,
 		m,
-	); run.State != runs.Failed || run.Reason() != "PLAN_STALE" ||
+	); run.State != store.Failed || run.Reason() != "PLAN_STALE" ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("a plan that a run followed: %+v", run)
 	}

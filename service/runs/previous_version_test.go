@@ -3,7 +3,7 @@ package runs_test
 import (
 	"testing"
 
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
@@ -68,7 +68,7 @@ func TestReadsWhatThePreviousVersionStored(t *testing.T) {
 	}
 
 	events := watch(t, m, id)
-	if e := events[1]; e.Kind != runs.LogLine || e.Task != "sessions" || e.Message != "a message" {
+	if e := events[1]; e.Kind != store.LogLine || e.Task != "sessions" || e.Message != "a message" {
 		t.Errorf("got event %+v", e)
 	}
 }

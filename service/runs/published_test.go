@@ -8,11 +8,12 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be made nevertheless, and
-// one that was there before is mended.
+// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be created all the
+// same, and an earlier one is repaired.
 func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{
@@ -30,7 +31,7 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 			defer func() { _ = conn.Close(t.Context()) }()
 			migrate := func() {
 				t.Helper()
-				if err := runs.Migrate(t.Context(), conn); err != nil {
+				if err := store.Migrate(t.Context(), conn); err != nil {
 					t.Fatal(err)
 				}
 				if err := record.Migrate(t.Context(), conn); err != nil {
@@ -57,11 +58,11 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 			work()
 			db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('old', '2000-01-01')")
 			run := ended(t, m, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
-			if run.State != runs.Failed || !strings.Contains(run.Error, "ALTER TABLE") {
+			if run.State != store.Failed || !strings.Contains(run.Error, "ALTER TABLE") {
 				t.Errorf("%s: %s", run.State, run.Error)
 			}
 			db.Do("ALTER TABLE XtkSessionInfo REPLICA IDENTITY FULL")
-			if run := ended(t, m, runs.Request{Tasks: []string{"sessions"}}); run.State != runs.Succeeded {
+			if run := ended(t, m, runs.Request{Tasks: []string{"sessions"}}); run.State != store.Succeeded {
 				t.Errorf("%s: %s", run.State, run.Error)
 			}
 		})

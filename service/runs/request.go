@@ -22,7 +22,7 @@ type Request struct {
 	MaxDuration     time.Duration // 0 for no limit
 	RequestedBy     string
 	ByViewer        bool           // the caller may only request dry runs
-	Plan            string         // the id of a dry run to follow, instead of Tasks; "" if there is none
+	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none
 	WhatIf          map[string]int // as in store.Run
 	Accepted        []guard.Trip   // the guards that do not refuse the run of a plan, with the numbers that were accepted
 }
@@ -89,7 +89,7 @@ func (r Request) contradictsPlan() (wrong failure.Violations) {
 // acceptable are the guards that a request may accept.
 var acceptable = []guard.Name{guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes}
 
-// wrongAccepted returns what is wrong with the accepted guards.
+// wrongAccepted returns the violations of the accepted guards.
 func (r Request) wrongAccepted() (wrong failure.Violations) {
 	if len(r.Accepted) > 0 && r.Plan == "" {
 		wrong.Add("accept_guards", "is for the run of a plan, whose preview shows the numbers")

@@ -6,9 +6,10 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// An id that is not a run's is ErrNotFound, whatever it holds.
+// Any text that is not the id of a run is ErrNotFound.
 func FuzzRunID(f *testing.F) {
 	for _, id := range []string{
 		"",
@@ -25,10 +26,10 @@ func FuzzRunID(f *testing.F) {
 	db := empty(f)
 	m := runs.New(runs.Config{Pool: db.Pool})
 	f.Fuzz(func(t *testing.T, id string) {
-		if _, err := m.Get(t.Context(), id); !errors.Is(err, runs.ErrNotFound) {
+		if _, err := m.Get(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if _, err := m.Cancel(t.Context(), id); !errors.Is(err, runs.ErrNotFound) {
+		if _, err := m.Cancel(t.Context(), id); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("cancelling %q: %v", id, err)
 		}
 	})
@@ -42,7 +43,7 @@ func empty(tb testing.TB) *pgtest.DB {
 		tb.Fatal(err)
 	}
 	defer conn.Release()
-	if err := runs.Migrate(tb.Context(), conn.Conn()); err != nil {
+	if err := store.Migrate(tb.Context(), conn.Conn()); err != nil {
 		tb.Fatal(err)
 	}
 	return db

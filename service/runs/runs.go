@@ -22,7 +22,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 	return store.GetRun(ctx, m.calls, parsed)
 }
 
-// List reads a page of runs, newest first, and the token of the next page; "" if there is none. It fails with
+// List reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
 // store.ErrPageToken, or a failure.FieldError.
 func (m *Manager) List(
 	ctx context.Context,
@@ -106,14 +106,14 @@ func (m *Manager) Adopt(ctx context.Context) error {
 	})
 }
 
-// Audit reads a page of the audit, newest first, and the token of the next page; "" if there is none. It fails with
+// Audit reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
 // store.ErrPageToken.
 func (m *Manager) Audit(ctx context.Context, size int, token string) ([]store.Act, string, error) {
 	return store.ListActs(ctx, m.calls, size, token)
 }
 
 // RemoteDeliveries reads a page of the deliveries that remain on mid-sourcing servers, of one account or all if it is
-// nil, and the token of the next page; "" if there is none. It fails with store.ErrPageToken.
+// nil, and the token of the next page; "" on the last page. It fails with store.ErrPageToken.
 func (m *Manager) RemoteDeliveries(
 	ctx context.Context,
 	account *string,

@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
@@ -25,7 +28,7 @@ const (
 	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
 )
 
-func setSchedule(t *testing.T, m *runs.Manager, s runs.Schedule) *runs.Schedule {
+func setSchedule(t *testing.T, m *runs.Manager, s schedule.Schedule) *schedule.Schedule {
 	t.Helper()
 	got, err := m.SetSchedule(t.Context(), s)
 	if err != nil {
@@ -40,7 +43,7 @@ func inZone(db *pgtest.DB, zone string) {
 	db.Reset()
 }
 
-func schedule(t *testing.T, m *runs.Manager) *runs.Schedule {
+func readSchedule(t *testing.T, m *runs.Manager) *schedule.Schedule {
 	t.Helper()
 	s, err := m.Schedule(t.Context())
 	if err != nil {
@@ -60,7 +63,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 			db := database(t)
 			inZone(db, setting)
 			m, work, _ := replica(t, db, "a", keeps)
-			if s := schedule(
+			if s := readSchedule(
 				t,
 				m,
 			); s.Cron != "0 4 * * *" || s.TimeZone != zone || s.Enabled || s.NextRunTime != nil ||
@@ -69,7 +72,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 			}
 			work()
 			db.Until(stored)
-			s := schedule(t, m)
+			s := readSchedule(t, m)
 			if s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || !s.ContinueOnError ||
 				s.NextRunTime == nil ||
 				s.LastRunID != "" {
@@ -87,7 +90,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 				t.Errorf("next: %s", next)
 			}
 			inZone(db, "Europe/Rome")
-			if s := schedule(t, m); s.TimeZone != zone {
+			if s := readSchedule(t, m); s.TimeZone != zone {
 				t.Errorf("the stored zone became %s", s.TimeZone)
 			}
 		})
@@ -106,11 +109,11 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 	m, work, _ := replica(t, db, "a", keeps)
 	work()
 	for _, c := range []struct {
-		s    runs.Schedule
+		s    schedule.Schedule
 		want pipeline.State
 	}{
-		{runs.Schedule{Enabled: true, ContinueOnError: true}, pipeline.Succeeded},
-		{runs.Schedule{Enabled: true}, pipeline.NotRun},
+		{schedule.Schedule{Enabled: true, ContinueOnError: true}, pipeline.Succeeded},
+		{schedule.Schedule{Enabled: true}, pipeline.NotRun},
 	} {
 		db.Do("DELETE FROM cleanupd.run")
 		if s := setSchedule(t, m, c.s); s.ContinueOnError != c.s.ContinueOnError {
@@ -118,8 +121,8 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		}
 		db.Do(due)
 		db.Until(allEnded)
-		run, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-		if err != nil || run.State != runs.Failed || run.Result("sessions").State != pipeline.Failed ||
+		run, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
+		if err != nil || run.State != store.Failed || run.Result("sessions").State != pipeline.Failed ||
 			run.Result("expired-events").State != c.want {
 			t.Errorf("%+v: %+v, %v", c.s, run, err)
 		}
@@ -140,11 +143,11 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	db.Until(stored)
 	for i, c := range []struct {
 		name string
-		s    runs.Schedule
+		s    schedule.Schedule
 	}{
-		{"several times a day", runs.Schedule{Cron: "0 4,16 * * *", TimeZone: "Europe/Berlin"}},
-		{"daily", runs.Schedule{}},
-		{"weekly", runs.Schedule{Cron: "30 3 * * 0"}},
+		{"several times a day", schedule.Schedule{Cron: "0 4,16 * * *", TimeZone: "Europe/Berlin"}},
+		{"daily", schedule.Schedule{}},
+		{"weekly", schedule.Schedule{Cron: "30 3 * * 0"}},
 	} {
 		if i > 0 && !suite.Long.Requested() {
 			break
@@ -154,19 +157,19 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 		want := setSchedule(t, managers[0], c.s).NextRunTime
 		db.Do(due)
 		db.Until(allEnded)
-		s := schedule(t, managers[1])
+		s := readSchedule(t, managers[1])
 		if n := db.Int(someRun); n != 1 || s.NextRunTime == nil || !s.NextRunTime.Equal(*want) {
 			t.Errorf("%s: %d runs; next %v, want %v", c.name, n, s.NextRunTime, want)
 		}
 		run, err := managers[2].Get(t.Context(), s.LastRunID)
-		if err != nil || run.RequestedBy != "schedule" || run.State != runs.Succeeded || run.DryRun ||
+		if err != nil || run.RequestedBy != "schedule" || run.State != store.Succeeded || run.DryRun ||
 			run.Result("reactions").State == pipeline.NotRun {
 			t.Errorf("%s: %+v, %v", c.name, run, err)
 		}
 	}
 }
 
-// A schedule that an earlier version stored stays as it was, but for its runs, which go on after a failed task.
+// A schedule that an earlier version stored keeps its fields, and its runs continue after a failed task.
 func TestAScheduleFromBefore(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -187,11 +190,11 @@ func TestAScheduleFromBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	if err := runs.Migrate(t.Context(), conn.Conn()); err != nil {
+	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Fatal(err)
 	}
 	m, _, _ := replica(t, db, "a", nil)
-	if s := schedule(
+	if s := readSchedule(
 		t,
 		m,
 	); s.Cron != "30 3 * * *" || len(s.MoreCrons) != 0 || s.TimeZone != "Europe/Berlin" || !s.Enabled ||
@@ -209,7 +212,7 @@ func TestSeveralTimesADay(t *testing.T) {
 		"SELECT to_char(h, 'MI HH24 * * *') FROM generate_series(now() AT TIME ZONE 'UTC' + interval '2 h', now() AT " +
 			"TIME ZONE 'UTC' + interval '6 h', '4 h') h",
 	)
-	s := runs.Schedule{Cron: now[1], MoreCrons: []string{now[0], now[1], now[0]}, TimeZone: "UTC", Enabled: true}
+	s := schedule.Schedule{Cron: now[1], MoreCrons: []string{now[0], now[1], now[0]}, TimeZone: "UTC", Enabled: true}
 	want := *setSchedule(t, m, s).NextRunTime
 	if in := time.Until(want); in < time.Hour || in > 3*time.Hour {
 		t.Errorf("the next time is in %s", in)
@@ -218,7 +221,7 @@ func TestSeveralTimesADay(t *testing.T) {
 	for i := range 2 {
 		db.Do(due)
 		db.Until("SELECT (count(end_time) = $1)::int FROM cleanupd.run", i+1)
-		if got := schedule(
+		if got := readSchedule(
 			t,
 			m,
 		); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 ||
@@ -236,7 +239,7 @@ func TestASingleTime(t *testing.T) {
 	if s := setSchedule(
 		t,
 		m,
-		runs.Schedule{Once: &once, Enabled: true},
+		schedule.Schedule{Once: &once, Enabled: true},
 	); s.Cron != "" || !s.Once.Equal(once) ||
 		!s.NextRunTime.Equal(once) {
 		t.Errorf("stored: %+v", s)
@@ -244,7 +247,7 @@ func TestASingleTime(t *testing.T) {
 	db.Do(due) // while no replica was running
 	work()
 	db.Until(allEnded)
-	s := schedule(t, m)
+	s := readSchedule(t, m)
 	if s.NextRunTime != nil || !s.Enabled || s.LastRunID == "" || db.Int(someRun) != 1 {
 		t.Errorf("afterwards: %+v, %d runs", s, db.Int(someRun))
 	}
@@ -255,11 +258,11 @@ func TestAMissedTimeIsMadeUpFor(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
-	want := setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true}).NextRunTime
+	want := setSchedule(t, m, schedule.Schedule{Cron: "0 4 * * *", Enabled: true}).NextRunTime
 	db.Do(due)
 	work()
 	db.Until(allEnded)
-	if s := schedule(t, m); db.Int(someRun) != 1 || !s.NextRunTime.Equal(*want) {
+	if s := readSchedule(t, m); db.Int(someRun) != 1 || !s.NextRunTime.Equal(*want) {
 		t.Errorf("%d runs, next %v", db.Int(someRun), s.NextRunTime)
 	}
 }
@@ -270,17 +273,17 @@ func TestAMissedTimeOfAnotherTimeline(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
-	setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true})
-	want := schedule(t, m).NextRunTime
+	setSchedule(t, m, schedule.Schedule{Cron: "0 4 * * *", Enabled: true})
+	want := readSchedule(t, m).NextRunTime
 	db.Do("UPDATE cleanupd.schedule SET timeline = '0000AAAA'")
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.schedule WHERE timeline <> '0000AAAA'")
-	if s := schedule(t, m); !s.NextRunTime.Equal(*want) {
+	if s := readSchedule(t, m); !s.NextRunTime.Equal(*want) {
 		t.Errorf("a time to come was set to %v", s.NextRunTime)
 	}
 	db.Do("UPDATE cleanupd.schedule SET timeline = '0000AAAA', next_run_time = clock_timestamp() - interval '3 days'")
 	db.Until("SELECT count(*) FROM cleanupd.schedule WHERE timeline <> '0000AAAA'")
-	if s := schedule(t, m); !s.NextRunTime.Equal(*want) || db.Int(someRun) != 0 {
+	if s := readSchedule(t, m); !s.NextRunTime.Equal(*want) || db.Int(someRun) != 0 {
 		t.Errorf("%d runs, next %v", db.Int(someRun), s.NextRunTime)
 	}
 	db.Do(due)
@@ -295,9 +298,9 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
-	setSchedule(t, m, runs.Schedule{Cron: "0 4 * * *", Enabled: true})
+	setSchedule(t, m, schedule.Schedule{Cron: "0 4 * * *", Enabled: true})
 	first := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	// Apparently held by a replica, so that it stays active.
+	// Apparently claimed by a replica, so that it remains active.
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval " +
 			"'1 hour'",
@@ -312,7 +315,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	}
 	db.Do("UPDATE cleanupd.run SET lease_until = clock_timestamp()") // and now it continues
 	watch(t, m, first.ID)
-	second := schedule(t, m).LastRunID
+	second := readSchedule(t, m).LastRunID
 	if second == "" || db.Int(isPending) != 0 {
 		t.Fatalf("no run was started at the end of the first one")
 	}
@@ -329,10 +332,10 @@ func TestAPendingRun(t *testing.T) {
 	m, _, _ := replica(t, db, "a", keeps)
 	for _, enabled := range []bool{true, false} {
 		db.Do("DELETE FROM cleanupd.run")
-		setSchedule(t, m, runs.Schedule{Enabled: true})
+		setSchedule(t, m, schedule.Schedule{Enabled: true})
 		run := start(t, m, runs.Request{})
 		db.Do("UPDATE cleanupd.schedule SET pending = true")
-		setSchedule(t, m, runs.Schedule{Cron: "0 5 * * *", Enabled: enabled})
+		setSchedule(t, m, schedule.Schedule{Cron: "0 5 * * *", Enabled: enabled})
 		if _, err := m.Cancel(t.Context(), run.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -351,7 +354,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	m, work, stop := replica(t, db, "a", nil)
-	setSchedule(t, m, runs.Schedule{Enabled: true})
+	setSchedule(t, m, schedule.Schedule{Enabled: true})
 	worked := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	db.Do("UPDATE cleanupd.schedule SET pending = true")
 	work()
@@ -366,7 +369,7 @@ func TestAPendingRunWithoutTheSchedule(t *testing.T) {
 	keeper, work, _ := replica(t, db, "b", keeps)
 	work()
 	db.Until("SELECT count(*) FROM cleanupd.schedule WHERE NOT pending")
-	watch(t, keeper, schedule(t, keeper).LastRunID)
+	watch(t, keeper, readSchedule(t, keeper).LastRunID)
 	if n := db.Int(someRun); n != 3 {
 		t.Errorf("%d runs", n)
 	}
@@ -382,21 +385,21 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 		// they take a second
 		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, suite.Size(suite.Long, 300, 0)
 	})
-	setSchedule(t, m, runs.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
+	setSchedule(t, m, schedule.Schedule{MaxDuration: 300 * time.Millisecond, Enabled: true})
 	db.Do("UPDATE cleanupd.schedule SET pending = false; " + due)
 	work()
 	db.Until(allEnded)
-	cut, err := m.Get(t.Context(), schedule(t, m).LastRunID)
-	if err != nil || cut.State != runs.Cancelled || cut.Error != "max_duration reached" {
+	cut, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
+	if err != nil || cut.State != store.Cancelled || cut.Error != "max_duration reached" {
 		t.Fatalf("%+v, %v", cut, err)
 	}
-	if s := setSchedule(t, m, runs.Schedule{Enabled: true}); s.LastRunID != cut.ID || s.MaxDuration != 0 {
+	if s := setSchedule(t, m, schedule.Schedule{Enabled: true}); s.LastRunID != cut.ID || s.MaxDuration != 0 {
 		t.Errorf("the schedule: %+v", s)
 	}
 	gone := int64(n) - db.Int("SELECT count(*) FROM XtkSessionInfo")
 	db.Do(due)
 	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
-	next, err := m.Get(t.Context(), schedule(t, m).LastRunID)
+	next, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
 	if err != nil || next.Result("sessions").RowsDeleted != int64(n)-gone ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d went before; %+v, %v", gone, next, err)
@@ -408,13 +411,13 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
 	past := time.Now().Add(-time.Hour)
-	if s := setSchedule(t, m, runs.Schedule{Once: &past}); s.NextRunTime != nil {
+	if s := setSchedule(t, m, schedule.Schedule{Once: &past}); s.NextRunTime != nil {
 		t.Errorf("a disabled one: %+v", s)
 	}
-	var invalid runs.InvalidError
+	var invalid failure.Violations
 	if _, err := m.SetSchedule(
 		t.Context(),
-		runs.Schedule{Once: &past, Enabled: true},
+		schedule.Schedule{Once: &past, Enabled: true},
 	); !errors.As(err, &invalid) ||
 		invalid[0].Field != "schedule.once" {
 		t.Errorf("a time in the past: %v", err)
@@ -450,7 +453,7 @@ func TestDetailsOfDryRuns(t *testing.T) {
 			"interval '1 hour' ELSE interval '-1 s' END",
 		young,
 	)
-	setSchedule(t, m, runs.Schedule{})
+	setSchedule(t, m, schedule.Schedule{})
 	db.Do("UPDATE cleanupd.schedule SET next_plan = $1::text::uuid", scheduled)
 	db.Do(
 		"UPDATE cleanupd.run SET plan = $1::text::uuid, state = 'RUNNING', lease_until = clock_timestamp() + "+
@@ -470,16 +473,16 @@ func TestDetailsOfDryRuns(t *testing.T) {
 			t.Errorf("%s has lost its details", id)
 		}
 	}
-	var events []runs.Event
+	var events []store.Event
 	if _, err := m.Watch(
 		t.Context(),
 		old,
-		runs.Place{},
-		func(e runs.Event) error { events = append(events, e); return nil },
+		store.Place{},
+		func(e store.Event) error { events = append(events, e); return nil },
 	); err != nil {
 		t.Fatal(err)
 	}
-	if run := events[0].Run; len(events) != 1 || events[0].Sequence != last || run.State != runs.Succeeded ||
+	if run := events[0].Run; len(events) != 1 || events[0].Sequence != last || run.State != store.Succeeded ||
 		run.Result("sessions").RowsDeleted != 10 ||
 		run.Result("sessions").Preview != nil {
 		t.Errorf("the dry run is %+v", events)
@@ -503,7 +506,7 @@ func TestHistory(t *testing.T) {
 	}
 	stop()
 	m, work, _ = replica(t, db, "b", nil)
-	setSchedule(t, m, runs.Schedule{})
+	setSchedule(t, m, schedule.Schedule{})
 	db.Do("UPDATE cleanupd.schedule SET last_run_id = (SELECT max(id::text)::uuid FROM cleanupd.run)")
 	db.Do(
 		"UPDATE cleanupd.run SET end_time = clock_timestamp() - interval '90 days' + CASE WHEN id::text = (SELECT " +
@@ -520,7 +523,7 @@ func TestHistory(t *testing.T) {
 	if n := db.Int("SELECT count(DISTINCT run_id) FROM cleanupd.event"); n != 2 {
 		t.Errorf("events of %d runs are left", n)
 	}
-	if s := schedule(t, m); s.LastRunID != "" {
+	if s := readSchedule(t, m); s.LastRunID != "" {
 		t.Errorf("the schedule still knows %s", s.LastRunID)
 	}
 }

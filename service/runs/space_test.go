@@ -9,9 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// wideAudits makes audit entries of one page each: some that stay, and some that are expired, before or after them.
+// wideAudits makes audit entries of one page each: some to keep, and some that are expired, before or after them.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do(
 		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)",
@@ -29,12 +30,12 @@ func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("VACUUM ANALYZE XtkAudit")
 }
 
-// about reports whether a number is within a tenth of another.
+// about reports whether a number differs from another by less than a tenth.
 func about(got *int64, want int64) bool {
 	return got != nil && *got > want*9/10 && *got < want*11/10
 }
 
-// What a task and VACUUM did to a table is reported: its size, what is dead, what is free, and what helps.
+// The effect of a task and of VACUUM on a table is reported: its size, dead and free bytes, and a remedy.
 func TestSpace(t *testing.T) {
 	t.Parallel()
 	const stay, went, page = 1_000, 9_000, 8192
@@ -66,7 +67,7 @@ func TestSpace(t *testing.T) {
 			work()
 			events := watch(t, m, run.ID)
 			ended := events[len(events)-1].Run
-			if ended.State != runs.Succeeded || len(ended.Result("audit-trail").Space) != 1 {
+			if ended.State != store.Succeeded || len(ended.Result("audit-trail").Space) != 1 {
 				t.Fatalf("%s: %+v; %q", ended.State, ended.Result("audit-trail"), logs(events))
 			}
 			s := ended.Result("audit-trail").Space[0]
@@ -88,12 +89,12 @@ func TestSpace(t *testing.T) {
 			case !givenBack && (s.TableBytesAfter < s.TableBytesBefore || !about(s.FreeBytes, went*page) || !told):
 				t.Errorf("kept, but free: told %t, %+v", told, s)
 			case givenBack && s.TableBytesAfter >= s.TableBytesBefore:
-				// VACUUM gives back what is behind the last page that it passed over
+				// VACUUM gives back the pages after the last one that it skipped
 				t.Errorf("given back: %+v", s)
 			}
 			first := ""
 			for _, e := range events {
-				if first == "" && e.Kind == runs.LogLine && e.Task == "statistics" {
+				if first == "" && e.Kind == store.LogLine && e.Task == "statistics" {
 					first, _, _ = strings.Cut(e.Message, "\n")
 				}
 			}
@@ -120,7 +121,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 		events := watch(t, m, run.ID)
 		lines := 0
 		for _, e := range events {
-			if e.Kind == runs.LogLine && e.Task == "sessions" && strings.Contains(e.Message, "  vacuuming") {
+			if e.Kind == store.LogLine && e.Task == "sessions" && strings.Contains(e.Message, "  vacuuming") {
 				lines += strings.Count(e.Message, "  vacuuming")
 				if !strings.Contains(e.Message, "xtksessioninfo") {
 					t.Errorf("the task sessions says: %s", e.Message)
@@ -128,7 +129,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 			}
 		}
 		ended := events[len(events)-1].Run
-		if ended.State != runs.Succeeded || lines != c.lines {
+		if ended.State != store.Succeeded || lines != c.lines {
 			t.Errorf("%v: %s, vacuumed %d times", c.tasks, ended.State, lines)
 		}
 		if space := ended.Result(
@@ -151,7 +152,7 @@ func TestStatisticsOfALockedTable(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	told := strings.Join(logs(events), "\n")
-	if ended := events[len(events)-1].Run; ended.State != runs.Succeeded ||
+	if ended := events[len(events)-1].Run; ended.State != store.Succeeded ||
 		!strings.Contains(told, "nmsdelivery\" is locked by someone: passed over") ||
 		!strings.Contains(told, "nmsvisitor") {
 		t.Errorf("%s: %s", ended.State, ended.Error)

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // standbyAway makes every synchronous COMMIT of a private server wait for a standby that is not there, or none of them.
@@ -52,7 +53,7 @@ func leaseEnds(db *pgtest.DB) {
 
 // stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of
 // a URL.
-func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *runs.Run, log *lines) {
+func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *store.Run, log *lines) {
 	t.Helper()
 	sessions(db, rows)
 	log = &lines{}
@@ -104,7 +105,7 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 600)
-	// The replica that waited may be late to tell the run's log why.
+	// The replica that waited may write late to the run's log why.
 	if (!said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") &&
 		!said(events, severity.Warning, "fell silent", "without progress: 0 of")) ||
 		said(events, severity.Warning, "without progress: 1 of") {
@@ -148,7 +149,7 @@ func traced(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
 	return p
 }
 
-// A claim of which the COMMIT is not answered stands: the replica goes on with it, and no setback is counted.
+// A claim whose COMMIT is not answered is effective: the replica continues with it, and counts no failed attempt.
 func TestAClaimWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
 	for name, lease := range map[string]time.Duration{"waits for a standby": 2 * time.Second, "is cut": time.Hour} {

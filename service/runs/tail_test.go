@@ -15,6 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // cluster is a Campaign database on a primary that has a standby.
@@ -25,7 +27,7 @@ type cluster struct {
 	both             *pgxpool.Pool // of whichever of them accepts writes
 }
 
-// asynchronous is a cluster whose standby may fall behind.
+// asynchronous returns a cluster whose standby may fall behind.
 func asynchronous(t *testing.T) *cluster {
 	t.Helper()
 	db, primary := migrated(t)
@@ -63,7 +65,7 @@ func (c *cluster) do(errs ...error) {
 	}
 }
 
-// replica is a replica that works, if it does, on whichever server accepts writes.
+// replica returns a replica on the server that accepts writes, and a function that starts its work.
 func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) (m *runs.Manager, work func()) {
 	t.Helper()
 	m, work, _ = replica(t, c.DB, name, func(config *runs.Config) {
@@ -75,7 +77,7 @@ func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) 
 	return m, work
 }
 
-// fallBehind makes the standby lack what is committed from now on.
+// fallBehind makes the standby lack later commits.
 func (c *cluster) fallBehind() {
 	c.t.Helper()
 	c.do(c.standby.FallBehind(c.t.Context(), c.primary))
@@ -90,9 +92,9 @@ func (c *cluster) failOver() {
 	c.both.Reset()
 }
 
-// spectator watches a run as a client does that resumes from what it is told.
+// spectator watches a run as a client does that resumes after the place in an error.
 type spectator struct {
-	events []runs.Event
+	events []store.Event
 	lost   int   // how often events were lost that it had seen
 	failed error // the last error of the database after which it watched again; nil if there was none
 	gone   bool  // the run is
@@ -114,11 +116,11 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 		defer stop()
 		defer close(s.ended)
 		for {
-			var after runs.Place
+			var after store.Place
 			if n := len(s.events); n > 0 {
 				after = s.events[n-1].Place
 			}
-			_, err := m.Watch(ctx, id, after, func(e runs.Event) error {
+			_, err := m.Watch(ctx, id, after, func(e store.Event) error {
 				if e.Sequence != int64(len(s.events)+1) {
 					t.Errorf("event %d follows %d", e.Sequence, len(s.events))
 				}
@@ -127,13 +129,13 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 				time.Sleep(slow)
 				return nil
 			})
-			var lost *runs.ReplacedError
+			var lost *eventlog.ReplacedError
 			switch {
 			case errors.As(err, &lost):
 				s.lost++
 				s.events = s.events[:lost.AfterSequence]
 				continue
-			case errors.Is(err, runs.ErrNotFound):
+			case errors.Is(err, store.ErrNotFound):
 				s.gone = true
 			case err != nil && ctx.Err() == nil: // the database did not answer
 				s.failed = err
@@ -163,14 +165,14 @@ func (s *spectator) has(t *testing.T, events int64) {
 	}
 }
 
-// places are those of the stored log of the only run.
-func places(t *testing.T, db *pgtest.DB) []runs.Place {
+// places returns the places of the stored log of the only run.
+func places(t *testing.T, db *pgtest.DB) []store.Place {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "SELECT sequence, generation FROM cleanupd.event ORDER BY sequence")
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByPos[runs.Place])
+	stored, err := pgx.CollectRows(rows, pgx.RowToStructByPos[store.Place])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +180,7 @@ func places(t *testing.T, db *pgtest.DB) []runs.Place {
 }
 
 // check compares what a spectator saw with the stored log.
-func (s *spectator) check(t *testing.T, stored []runs.Place) {
+func (s *spectator) check(t *testing.T, stored []store.Place) {
 	t.Helper()
 	if len(s.events) != len(stored) {
 		t.Errorf("%d events were seen, %d are stored", len(s.events), len(stored))
@@ -232,8 +234,8 @@ func TestFailoverToALateStandby(t *testing.T) {
 	}
 }
 
-// A run of which the standby knows nothing is gone after the failover: who watched it learns that, its worker stops,
-// and the next run has all there is to do.
+// A run that the standby does not have is lost in the failover: its watchers get an error, its worker stops, and the next
+// run deletes all rows.
 func TestARunThatIsLost(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 200, 1_000)
@@ -279,7 +281,7 @@ func TestARunThatIsQueuedAgain(t *testing.T) {
 	<-s.ended
 	checkFinished(t, s.events, int64(rows))
 	s.check(t, places(t, c.DB))
-	if s.lost == 0 || s.events[0].Kind != runs.RunStarted {
+	if s.lost == 0 || s.events[0].Kind != store.RunStarted {
 		t.Errorf("events were lost %d times; the first one is %s", s.lost, s.events[0].Kind)
 	}
 }

@@ -12,10 +12,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// session is a connection under a name; it ends with the test.
+// session opens a connection under a name, until the test ends.
 func session(t *testing.T, url, name string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url+"&application_name="+name)
@@ -53,7 +54,7 @@ const (
 	waiting = "wait_event_type = 'Lock'"
 )
 
-// sleepers are sessions of the application that are active until the function that is returned is called.
+// sleepers starts sessions of the application that are active until the returned function is called.
 func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -65,7 +66,7 @@ func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// queue are sessions of the application that wait for a lock of another until the function that is returned is called.
+// queue starts sessions of the application that wait for the lock of another one until the returned function is called.
 func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 	holding := session(t, db.URL(), holder)
 	exec(t, holding, "BEGIN; LOCK TABLE NmsVisitor")
@@ -175,7 +176,7 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 		t,
 		m,
 		run.ID,
-	); events[len(events)-1].Run.State != runs.Cancelled ||
+	); events[len(events)-1].Run.State != store.Cancelled ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", events[len(events)-1].Run)
 	}

@@ -119,7 +119,7 @@ func mayBeDropped(name string) bool {
 	})
 }
 
-// selectTable finds the table with a name ($2) in a schema ($1), or one of some OIDs ($3) in any: as it is stored or in
+// selectTable finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is stored or in
 // lower case, also quoted, and with its schema before it.
 const selectTable = `
 SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE

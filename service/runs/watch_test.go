@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/suite"
-	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// A watcher that comes back after an event that the log does not have learns of it at once, and how much of what it has
-// seen is still there: up to the last event of the generation that it names.
+// A watcher that resumes after an event that the log does not have gets an error at once, with the last event that the
+// log still has of the watcher's generation.
 func TestAWatcherAheadOfTheLog(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -20,12 +21,12 @@ func TestAWatcherAheadOfTheLog(t *testing.T) {
 	run := startLong(t, db, m)
 	db.Do("UPDATE cleanupd.event SET generation = CASE WHEN sequence <= 2000 THEN 7 ELSE 8 END")
 	seen := errors.New("an event came")
-	for _, state := range []runs.State{runs.Queued, runs.Succeeded} {
-		if state == runs.Succeeded {
+	for _, state := range []store.State{store.Queued, store.Succeeded} {
+		if state == store.Succeeded {
 			work()
 			watch(t, m, run.ID)
 		}
-		for after, shared := range map[runs.Place]int64{
+		for after, shared := range map[store.Place]int64{
 			{Sequence: 2000, Generation: 7}: 2000, {Sequence: 2001, Generation: 8}: 2001, {Sequence: 2999}: 2999,
 			{
 				Sequence:   2010,
@@ -36,9 +37,9 @@ func TestAWatcherAheadOfTheLog(t *testing.T) {
 			{Sequence: 10, Generation: 9}:   0, {Sequence: 5000}: 0,
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			_, err := m.Watch(ctx, run.ID, after, func(runs.Event) error { return seen })
+			_, err := m.Watch(ctx, run.ID, after, func(store.Event) error { return seen })
 			cancel()
-			var lost *runs.ReplacedError
+			var lost *eventlog.ReplacedError
 			if errors.As(err, &lost) {
 				if lost.RunID != run.ID || lost.AfterSequence != shared || shared == after.Sequence {
 					t.Errorf("%s, after %+v: %v", state, after, err)
@@ -50,7 +51,7 @@ func TestAWatcherAheadOfTheLog(t *testing.T) {
 	}
 }
 
-// A run that is deleted while a watcher that fell behind still watches it is no longer found.
+// A watcher that fell behind gets ErrNotFound when its run was deleted.
 func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -58,7 +59,7 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 	run := startLong(t, db, m)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	_, err := m.Watch(ctx, run.ID, runs.Place{}, func(e runs.Event) error {
+	_, err := m.Watch(ctx, run.ID, store.Place{}, func(e store.Event) error {
 		if e.Sequence == 1 {
 			work()
 			watch(t, m, run.ID) // until the ring is far ahead
@@ -66,13 +67,13 @@ func TestAWatcherOfARunThatIsForgotten(t *testing.T) {
 		}
 		return nil
 	})
-	if !errors.Is(err, runs.ErrNotFound) {
+	if !errors.Is(err, store.ErrNotFound) {
 		t.Error(err)
 	}
 }
 
-// Watchers of a run whose log is replaced by another learn how much of what they were sent is in that one. Those that
-// were sent nothing else go on with it, and nobody who comes then is sent what is only remembered.
+// Watchers of a run whose log is replaced by another get an error with the last event that the new log has. Watchers
+// that were sent no other events continue with it, and later watchers are not sent events from memory.
 func TestAWatchedLogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -100,7 +101,7 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 			begin := func(waitAt int64) <-chan error { // a watcher who waits there until the log is replaced
 				reached, done := make(chan struct{}), make(chan error, 1)
 				go func() {
-					_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
+					_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(e store.Event) error {
 						if e.Sequence == waitAt {
 							close(reached)
 							<-replaced
@@ -121,8 +122,8 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				`INSERT INTO cleanupd.event (run_id, sequence, generation, body) SELECT id, (SELECT count(*)
 					FROM cleanupd.event) + 1, 10, '{"Kind": "log"}' FROM cleanupd.run`,
 			)
-			var seen []runs.Place
-			_, err := m.Watch(t.Context(), run.ID, runs.Place{}, func(e runs.Event) error {
+			var seen []store.Place
+			_, err := m.Watch(t.Context(), run.ID, store.Place{}, func(e store.Event) error {
 				seen = append(seen, e.Place)
 				if e.Generation == 10 {
 					return errEnd
@@ -133,14 +134,14 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				t,
 				db,
 			); !slices.Equal(seen, stored) || (c.shared >= 0 && !errors.Is(err, errEnd)) ||
-				(c.shared < 0 && !errors.Is(err, runs.ErrNotFound)) {
+				(c.shared < 0 && !errors.Is(err, store.ErrNotFound)) {
 				t.Errorf("a new watcher saw %d events, %d are stored: %v", len(seen), len(stored), err)
 			}
 			close(replaced)
 			for who, err := range map[string]error{"ahead": <-ahead, "behind": <-behind} {
-				var lost *runs.ReplacedError
+				var lost *eventlog.ReplacedError
 				switch {
-				case c.shared < 0 && errors.Is(err, runs.ErrNotFound):
+				case c.shared < 0 && errors.Is(err, store.ErrNotFound):
 				case c.shared > 0 && who == "behind" && errors.Is(err, errEnd):
 				case c.shared >= 0 && errors.As(
 					err,

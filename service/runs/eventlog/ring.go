@@ -60,7 +60,7 @@ func (r *ring) wake() {
 }
 
 // after returns the events after a sequence and a channel that is closed when there are more, or the run if it has
-// ended and there are no more. It returns nothing if the ring does not reach back that far.
+// ended with the last of them. It returns nothing if the ring does not reach back that far.
 func (r *ring) after(sequence int64) (events []store.Event, more <-chan struct{}, ended *store.Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

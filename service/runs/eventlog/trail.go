@@ -55,8 +55,8 @@ func (t *trail) add(p store.Place) {
 	}
 }
 
-// verify fails with a ReplacedError if the stored log does not have all of the trail, and with store.ErrNotFound if
-// there is no such run.
+// verify fails with a ReplacedError if the stored log does not have all of the trail, and with store.ErrNotFound if the
+// run was pruned.
 func (t trail) verify(ctx context.Context, db campaign.Querier, id uuid.UUID) error {
 	shared, err := store.SharedSequence(ctx, db, id, t)
 	if err == nil && shared < t.last().Sequence {

@@ -1,5 +1,5 @@
 // Package instance decides whether a service may change a database: only the instance that owns it may, and not in a
-// copy. It needs the identity in package store. Whatever begins a change calls it first, in the same transaction.
+// copy. It needs the identity in package store. Every transaction that changes something calls it first.
 package instance
 
 import (

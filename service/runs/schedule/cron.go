@@ -34,7 +34,7 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if !ok {
 		return nil, errors.New("never comes")
 	}
-	// The library gets UTC, which has no clock changes: across those of a time zone its search may not end.
+	// The library gets UTC, which has no clock changes: its search may not end where a time zone has one.
 	spec.Location = time.UTC
 	if spec.Next(time.Now()).IsZero() {
 		return nil, errors.New("never comes")

@@ -163,8 +163,8 @@ func TestCron(t *testing.T) {
 	}
 }
 
-// The times of several expressions come in order, and those that fall on the same minute once, as does what a change to
-// daylight saving moves there.
+// The times of several expressions are in order. A minute that several of them share comes once, also if a change to
+// daylight saving moved one of them there.
 func TestSeveralExpressions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

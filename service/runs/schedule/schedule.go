@@ -22,10 +22,10 @@ type Schedule struct {
 	Enabled         bool
 	MaxDuration     time.Duration // of its runs; 0 for no limit
 	ContinueOnError bool          // whether its runs continue after a failed task
-	NextPlan        string        // the dry run that the next run follows; "" if there is none
+	NextPlan        string        // the dry run that the next run follows; "" for none
 
 	NextRunTime *time.Time // nil if no run is due
-	LastRunID   string     // "" if there is none, or it was pruned
+	LastRunID   string     // "" before the first one, or if it was pruned
 }
 
 func (s *Schedule) String() string {
@@ -100,8 +100,8 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 // MaxTimeLimit is the greatest time limit of a run: 100 years of 365 days.
 const MaxTimeLimit = 36_500 * 24 * time.Hour
 
-// TimeLimitProblem returns what is wrong with the time limit of a run, which the database stores in microseconds; "" if
-// nothing is. 0 stands for no limit.
+// TimeLimitProblem returns why a time limit of a run is invalid; "" if it is valid. The database stores microseconds. 0
+// stands for no limit.
 func TimeLimitProblem(limit time.Duration) string {
 	if limit == 0 || (time.Microsecond <= limit && limit <= MaxTimeLimit) {
 		return ""
@@ -109,7 +109,7 @@ func TimeLimitProblem(limit time.Duration) string {
 	return "must be from a microsecond to 36500 days"
 }
 
-// earliest returns the first time of any of the expressions after now, and what is wrong with them.
+// earliest returns the first time of any of the expressions after now, and their violations.
 func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Time, wrong failure.Violations) {
 	for i, expression := range s.crons() {
 		times, err := parseCron(expression, zone)
@@ -128,7 +128,7 @@ func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Tim
 	return first, wrong
 }
 
-// Next returns the first time of a complete schedule after now; nil if there is none.
+// Next returns the first time of a complete schedule after now, or nil after the last one.
 func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	if s.Once != nil {
 		return nil, nil

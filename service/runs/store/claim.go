@@ -61,7 +61,7 @@ type Claim struct {
 	Epoch
 	DryRun          bool
 	ContinueOnError bool
-	Plan            uuid.UUID    // the dry run that it follows; uuid.Nil if there is none
+	Plan            uuid.UUID    // the dry run that it follows; uuid.Nil for none
 	Accepted        []guard.Trip // the guards that do not refuse it
 	WhatIf          map[string]int
 	ReferenceTime   time.Time
@@ -74,7 +74,7 @@ type Claim struct {
 	Holder string
 }
 
-// ClaimRun claims the first candidate for a replica and begins an epoch of it; nil if there is none. An attempt counts
+// ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An attempt counts
 // as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
 func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
@@ -146,16 +146,13 @@ type ClaimedTask struct {
 // ClaimTasks begins the epoch of a run's tasks, and returns the chosen ones in order. It waits for a batch that the
 // previous worker is just committing.
 func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) {
-	rows, err := tx.Query(
+	rows, _ := tx.Query(
 		ctx,
 		`WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1 RETURNING *)
 		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`,
 		e.RunID,
 		e.Number,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
 }
 

@@ -119,13 +119,13 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return NotifyWaiting(ctx, tx, e.RunID)
 }
 
-// DiscountAttempt makes the current attempt one whose start was not confirmed, so that whoever claims the run next does
-// not count it as failed. Progress it has made remains recorded. It waits for no standby.
+// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim of the run does not
+// count it as failed. Progress it has made remains recorded. It waits for no standby.
 func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 		return err
 	}
-	// Whatever the row has now, this waits for a confirmation whose COMMIT was not answered.
+	// This also waits for a confirmation whose COMMIT was not answered.
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progress+`) THEN

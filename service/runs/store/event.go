@@ -117,7 +117,7 @@ func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) erro
 var ErrNoPlace = errors.New("the log was replaced")
 
 // ReadEvents reads up to limit events of a run after a place, and returns that place with its generation. It fails with
-// ErrNotFound if there is no such run, and with ErrNoPlace.
+// ErrNotFound or ErrNoPlace.
 func ReadEvents(
 	ctx context.Context,
 	db campaign.Querier,
@@ -125,7 +125,7 @@ func ReadEvents(
 	after Place,
 	limit int,
 ) (Place, []Event, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT COALESCE(sequence, 0), COALESCE(generation, 0), COALESCE(time, create_time), body FROM cleanupd.run
 			LEFT JOIN LATERAL
@@ -136,9 +136,6 @@ func ReadEvents(
 		after.Sequence,
 		int64(limit)+min(after.Sequence, 1),
 	)
-	if err != nil {
-		return after, nil, err
-	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
 		var (
 			at   Place
@@ -169,8 +166,8 @@ func ReadEvents(
 }
 
 // SharedSequence returns the sequence of the last event that the log of a run has in common with another history of it;
-// 0 if there is none, or it is unknown. places has the last event of each generation of that history: logs that share
-// an event share all events before. It fails with ErrNotFound if there is no such run.
+// 0 if they share none, or it is unknown. places has the last event of each generation of that history: logs that share
+// an event share all events before. It fails with ErrNotFound.
 func SharedSequence(ctx context.Context, db campaign.Querier, id uuid.UUID, places []Place) (shared int64, err error) {
 	var sequences, generations []int64
 	for _, p := range places {

@@ -71,14 +71,11 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, limits guard.Limits) (before
 
 // LatchedGuards reads the guards that are latched.
 func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch
 			ORDER BY trip_time, task, guard, table_name`,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Latched, err error) {
 		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Task, &l.RunID, &l.Time)
 	})
@@ -117,14 +114,11 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 }
 
 func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
 		task,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l guard.Latch, err error) {
 		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Options)
 	})
@@ -133,7 +127,7 @@ func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard
 // readDeletions reads how many rows runs have deleted from each table: other runs, and this one unless it is a dry run.
 // Recent rows are without any whose deletion was accepted as an unusual share of the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`WITH taken AS (
 		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r
@@ -158,15 +152,12 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 			"usual_period": guard.UsualPeriod,
 		},
 	)
-	if err != nil {
-		return nil, err
-	}
 	var (
 		table     string
 		d         guard.Deletions
 		deletions = map[string]guard.Deletions{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&table, &d.Recent, &d.RecentDeleted, &d.Usual}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &d.Recent, &d.RecentDeleted, &d.Usual}, func() error {
 		deletions[table] = d
 		return nil
 	})
@@ -175,21 +166,18 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 
 // readCutoffs reads the cutoffs of a task when it last succeeded, by the options with their delays.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
 		task,
 	)
-	if err != nil {
-		return nil, err
-	}
 	var (
 		delay   string
 		c       guard.CutoffRecord
 		offset  int64
 		cutoffs = map[string]guard.CutoffRecord{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&delay, &c.At, &c.ReferenceTime, &offset}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&delay, &c.At, &c.ReferenceTime, &offset}, func() error {
 		c.ClockOffset = time.Duration(offset) * time.Microsecond
 		cutoffs[delay] = c
 		return nil
@@ -287,7 +275,7 @@ type Deletion struct {
 
 // Deletions reads the last runs, up to limit, that deleted rows of a table.
 func Deletions(ctx context.Context, db campaign.Querier, table string, limit int) ([]Deletion, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r
 			JOIN cleanupd.space s ON s.run_id = r.id
@@ -300,8 +288,5 @@ func Deletions(ctx context.Context, db campaign.Querier, table string, limit int
 		table,
 		limit,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Deletion])
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// ErrNoHold reports that there is no such hold.
+// ErrNoHold reports that a hold does not exist.
 var ErrNoHold = failure.New(failure.NotFound, "no such hold")
 
 // HoldKind is the kind of rows that a hold covers.
@@ -76,7 +76,7 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(
+	rows, _ := tx.Query(
 		ctx,
 		`INSERT INTO cleanupd.hold (id, kind, ids, table_name, not_covered, reason, created_by, expire_time)
 		VALUES (@id, @kind, @ids, @table, @not_covered, @reason, @created_by, @expire_time) RETURNING `+holdColumns,
@@ -91,9 +91,6 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 			"expire_time": h.ExpireTime,
 		},
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
 }
 
@@ -103,7 +100,7 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	if err != nil {
 		return nil, ErrNoHold
 	}
-	rows, err := tx.Query(
+	rows, _ := tx.Query(
 		ctx,
 		`UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE
 			WHEN release_time IS NULL THEN $2 ELSE released_by END
@@ -111,9 +108,6 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 		key,
 		connection.Text(by),
 	)
-	if err != nil {
-		return nil, err
-	}
 	h, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrNoHold
@@ -121,14 +115,14 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	return h, err
 }
 
-// ListHolds reads a page of the holds, newest first, and the token of the next page; "" if there is none. ended includes
+// ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended includes
 // holds that were released or have expired. It fails with ErrPageToken.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
 	before, err := parseNumberToken(token)
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
 		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`,
@@ -136,9 +130,6 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 		before,
 		size+1,
 	)
-	if err != nil {
-		return nil, "", err
-	}
 	type numbered struct {
 		Hold
 		Number int64
@@ -158,16 +149,13 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 // EffectiveHolds reads the holds that apply at a moment, and the number of the last hold that was created, at the
 // moment of the query.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last
 			FROM cleanupd.hold) AS created
 		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`,
 		at,
 	)
-	if err != nil {
-		return all, 0, err
-	}
 	var (
 		id, kind, table *string
 		ids             []int64
@@ -198,9 +186,6 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 
 // DeletingRuns reads the ids of the runs that delete now.
 func DeletingRuns(ctx context.Context, db campaign.Querier) ([]uuid.UUID, error) {
-	rows, err := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state = 'RUNNING' AND NOT dry_run")
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state = 'RUNNING' AND NOT dry_run")
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }

@@ -165,15 +165,12 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 
 // DoneByTable reads how many rows a task has deleted and updated, by relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1 AND task = $2",
 		id,
 		task,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
 		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated)
 	})
@@ -182,15 +179,12 @@ func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task st
 // Emptied reads the quoted names of the tables that a task of a run, or any task if it is "", has deleted rows from, the
 // ones with the most rows first.
 func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT relation FROM cleanupd.space WHERE run_id = $1 AND $2 IN ('', task) AND rows_deleted > 0
 		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`,
 		id,
 		task,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -16,7 +16,7 @@ import (
 // ErrPageToken reports that a page token was not made by this service. Only the canonical form is accepted.
 var ErrPageToken = failure.Field("page_token", "not a page token of this service")
 
-// cutPage returns the first rows of a list of up to one more, and the token of the next page; "" if there is none.
+// cutPage returns the first rows of a list of up to one more, and the token of the next page; "" for the last page.
 func cutPage[T any](list []T, size int, token func(last T) string) (page []T, next string) {
 	if len(list) <= size {
 		return list, ""

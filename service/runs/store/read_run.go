@@ -45,10 +45,7 @@ const (
 
 // readRuns reads runs with the results of their tasks.
 func readRuns(ctx context.Context, db campaign.Querier, v View, where string, args ...any) ([]*Run, error) {
-	rows, err := db.Query(ctx, fmt.Sprintf(selectRun, v)+where, args...)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, fmt.Sprintf(selectRun, v)+where, args...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
 		r := &Run{}
 		var spaces []struct {
@@ -112,7 +109,7 @@ type Filter struct {
 	From, Before *time.Time
 }
 
-// ListRuns reads a page of runs, newest first, and the token of the next page; "" if there is none. It fails with
+// ListRuns reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
 // ErrPageToken.
 func ListRuns(
 	ctx context.Context,

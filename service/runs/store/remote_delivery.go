@@ -22,7 +22,7 @@ type RemoteDelivery struct {
 }
 
 // ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and their
-// ids there, and the token of the next page; "" if there is none. It fails with ErrPageToken.
+// ids there, and the token of the next page; "" on the last page. It fails with ErrPageToken.
 func ListRemoteDeliveries(
 	ctx context.Context,
 	db campaign.Querier,
@@ -34,7 +34,7 @@ func ListRemoteDeliveries(
 	if err != nil {
 		return nil, "", err
 	}
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
 		WHERE (@account::text IS NULL OR account = @account)
@@ -49,9 +49,6 @@ func ListRemoteDeliveries(
 			"limit":          size + 1,
 		},
 	)
-	if err != nil {
-		return nil, "", err
-	}
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[RemoteDelivery])
 	if err != nil {
 		return nil, "", err
@@ -72,16 +69,13 @@ func RecordRemote(id uuid.UUID, query string) string {
 // RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are on
 // hold.
 func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1
 		HAVING NOT bool_or(delivery_id = ANY ($2::bigint[])) ORDER BY 1`,
 		account,
 		append([]int64{}, onHold...),
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 

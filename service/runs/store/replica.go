@@ -41,14 +41,11 @@ func DeleteReplica(ctx context.Context, db Execer, name string) error {
 
 // Replicas reads the replicas that were seen lately.
 func Replicas(ctx context.Context, db campaign.Querier, lately time.Duration) ([]Replica, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT name, version, schedule, start_time, seen_time FROM cleanupd.replica
 			WHERE seen_time > clock_timestamp() - $1::interval ORDER BY name`,
 		lately,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Replica])
 }

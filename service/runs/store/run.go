@@ -15,10 +15,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// ErrNotFound reports that there is no such run.
+// ErrNotFound reports that a run does not exist.
 var ErrNotFound = failure.New(failure.NotFound, "no such run")
 
-// ParseID returns the id of a run. It fails with ErrNotFound for a text that is no UUID.
+// ParseID returns the id of a run. It fails with ErrNotFound for any other text than a UUID.
 func ParseID(id string) (uuid.UUID, error) {
 	parsed, err := uuid.Parse(id)
 	if err != nil {
@@ -68,7 +68,7 @@ type Run struct {
 	EndTime       *time.Time `json:"EndTime"`
 	Error         string     `json:"Error"`
 	Cause         Cause      `json:"Cause"`
-	// Plan is the id of the dry run that it follows; "" if there is none.
+	// Plan is the id of the dry run that it follows; "" for none.
 	Plan string `json:"Plan"`
 	// WhatIf has options that a dry run replaces, by name; nil if there are none.
 	WhatIf map[string]int `json:"WhatIf"`
@@ -111,7 +111,7 @@ type Result struct {
 // UUID returns the id of a run that was read.
 func (r *Run) UUID() uuid.UUID { return uuid.MustParse(r.ID) }
 
-// Result returns the result of the task with this name; nil if there is none.
+// Result returns the result of the task with this name, or nil.
 func (r *Run) Result(task string) *Result {
 	i := slices.IndexFunc(r.Results, func(t Result) bool { return t.Task == task })
 	if i < 0 {
@@ -120,7 +120,7 @@ func (r *Run) Result(task string) *Result {
 	return &r.Results[i]
 }
 
-// FailedTask returns the name of the first task that failed, or was stopped with the run; "" if there is none.
+// FailedTask returns the name of the first task that failed, or was stopped with the run, or "".
 func (r *Run) FailedTask() string {
 	for _, t := range r.Results {
 		if t.State == pipeline.Failed || t.State == pipeline.Cancelled {
@@ -139,7 +139,7 @@ func (r *Run) Reason() string {
 	return ""
 }
 
-// RefusedTask returns the reason of the first task that was refused; "" if there is none.
+// RefusedTask returns the reason of the first task that was refused, or "".
 func (r *Run) RefusedTask() Cause {
 	for _, t := range r.Results {
 		if t.Reason != "" {

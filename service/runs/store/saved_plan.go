@@ -54,21 +54,18 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 
 // SavedPlan reads what a dry run has found, by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1 AND planned IS NOT NULL",
 		id,
 	)
-	if err != nil {
-		return nil, err
-	}
 	var (
 		name    string
 		planned preview.Task
 		tables  []preview.Table
 		found   = map[string]preview.Task{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&name, &planned, &tables}, func() error {
 		planned.Tables = tables
 		found[name] = planned
 		planned, tables = preview.Task{}, nil

@@ -77,7 +77,7 @@ func LockForeignSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, er
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
-// ScheduleState says what is to be done about the schedule.
+// ScheduleState says what the scheduler has to do.
 type ScheduleState struct {
 	Stored bool
 	// OtherTimeline says that the server was promoted or restored since the schedule was stored.

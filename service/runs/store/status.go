@@ -22,7 +22,7 @@ type Status struct {
 
 // GetStatus reads the state of all runs and of the schedule.
 func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
-	rows, err := db.Query(ctx, `
+	rows, _ := db.Query(ctx, `
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
   AND NOT t.chosen) AS part
   FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
@@ -35,9 +35,6 @@ SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELEC
     WHERE state = 'RUNNING' AND dry_run),
   (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8
     FROM cleanupd.schedule)`)
-	if err != nil {
-		return Status{}, err
-	}
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }
 
@@ -50,7 +47,7 @@ type Retained struct {
 
 // LastRetained reads what the last run of each task retained. Dry runs do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8,
 			rows_bound::float8, tables_left::float8
@@ -58,28 +55,22 @@ func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) 
 		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
 			ORDER BY t.name, r.create_time DESC`,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
 }
 
 // LastSuccesses reads the reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
 func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT t.name, max(r.reference_time) FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE t.state = 'SUCCEEDED' AND NOT r.dry_run GROUP BY t.name`,
 	)
-	if err != nil {
-		return nil, err
-	}
 	var (
 		task string
 		at   time.Time
 		last = map[string]time.Time{}
 	)
-	_, err = pgx.ForEachRow(rows, []any{&task, &at}, func() error { last[task] = at; return nil })
+	_, err := pgx.ForEachRow(rows, []any{&task, &at}, func() error { last[task] = at; return nil })
 	return last, err
 }
 
@@ -89,7 +80,7 @@ type Act struct {
 	audit.Entry
 }
 
-// ListActs reads a page of the audit, newest first, and the token of the next page; "" if there is none. It fails with
+// ListActs reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
 // ErrPageToken.
 func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
 	before, err := parseNumberToken(token)

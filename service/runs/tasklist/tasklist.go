@@ -42,7 +42,7 @@ func (l List) Choose(given, skip []string) (names []string) {
 	return names
 }
 
-// Find returns the task with a name; ok is false if there is none.
+// Find returns the task with a name; ok is false if it does not exist.
 func (l List) Find(name string) (t plan.Task, ok bool) {
 	i := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == name })
 	if i < 0 {

@@ -36,8 +36,8 @@ type attempt struct {
 	// stopping is closed when this replica is to stop after the current batch.
 	stopping <-chan struct{}
 
-	// writing serializes transactions with events, so that these are in the order of what happened: there is no progress
-	// of a task after its end.
+	// writing serializes transactions with events, so that these are in the order of what happened: the progress of a
+	// task never follows its end.
 	writing sync.Mutex
 	current current
 

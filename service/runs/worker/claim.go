@@ -47,7 +47,7 @@ func (c *claim) currentTask() string {
 	return c.todo[0]
 }
 
-// claimWaiting claims a run that waits for a replica; nil if there is none. In a database of another instance it claims
+// claimWaiting claims a run that waits for a replica, if one does. In a database of another instance it claims
 // dry runs only.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	waiting := store.Waiting(w.tracked(), w.Tasks.Patterns())
@@ -67,7 +67,7 @@ func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	return w.claim(ctx, waiting, "", "")
 }
 
-// claim claims a run, and writes to its log why; nil if there is no candidate. reason is why the run is resumed; "" if
+// claim claims a run, and writes to its log why. It returns nil without a candidate. reason is why the run is resumed; "" if
 // another replica had it. It is not written if it is the one that was reported last.
 func (w *Worker) claim(ctx context.Context, from store.Candidates, reason, reported string) (*claim, error) {
 	begun := time.Now()

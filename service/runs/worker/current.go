@@ -90,7 +90,7 @@ func (c *current) add(d purge.Delta, counted bool) {
 	c.changed = c.changed || !d.Empty()
 }
 
-// update changes what is reported of the task.
+// update changes what the next report has of the task.
 func (c *current) update(change func(c *current)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

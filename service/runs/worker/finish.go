@@ -38,8 +38,8 @@ func outcomeOf(err error, stopReason string) Outcome {
 	return Outcome{store.Failed, err.Error(), store.CauseInternal}
 }
 
-// finish ends a run, and returns it as it ended. Its final state and its last event are one transaction, so that whoever
-// sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that became due
+// finish ends a run, and returns it as it ended. Its final state and its last event are one transaction, so that a
+// watcher that sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that became due
 // in the meantime. A run with a failed task has failed, even if another worker executed that task.
 func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome) (*store.Run, error) {
 	pending, err := w.Scheduler.LockPending(ctx, tx)

@@ -44,7 +44,7 @@ func (a *attempt) proceed(ctx context.Context) error {
 	return e.settle(e.send(ctx))
 }
 
-// send executes the statement in a transaction of its own.
+// send executes the statement outside a transaction.
 func (e *entry) send(ctx context.Context) error {
 	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.reason)
 }

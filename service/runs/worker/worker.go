@@ -119,7 +119,7 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 		if c.progressed.Load() {
 			pause.Reset()
 		}
-		// Other connections may be broken as well, or lead to a server that is no longer the primary.
+		// Other connections may be broken as well, or lead to a server that was replaced.
 		for _, pool := range []*pgxpool.Pool{w.Pool, w.Calls} {
 			pool.Reset()
 		}
@@ -160,7 +160,7 @@ func (w *Worker) startConfirmed(id uuid.UUID) {
 	}
 }
 
-// untrack removes a run that is no longer executed here.
+// untrack removes a run whose execution here has ended.
 func (w *Worker) untrack(id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
