@@ -31,8 +31,9 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 // maxDeletions is how many runs are listed that may have deleted a row.
 const maxDeletions = 50
 
-// ExplainRow explains why a row is, or is not, deleted. If the row does not exist, it returns the runs that deleted rows
-// of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a refused.Error.
+// ExplainRow explains why a row is, or is not, deleted. If the row does not exist, it returns the runs that deleted
+// rows of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a
+// refused.Error.
 func (m *Manager) ExplainRow(
 	ctx context.Context,
 	table, key string,

@@ -504,8 +504,8 @@ func TestGuardCutoff(t *testing.T) {
 	}
 }
 
-// Rules without a delay do not delete ten times as many rows as runs usually do. Runs that a guard refused, or for which
-// it was accepted, are not usual.
+// Rules without a delay do not delete ten times as many rows as runs usually do. Runs that a guard refused, or for
+// which it was accepted, are not usual.
 func TestGuardGrowth(t *testing.T) {
 	t.Parallel()
 	db := database(t)

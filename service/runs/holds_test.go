@@ -14,8 +14,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// A hold that is created in mid-run applies as soon as CreateHold returns: its rows are retained, and the others deleted.
-// After its release the next run deletes its rows.
+// A hold that is created in mid-run applies as soon as CreateHold returns: its rows are retained, and the others
+// deleted. After its release the next run deletes its rows.
 func TestHoldInMidRun(t *testing.T) {
 	t.Parallel()
 	n := suite.Size[int64](suite.Long, 300, 3_000)

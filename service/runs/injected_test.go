@@ -151,8 +151,8 @@ func (b *buffer) String() string {
 	return b.Buffer.String()
 }
 
-// A run succeeds, with exact counts and each event once, although any statement of its worker fails once, from the claim
-// of the run to its end. A statement that is cancelled, as by a time limit, may fail the run, with its SQLSTATE.
+// A run succeeds, with exact counts and each event once, although any statement of its worker fails once, from the
+// claim of the run to its end. A statement that is cancelled, as by a time limit, may fail the run, with its SQLSTATE.
 func TestInjectedErrors(t *testing.T) {
 	t.Parallel()
 	for name, dry := range map[string]bool{"run": false, "dry run": true} {

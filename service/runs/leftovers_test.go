@@ -30,8 +30,8 @@ const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsD
 	OR r.delivery_id IS NOT NULL AND (account, remote_id, label, run_id) IS DISTINCT FROM (CASE i % 3
 		WHEN 1 THEN 'far' ELSE '' END, 1000 + i, 'label ' || i, (SELECT id FROM cleanupd.run))`
 
-// Deliveries that remain on mid-sourcing servers are recorded when they are deleted in the main database, and only then,
-// whichever replica deletes them; they are counted exactly.
+// Deliveries that remain on mid-sourcing servers are recorded when they are deleted in the main database, and only
+// then, whichever replica deletes them; they are counted exactly.
 func TestLeftoversOfATakeover(t *testing.T) {
 	t.Parallel()
 	const n = 3_000

@@ -34,8 +34,8 @@ func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	return run
 }
 
-// The next run of the schedule follows the saved plan, and the one after it none. A run by a stale plan fails, and deletes
-// nothing.
+// The next run of the schedule follows the saved plan, and the one after it none. A run by a stale plan fails, and
+// deletes nothing.
 func TestNextPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)

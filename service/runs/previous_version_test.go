@@ -7,9 +7,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// What replicas of the previous version have stored as JSON is read during a rolling update: a preview with its guards, a
-// saved plan, the settings of the guards, and the event log. The texts here are as that version wrote them; a field of Go
-// that is renamed must not change them.
+// What replicas of the previous version have stored as JSON is read during a rolling update: a preview with its guards,
+// a saved plan, the settings of the guards, and the event log. The texts here are as that version wrote them; a field
+// of Go that is renamed must not change them.
 func TestReadsWhatThePreviousVersionStored(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be created all the
-// same, and an earlier one is repaired.
+// Where all tables are published, UPDATE and DELETE need a replica identity: the schemas can be created all the same,
+// and an earlier one is repaired.
 func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{

@@ -37,8 +37,8 @@ func (m *Manager) List(
 	return store.ListRuns(ctx, m.calls, v, f, size, token)
 }
 
-// Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica executes ends
-// at once; a run that has ended is returned as it is. It fails with store.ErrNotFound.
+// Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica executes
+// ends at once; a run that has ended is returned as it is. It fails with store.ErrNotFound.
 func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
 	run, err := m.Get(ctx, runID)
 	if err != nil {

@@ -20,8 +20,8 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	return s, err
 }
 
-// SetSchedule replaces the schedule, and returns it as stored. A run that became due during another one remains pending,
-// unless the schedule is disabled. It fails with failure.Violations.
+// SetSchedule replaces the schedule, and returns it as stored. A run that became due during another one remains
+// pending, unless the schedule is disabled. It fails with failure.Violations.
 func (m *Manager) SetSchedule(ctx context.Context, s schedule.Schedule) (stored *schedule.Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		before, err := store.LockSchedule(ctx, tx)

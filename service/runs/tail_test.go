@@ -234,8 +234,8 @@ func TestFailoverToALateStandby(t *testing.T) {
 	}
 }
 
-// A run that the standby does not have is lost in the failover: its watchers get an error, its worker stops, and the next
-// run deletes all rows.
+// A run that the standby does not have is lost in the failover: its watchers get an error, its worker stops, and the
+// next run deletes all rows.
 func TestARunThatIsLost(t *testing.T) {
 	t.Parallel()
 	rows := suite.Size(suite.Long, 200, 1_000)

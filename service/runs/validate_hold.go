@@ -119,8 +119,8 @@ func mayBeDropped(name string) bool {
 	})
 }
 
-// selectTable finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is stored or in
-// lower case, also quoted, and with its schema before it.
+// selectTable finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is
+// stored or in lower case, also quoted, and with its schema before it.
 const selectTable = `
 SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)

@@ -36,8 +36,8 @@ type tail struct {
 	failedSince time.Time // when the database first failed to answer; zero while it answers
 }
 
-// join adds a watcher to the tail of a run, which the first one starts after a place, and reports whether it was running
-// already.
+// join adds a watcher to the tail of a run, which the first one starts after a place, and reports whether it was
+// running already.
 func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,8 +30,8 @@ func New(pool, listener *pgxpool.Pool, waiting func(), log *slog.Logger) *Log {
 }
 
 // Watch calls send for each event of a run after a place, past ones first, then new ones, and returns the run as it
-// ended. It fails with store.ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event that
-// was sent, with the error of send, or with the database's.
+// ended. It fails with store.ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event
+// that was sent, with the error of send, or with the database's.
 func (l *Log) Watch(
 	ctx context.Context,
 	runID string,
@@ -68,7 +68,7 @@ func (l *Log) Watch(
 	}
 }
 
-// watchHistory is Watch until the log is replaced: it fails with store.ErrNoPlace then.
+// watchHistory watches until the log is replaced: it fails with store.ErrNoPlace then.
 func (l *Log) watchHistory(
 	ctx context.Context,
 	id uuid.UUID,

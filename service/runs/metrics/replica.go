@@ -22,8 +22,8 @@ var (
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// Replica has what this replica did and encountered since it started. Its metrics are updated after a
-// COMMIT that was answered; the results of runs are exact.
+// Replica has what this replica did and encountered since it started. Its metrics are updated after a COMMIT that was
+// answered; the results of runs are exact.
 type Replica struct {
 	runs           *prometheus.CounterVec
 	runSeconds     *prometheus.HistogramVec

@@ -10,7 +10,7 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// recurring is the times of a cron expression in a time zone.
+// recurring has the times of a cron expression in a time zone.
 type recurring struct {
 	*cron.SpecSchedule
 	zone *time.Location
@@ -18,6 +18,7 @@ type recurring struct {
 
 var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
+// parseCron returns the times of an expression. Its error completes a sentence that begins with the name of a field.
 func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if strings.Contains(expression, "=") { // the library would read a time zone there
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
@@ -42,10 +43,10 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	return &recurring{spec, zone}, nil
 }
 
-// toSeven is a part of a field of days of the week that is 7, or a range that ends there.
+// toSeven matches 7, or a range that ends with it, in a list of days of the week.
 var toSeven = regexp.MustCompile(`^(?:([0-7])-)?7(?:/([1-9]\d{0,2}))?$`)
 
-// sundayAsZero lists the days of such parts, for the library knows Sunday as 0 alone.
+// sundayAsZero replaces such parts by lists of days: the library accepts Sunday only as 0.
 func sundayAsZero(days string) string {
 	parts := strings.Split(days, ",")
 	for i, part := range parts {
@@ -70,10 +71,10 @@ func sundayAsZero(days string) string {
 	return strings.Join(parts, ",")
 }
 
-// star is the bit by which the library marks a field that is an asterisk.
+// star is the bit with which the library marks a field that is an asterisk.
 const star = 1 << 63
 
-// next is the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in
+// next returns the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in
 // spring comes right after the change, unless the expression is for every hour: then every hour that passes counts.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
@@ -90,8 +91,8 @@ func (r *recurring) next(after time.Time) time.Time {
 	}
 }
 
-// nextHour is the first time after a moment for an expression for every hour. It searches from one clock change to the
-// next.
+// nextHour returns the first time after a moment for an expression for every hour. It searches from one clock change to
+// the next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
 		next := r.Next(wall)
@@ -107,13 +108,13 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// shown is the wall clock time at a moment, as a time in UTC.
+// shown returns the wall clock time at a moment, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// moment is when a wall clock of the zone first shows a time, or the clock change that skips it.
+// moment returns when a wall clock of the zone first shows a time, or the clock change that skips it.
 func moment(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()

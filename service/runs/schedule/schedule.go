@@ -1,5 +1,5 @@
-// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes times and
-// stores nothing. Packages store and scheduler use it, and Manager for package service.
+// Package schedule says when runs start: at the times of cron expressions in a time zone, or once. It computes times
+// and stores nothing. Packages store and scheduler use it, and Manager for package service.
 package schedule
 
 import (

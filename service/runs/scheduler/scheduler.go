@@ -1,5 +1,5 @@
-// Package scheduler starts the runs of the schedule, on the replicas that keep it. It needs packages store, schedule and
-// instance. Manager calls Tick again and again; the worker that ends a run starts one that became due during it.
+// Package scheduler starts the runs of the schedule, on the replicas that keep it. It needs packages store, schedule
+// and instance. Manager calls Tick again and again; the worker that ends a run starts one that became due during it.
 package scheduler
 
 import (
@@ -32,8 +32,8 @@ type Scheduler struct {
 	Log     *slog.Logger
 }
 
-// Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule if
-// none is stored. One of several replicas that call it at the same time does it.
+// Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule
+// if none is stored. One of several replicas that call it at the same time does it.
 func (s *Scheduler) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -112,8 +112,8 @@ func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	return s.StartPending(ctx, tx, stored)
 }
 
-// LockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a run is pending;
-// nil if none is, or this replica does not keep the schedule, or another instance owns the database.
+// LockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a run is
+// pending; nil if none is, or this replica does not keep the schedule, or another instance owns the database.
 func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if !s.Enabled {
 		return nil, nil

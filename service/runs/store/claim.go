@@ -8,7 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype/zeronull"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -74,13 +73,12 @@ type Claim struct {
 	Holder string
 }
 
-// ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An attempt counts
-// as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
+// ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An
+// attempt counts as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
 func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
 	args["holder"], args["lease"] = holder, lease
-	c := &Claim{}
-	err := tx.QueryRow(
+	rows, _ := tx.Query(
 		ctx,
 		`WITH waiting AS (SELECT id, state, holder, epoch AS before FROM cleanupd.run
 			WHERE `+from.condition+from.lock+`)
@@ -90,26 +88,11 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, le
 			setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks
 				WHEN progress = `+progress+` THEN setbacks + 1 ELSE 1 END, progress = ''
 		FROM waiting WHERE run.id = waiting.id
-		RETURNING run.id, epoch, before > 0, lease_until, dry_run, continue_on_error, reference_time,
-			setbacks, trace_parent, plan, what_if, accepted, waiting.state, waiting.holder`,
+		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted, what_if, reference_time, trace_parent,
+			lease_until, before > 0, setbacks, waiting.state, waiting.holder`,
 		args,
-	).
-		Scan(
-			&c.RunID,
-			&c.Number,
-			&c.Resumed,
-			&c.LeaseUntil,
-			&c.DryRun,
-			&c.ContinueOnError,
-			&c.ReferenceTime,
-			&c.FailedAttempts,
-			&c.TraceParent,
-			(*zeronull.UUID)(&c.Plan),
-			&c.WhatIf,
-			&c.Accepted,
-			&c.State,
-			&c.Holder,
-		)
+	)
+	c, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[Claim])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -156,7 +139,8 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
 }
 
-// ResetCounts sets the counts of the current task of a dry run to 0: it has no cursor, and is counted from its beginning.
+// ResetCounts sets the counts of the current task of a dry run to 0: it has no cursor, and is counted from its
+// beginning.
 func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,

@@ -119,8 +119,8 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return NotifyWaiting(ctx, tx, e.RunID)
 }
 
-// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim of the run does not
-// count it as failed. Progress it has made remains recorded. It waits for no standby.
+// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim of the run does
+// not count it as failed. Progress it has made remains recorded. It waits for no standby.
 func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 		return err

@@ -76,9 +76,7 @@ func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) 
 		`SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch
 			ORDER BY trip_time, task, guard, table_name`,
 	)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l Latched, err error) {
-		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Task, &l.RunID, &l.Time)
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Latched])
 }
 
 // Unlatch releases the guards that tripped with other values of options than the effective ones.
@@ -119,9 +117,7 @@ func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard
 		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
 		task,
 	)
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (l guard.Latch, err error) {
-		return l, row.Scan(&l.Guard, &l.Table, &l.Number, &l.Limit, &l.Options)
-	})
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Latch])
 }
 
 // readDeletions reads how many rows runs have deleted from each table: other runs, and this one unless it is a dry run.

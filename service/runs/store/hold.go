@@ -115,8 +115,8 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	return h, err
 }
 
-// ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended includes
-// holds that were released or have expired. It fails with ErrPageToken.
+// ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended
+// includes holds that were released or have expired. It fails with ErrPageToken.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
 	before, err := parseNumberToken(token)
 	if err != nil {

@@ -176,8 +176,8 @@ func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task st
 	})
 }
 
-// Emptied reads the quoted names of the tables that a task of a run, or any task if it is "", has deleted rows from, the
-// ones with the most rows first.
+// Emptied reads the quoted names of the tables that a task of a run, or any task if it is "", has deleted rows from,
+// the ones with the most rows first.
 func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

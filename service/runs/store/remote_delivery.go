@@ -21,8 +21,8 @@ type RemoteDelivery struct {
 	LeaveTime  time.Time
 }
 
-// ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and their
-// ids there, and the token of the next page; "" on the last page. It fails with ErrPageToken.
+// ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and
+// their ids there, and the token of the next page; "" on the last page. It fails with ErrPageToken.
 func ListRemoteDeliveries(
 	ctx context.Context,
 	db campaign.Querier,
@@ -66,8 +66,8 @@ func RecordRemote(id uuid.UUID, query string) string {
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, id, query)
 }
 
-// RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are on
-// hold.
+// RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are
+// on hold.
 func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -79,8 +79,8 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// ForgetRemote deletes remote deliveries of an account, by their ids there. It needs no fence: another worker of the run
-// would delete the same.
+// ForgetRemote deletes remote deliveries of an account, by their ids there. It needs no fence: another worker of the
+// run would delete the same.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
 	_, err := db.Exec(
 		ctx,

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// FindPlan reads the dry run that a field of a request names. It fails with ErrNotFound, or a failure.FieldError if that is
-// not a dry run that succeeded.
+// FindPlan reads the dry run that a field of a request names. It fails with ErrNotFound, or a failure.FieldError if
+// that is not a dry run that succeeded.
 func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
 	parsed, err := ParseID(id)
 	if err != nil {

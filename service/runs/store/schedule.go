@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby. otherTimeline
-// is whether the schedule was stored on another one, if that is known.
+// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby.
+// otherTimeline is whether the schedule was stored on another one, if that is known.
 const (
 	timeline      = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 	otherTimeline = "timeline <> '' AND timeline <> " + timeline
@@ -27,25 +27,13 @@ func GetSchedule(ctx context.Context, db campaign.Querier) (*schedule.Schedule, 
 
 // readSchedule reads the schedule if a condition is true; nil if it is not, or none is stored.
 func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*schedule.Schedule, error) {
-	s := &schedule.Schedule{}
-	err := db.QueryRow(
+	rows, _ := db.Query(
 		ctx,
-		`SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(max_duration, '0'),
-			continue_on_error, next_run_time, COALESCE(last_run_id::text, ''), COALESCE(next_plan::text, '')
+		`SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(max_duration, '0'), continue_on_error,
+			COALESCE(next_plan::text, ''), next_run_time, COALESCE(last_run_id::text, '')
 		FROM cleanupd.schedule `+condition,
-	).
-		Scan(
-			&s.Cron,
-			&s.MoreCrons,
-			&s.Once,
-			&s.TimeZone,
-			&s.Enabled,
-			&s.MaxDuration,
-			&s.ContinueOnError,
-			&s.NextRunTime,
-			&s.LastRunID,
-			&s.NextPlan,
-		)
+	)
+	s, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[schedule.Schedule])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -57,8 +45,8 @@ func LockSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "FOR UPDATE")
 }
 
-// LockPendingSchedule locks the schedule, which comes before any other lock, and reads it if a run of it is pending; nil
-// if none is.
+// LockPendingSchedule locks the schedule, which comes before any other lock, and reads it if a run of it is pending;
+// nil if none is.
 func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
 		return nil, err

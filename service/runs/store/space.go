@@ -92,8 +92,8 @@ func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event
 	return warnOfLargeTables(ctx, tx, id)
 }
 
-// pgstattuple returns the query of pgstattuple, if this role may use it, and the query that replaces it; none for a task
-// without tables to measure.
+// pgstattuple returns the query of pgstattuple, if this role may use it, and the query that replaces it; none for a
+// task without tables to measure.
 func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := tx.Query(
 		ctx,

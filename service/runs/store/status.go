@@ -12,7 +12,8 @@ import (
 
 // Status is the state of all runs and of the schedule, for metrics.
 type Status struct {
-	// The times when the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0 if none did.
+	// The times when the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0 if none
+	// did.
 	LastSuccess, LastPartialSuccess float64
 	// The numbers of active runs.
 	Queued, Running, QueuedDry, RunningDry float64

@@ -86,8 +86,8 @@ func (s Source) MayExist(name string) bool {
 		(s.Outside != nil && strings.HasPrefix(name, s.Outside.Prefix))
 }
 
-// Resolve returns the tasks of a run by their names, and the list. A task on another database that was removed after the
-// run was requested has nothing to do.
+// Resolve returns the tasks of a run by their names, and the list. A task on another database that was removed after
+// the run was requested has nothing to do.
 func (s Source) Resolve(
 	ctx context.Context,
 	db campaign.Querier,

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/execute"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -115,22 +116,7 @@ func (a *attempt) execute(ctx context.Context) error {
 			return lost(err)
 		}
 	}
-	config := a.w.Base
-	config.Pipeline, config.Outside = all.Tasks, all.Outside
-	config.ID, config.Lock, config.Log = c.RunID.String(), AdvisoryLock(
-		c.RunID,
-	), a.w.Log.With(
-		"run_id",
-		c.RunID.String(),
-	)
-	config.Now, config.DryRun, config.ContinueOnError = c.ReferenceTime, c.DryRun, c.ContinueOnError
-	config.Chosen, config.Cursor = chosen, c.cursor
-	config.Todo = slices.DeleteFunc(
-		slices.Clone(chosen),
-		func(t plan.Task) bool { return !slices.Contains(c.todo, t.Name) },
-	)
-	config.Succeeded, config.Failed = c.succeeded, c.unmet
-	config.WhatIf, config.Standby = c.WhatIf, a.w.Standby
+	config := a.config(chosen, all)
 	if c.Plan != uuid.Nil {
 		if !c.Resumed { // the scheduler may have started it long after the plan was checked
 			if err := store.CheckPlan(ctx, a.w.Pool, c.Plan, a.w.PlanMaxAge); sqlstate.Lost(err) {
@@ -152,6 +138,31 @@ func (a *attempt) execute(ctx context.Context) error {
 		}
 	}
 	return dryrun.Run(ctx, config, a.journal())
+}
+
+// config returns the configuration of the run, without what dry runs have found.
+func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config {
+	c, config := a.claim, a.w.Base
+	config.ID = c.RunID.String()
+	config.Lock = AdvisoryLock(c.RunID)
+	config.Log = a.w.Log.With("run_id", config.ID)
+	config.Now = c.ReferenceTime
+	config.DryRun = c.DryRun
+	config.ContinueOnError = c.ContinueOnError
+	config.WhatIf = c.WhatIf
+	config.Standby = a.w.Standby
+	config.Pipeline = all.Tasks
+	config.Outside = all.Outside
+	config.Chosen = chosen
+	for _, t := range chosen {
+		if slices.Contains(c.todo, t.Name) {
+			config.Todo = append(config.Todo, t)
+		}
+	}
+	config.Cursor = c.cursor
+	config.Succeeded = c.succeeded
+	config.Failed = c.unmet
+	return config
 }
 
 // lost makes an error one that interrupts the attempt, and does not fail the run.
@@ -182,9 +193,9 @@ func (a *attempt) giveUp(ctx context.Context) error {
 // AdvisoryLock returns the advisory lock that the batches of a run share: the random part of its id.
 func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
 
-// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: a batch
-// would take its locks for the ones of other sessions. The server notices a cut connection only after the statement, and
-// the batch of a frozen worker lasts until its idle timeout.
+// awaitPredecessor terminates a batch that the previous worker may still have open, and waits until it has ended: a
+// batch would take its locks for the ones of other sessions. The server notices a cut connection only after the
+// statement, and the batch of a frozen worker lasts until its idle timeout.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	lock := AdvisoryLock(a.claim.RunID)
 	// If this role may not terminate it, waiting is enough.

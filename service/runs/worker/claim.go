@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// maxFailedAttempts is how many attempts in a row may fail without progress. Then the current task fails: it may be what
-// crashes the database, or the replica.
+// maxFailedAttempts is how many attempts in a row may fail without progress. Then the current task fails: it may be
+// what crashes the database, or the replica.
 const maxFailedAttempts = 10
 
 // claim is a run that this replica has claimed.
@@ -47,8 +47,8 @@ func (c *claim) currentTask() string {
 	return c.todo[0]
 }
 
-// claimWaiting claims a run that waits for a replica, if one does. In a database of another instance it claims
-// dry runs only.
+// claimWaiting claims a run that waits for a replica, if one does. In a database of another instance it claims dry runs
+// only.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	waiting := store.Waiting(w.tracked(), w.Tasks.Patterns())
 	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
@@ -67,8 +67,8 @@ func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	return w.claim(ctx, waiting, "", "")
 }
 
-// claim claims a run, and writes to its log why. It returns nil without a candidate. reason is why the run is resumed; "" if
-// another replica had it. It is not written if it is the one that was reported last.
+// claim claims a run, and writes to its log why. It returns nil without a candidate. reason is why the run is resumed;
+// "" if another replica had it. It is not written if it is the one that was reported last.
 func (w *Worker) claim(ctx context.Context, from store.Candidates, reason, reported string) (*claim, error) {
 	begun := time.Now()
 	var c *claim
@@ -88,8 +88,8 @@ func (w *Worker) claim(ctx context.Context, from store.Candidates, reason, repor
 	return c, nil
 }
 
-// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts. It
-// returns nil if so, and the error of the claim otherwise.
+// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts.
+// It returns nil if so, and the error of the claim otherwise.
 func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit error) error {
 	errCommitted := errors.New("the claim was committed")
 	for time.Now().Before(until) && ctx.Err() == nil {
@@ -120,7 +120,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 	return commit
 }
 
-// tryClaim is the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
+// tryClaim executes the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
 func (w *Worker) tryClaim(
 	ctx context.Context,
 	from store.Candidates,

@@ -104,7 +104,8 @@ func (d *database) within(ctx context.Context, limit time.Duration, do func(ctx 
 	return fmt.Errorf("%w: %w", errStandby, err)
 }
 
-// write is within for a transaction with a synchronous COMMIT, which shows that the database can be written.
+// write runs a transaction with a synchronous COMMIT, as within does. Its success shows that the database can be
+// written.
 func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	err := d.within(ctx, limit, do)
 	if err == nil {
@@ -113,8 +114,8 @@ func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx c
 	return err
 }
 
-// checkWritable fails while the database cannot be written, or lacks the service's schema. Its error may be shown to any
-// caller.
+// checkWritable fails while the database cannot be written, or lacks the service's schema. Its error may be shown to
+// any caller.
 func (d *database) checkWritable(ctx context.Context) error {
 	return d.check.Get(func(last error) error {
 		err := d.probe(context.WithoutCancel(ctx))

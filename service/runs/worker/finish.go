@@ -39,8 +39,8 @@ func outcomeOf(err error, stopReason string) Outcome {
 }
 
 // finish ends a run, and returns it as it ended. Its final state and its last event are one transaction, so that a
-// watcher that sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run that became due
-// in the meantime. A run with a failed task has failed, even if another worker executed that task.
+// watcher that sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run
+// that became due in the meantime. A run with a failed task has failed, even if another worker executed that task.
 func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome) (*store.Run, error) {
 	pending, err := w.Scheduler.LockPending(ctx, tx)
 	if err != nil {
@@ -86,7 +86,8 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 	return run, w.Scheduler.StartPending(ctx, tx, pending)
 }
 
-// Terminate ends a run that no replica executes, or fences the one that does. Terminated must be called after the COMMIT.
+// Terminate ends a run that no replica executes, or fences the one that does. Terminated must be called after the
+// COMMIT.
 func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outcome) (*store.Run, error) {
 	e, err := store.BeginEpoch(ctx, tx, id)
 	if err != nil {
@@ -95,8 +96,8 @@ func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outco
 	return w.finish(ctx, tx, e, o)
 }
 
-// Terminated counts and logs the end of a run that was terminated in a transaction with an error, if that was committed:
-// its COMMIT may not have been answered.
+// Terminated counts and logs the end of a run that was terminated in a transaction with an error, if that was
+// committed: its COMMIT may not have been answered.
 func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)

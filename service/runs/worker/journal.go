@@ -41,8 +41,8 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 	})
 }
 
-// checkStop returns an error if this replica is to stop, or the run is: reason is "" if it need not, and nil if the epoch
-// has ended.
+// checkStop returns an error if this replica is to stop, or the run is: reason is "" if it need not, and nil if the
+// epoch has ended.
 func (a *attempt) checkStop(reason *string) error {
 	select {
 	case <-a.stopping:

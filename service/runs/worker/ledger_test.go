@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// Nothing is committed for a run that another replica has by now, whether a batch has counts to write or only asks
-// to proceed.
+// Nothing is committed for a run that another replica has by now, whether a batch has counts to write or only asks to
+// proceed.
 func TestNothingIsCommittedForAnother(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)

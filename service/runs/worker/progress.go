@@ -56,14 +56,15 @@ func (p progress) Throttled(throttle purge.Throttle) {
 // Retried implements pipeline.Activity.
 func (p progress) Retried(state string) { p.w.Metrics.Retried(state) }
 
-// Progress is reported one to four times a second: at every tick if something has changed, otherwise at every other one.
+// Progress is reported one to four times a second: at every tick if something has changed, otherwise at every other
+// one.
 const (
 	progressTick  = 300 * time.Millisecond
 	progressQuiet = 2
 )
 
-// writeProgress writes progress events until the context ends. An event that cannot be written does not end the run: the
-// next batch finds out why.
+// writeProgress writes progress events until the context ends. An event that cannot be written does not end the run:
+// the next batch finds out why.
 func (a *attempt) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()

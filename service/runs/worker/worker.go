@@ -94,9 +94,9 @@ func (w *Worker) Work(ctx context.Context) {
 	}
 }
 
-// executeRun executes a run to its end. After an interruption, by a failure of the database or its replacement by another
-// server, it claims the run again, if no other replica has, and resumes it after the last committed batch, as another
-// replica would: so it does not matter whether a batch that was cut off was committed.
+// executeRun executes a run to its end. After an interruption, by a failure of the database or its replacement by
+// another server, it claims the run again, if no other replica has, and resumes it after the last committed batch, as
+// another replica would: so it does not matter whether a batch that was cut off was committed.
 func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	log := w.Log.With("run_id", c.RunID.String())
 	pause := backoff.NewExponentialBackOff()
@@ -127,8 +127,8 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	}
 }
 
-// Ready fails while the database cannot be written, or a run of this worker waits until it can. Its error describes what
-// is awaited, and may be shown to any caller. It queries the database once a second at most.
+// Ready fails while the database cannot be written, or a run of this worker waits until it can. Its error describes
+// what is awaited, and may be shown to any caller. It queries the database once a second at most.
 func (w *Worker) Ready(ctx context.Context) error {
 	if err := w.database.checkWritable(ctx); err != nil {
 		return err
@@ -150,8 +150,8 @@ func (w *Worker) setWaits(id uuid.UUID, cause string) {
 	w.waits[id] = cause
 }
 
-// startConfirmed records that a run does not wait, unless it waits for disk space: there may be room for no more than the
-// confirmation.
+// startConfirmed records that a run does not wait, unless it waits for disk space: there may be room for no more than
+// the confirmation.
 func (w *Worker) startConfirmed(id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
