@@ -64,7 +64,7 @@ func (m *Manager) prune(ctx context.Context) error {
 
 // heartbeat stores that this replica is running.
 func (m *Manager) heartbeat(ctx context.Context) error {
-	return store.SeeReplica(ctx, m.calls, m.config.Replica, m.config.Version, m.config.KeepSchedule)
+	return store.RecordReplica(ctx, m.calls, m.config.Replica, m.config.Version, m.config.KeepSchedule)
 }
 
 // deregister stores that this replica has stopped.

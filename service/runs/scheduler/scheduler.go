@@ -73,7 +73,7 @@ func insertDefault(ctx context.Context, tx pgx.Tx) error {
 // skipMissed sets the next time of a schedule that was stored on another timeline. A run that was missed is not caught
 // up: in the data of this timeline it may delete other rows than expected.
 func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
-	stored, err := store.LockForeignSchedule(ctx, tx)
+	stored, err := store.LockScheduleOfOtherTimeline(ctx, tx)
 	if err != nil || stored == nil {
 		return err
 	}

@@ -47,11 +47,13 @@ type Hold struct {
 	ReleasedBy  string
 }
 
-const (
-	holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
-		"release_time, released_by"
-	holdNotReleased = "release_time IS NULL AND (expire_time IS NULL OR expire_time > "
-)
+const holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
+	"release_time, released_by"
+
+// holdApplies returns the condition that a hold applies at a moment.
+func holdApplies(moment string) string {
+	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + moment + ")"
+}
 
 // LockHolds makes transactions that create holds wait for each other, so that the numbers of holds are in the order of
 // their commits.
@@ -64,7 +66,7 @@ func LockHolds(ctx context.Context, tx pgx.Tx) error {
 func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
 	err = db.QueryRow(
 		ctx,
-		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdNotReleased+"clock_timestamp())",
+		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()"),
 	).
 		Scan(&n)
 	return n, err
@@ -124,7 +126,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	}
 	rows, _ := db.Query(
 		ctx,
-		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdNotReleased+`clock_timestamp()))
+		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdApplies("clock_timestamp()")+`)
 		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`,
 		ended,
 		before,
@@ -153,7 +155,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 		ctx,
 		`SELECT last, id::text, kind, ids, table_name FROM (SELECT COALESCE(max(number), 0) AS last
 			FROM cleanupd.hold) AS created
-		LEFT JOIN cleanupd.hold ON `+holdNotReleased+`$1) ORDER BY number`,
+		LEFT JOIN cleanupd.hold ON `+holdApplies("$1")+` ORDER BY number`,
 		at,
 	)
 	var (

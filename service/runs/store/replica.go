@@ -18,8 +18,8 @@ type Replica struct {
 	SeenTime  time.Time
 }
 
-// SeeReplica stores that a replica is running, and deletes replicas that have been silent for a day.
-func SeeReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
+// RecordReplica stores that a replica is running, and deletes replicas that have been silent for a day.
+func RecordReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
 	_, err := db.Exec(
 		ctx,
 		`WITH gone AS (DELETE FROM cleanupd.replica WHERE seen_time < clock_timestamp() - interval '1 day'

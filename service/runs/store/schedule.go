@@ -59,9 +59,9 @@ func LockDueSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error)
 	return readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
 }
 
-// LockForeignSchedule locks and reads the schedule if it was stored on another timeline; nil if it was not, or another
+// LockScheduleOfOtherTimeline locks and reads the schedule if it was stored on another timeline; nil if it was not, or another
 // replica has locked it.
-func LockForeignSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
+func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
