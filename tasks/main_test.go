@@ -319,12 +319,26 @@ func checkError(t *testing.T, err error, parts ...string) {
 	}
 }
 
+// parts returns the journal whose parts are all j.
+func (j *journal) parts() pipeline.Journal {
+	return pipeline.Journal{
+		Ledger:   j,
+		Counts:   j,
+		Tasks:    j,
+		Progress: j,
+		Activity: j,
+		Safety:   j,
+		Register: j,
+		Proceed:  j.Proceed,
+	}
+}
+
 // do executes a run or a dry run.
 func do(ctx context.Context, c pipeline.Config, j *journal) error {
 	if c.DryRun {
-		return dryrun.Run(ctx, c, pipeline.NewJournal(j))
+		return dryrun.Run(ctx, c, j.parts())
 	}
-	return execute.Run(ctx, c, pipeline.NewJournal(j))
+	return execute.Run(ctx, c, j.parts())
 }
 
 // run executes the named tasks, or all tasks without names.

@@ -126,7 +126,7 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 		tasks.Pipeline,
 		func(t plan.Task) bool { return t.Name == "orphan-work-tables" },
 	)]
-	parts := pipeline.NewJournal(j)
+	parts := j.parts()
 	parts.Ledger = j
 	if err := execute.Run(
 		t.Context(),

@@ -36,32 +36,6 @@ type Journal struct {
 	Proceed func(ctx context.Context) error
 }
 
-// Reporter has all parts of a journal.
-type Reporter interface {
-	purge.Ledger
-	Counts
-	Tasks
-	Progress
-	Activity
-	Safety
-	midsourcing.Register
-	Proceed(ctx context.Context) error
-}
-
-// NewJournal returns the journal all of whose parts are one reporter.
-func NewJournal(r Reporter) Journal {
-	return Journal{
-		Ledger:   r,
-		Counts:   r,
-		Tasks:    r,
-		Progress: r,
-		Activity: r,
-		Safety:   r,
-		Register: r,
-		Proceed:  r.Proceed,
-	}
-}
-
 // Counts has the exact counts of a run.
 type Counts interface {
 	// Count adds rows that were counted by a dry run, or deleted in another database.
