@@ -294,21 +294,18 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	if err != nil {
 		return plain(err)
 	}
-	if err := show(
-		&view{screen: screenOf(w)},
-		&following{ctx: ctx, client: client, receive: received(stream)},
-	); err != nil {
+	if err := newFollowing(ctx, nil, client, stream).show(newView(screenOf(w))); err != nil {
 		return plain(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return screenOf(w).printCounts(before, after)
+	return printCounts(screenOf(w), before, after)
 }
 
 // printCounts prints what was deleted and what stayed, a line per table that had rows.
-func (s *screen) printCounts(before, after []campaigndb.Count) error {
+func printCounts(s *screen, before, after []campaigndb.Count) error {
 	left := map[string]int64{}
 	for _, c := range after {
 		left[c.Table] = c.Rows

@@ -42,7 +42,7 @@ func newExplain() *cobra.Command {
 				if output != asTable {
 					return output.print(cmd.OutOrStdout(), out, nil)
 				}
-				return screenOf(cmd.OutOrStdout()).printRow(args[1], out)
+				return printRow(screenOf(cmd.OutOrStdout()), args[1], out)
 			}
 			out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 			if err != nil {
@@ -51,7 +51,7 @@ func newExplain() *cobra.Command {
 			if output != asTable {
 				return output.print(cmd.OutOrStdout(), out, nil)
 			}
-			screenOf(cmd.OutOrStdout()).printExplanation(out)
+			printExplanation(screenOf(cmd.OutOrStdout()), out)
 			return nil
 		}),
 	}
@@ -90,7 +90,7 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 }
 
 // printRow prints why a row is, or is not, deleted.
-func (s *screen) printRow(key string, x *cleanupv1.ExplainRowResponse) error {
+func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
 	if !x.GetExists() {
 		fmt.Fprintf(s, "%s %s: there is no such row\n", printable(x.GetTable()), printable(key))
 		if len(x.GetRuns()) == 0 {
@@ -163,11 +163,11 @@ func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) 
 }
 
 // printExplanation prints what a task would do.
-func (s *screen) printExplanation(e *cleanupv1.ExplainTaskResponse) {
+func printExplanation(s *screen, e *cleanupv1.ExplainTaskResponse) {
 	fmt.Fprintf(s, "%s, by the clock %s\n", e.GetTask(), e.GetReferenceTime().AsTime().Format(time.RFC3339))
 	if set := e.GetSet(); set != nil {
 		fmt.Fprintf(s, "\nIt begins with %d rows of %s: %s\n", e.GetSetRows(), set.GetTable(), printable(set.GetRule()))
-		s.printSQL(set)
+		printSQL(s, set)
 	}
 	for _, told := range e.GetStatements() {
 		in := ""
@@ -179,7 +179,7 @@ func (s *screen) printExplanation(e *cleanupv1.ExplainTaskResponse) {
 			verb = word(told.GetAction()) + " "
 		}
 		fmt.Fprintf(s, "\n%s%s%s: %s\n", verb, printable(told.GetTable()), in, printable(told.GetRule()))
-		s.printSQL(told)
+		printSQL(s, told)
 	}
 	if len(e.GetSkips()) > 0 {
 		fmt.Fprintln(s, "\nSkipped:")
@@ -190,7 +190,7 @@ func (s *screen) printExplanation(e *cleanupv1.ExplainTaskResponse) {
 }
 
 // printSQL prints a statement with its parameters, and how its rows are found.
-func (s *screen) printSQL(told *cleanupv1.ExplainedStatement) {
+func printSQL(s *screen, told *cleanupv1.ExplainedStatement) {
 	if told.GetSql() != "" {
 		fmt.Fprintln(s, "  "+printable(told.GetSql()))
 	}

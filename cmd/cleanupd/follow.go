@@ -33,8 +33,8 @@ type following struct {
 
 // follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on,
 // or may.
-func follow(v viewer, f *following) error {
-	err := show(v, f)
+func (f *following) follow(v viewer) error {
+	err := f.show(v)
 	switch {
 	case f.runID == "" || f.ended:
 		return err
@@ -58,6 +58,16 @@ func follow(v viewer, f *following) error {
 		)
 	}
 	return nil
+}
+
+// newFollowing returns the run whose events a stream sends. client watches the run again when the stream breaks off.
+func newFollowing[M interface{ GetEvent() *cleanupv1.RunEvent }](
+	ctx context.Context,
+	server *target,
+	client cleanupv1.CleanupServiceClient,
+	stream interface{ Recv() (M, error) },
+) *following {
+	return &following{ctx: ctx, server: server, client: client, receive: received(stream)}
 }
 
 // received turns a stream of either kind into one of events.

@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
@@ -87,38 +87,19 @@ func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsCon
 	return c, err
 }
 
-// runFormsDemo finds and erases a person's data, and searches again.
+// runFormsDemo finds and erases a person's data, and searches again, by the commands that it prints.
 func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
-	conn, err := (&target{address: s.grpc.Addr().String()}).dial()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close() }()
-	client := cleanupv1.NewUserDataServiceClient(conn)
-	variables := []*cleanupv1.WorkflowVariable{
-		{Application: "Loans", Workflow: "folder/sub/review"},
-		{Application: "Claims", Workflow: "apply"},
-	}
-	find := func() error {
-		fmt.Fprintf(w, "\n$ cleanupd userdata find %s%s --server %s\n", formsUser, formsVariables, s.grpc.Addr())
-		found, err := client.FindUserData(ctx, &cleanupv1.FindUserDataRequest{UserId: formsUser, Variables: variables})
-		if err != nil {
-			return plain(err)
+	find := "find " + formsUser + formsVariables
+	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
+		command += " --server " + s.grpc.Addr().String()
+		fmt.Fprintf(w, "\n$ cleanupd userdata %s\n", command)
+		cmd := newUserData()
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		cmd.SetArgs(strings.Fields(command))
+		cmd.SetOut(w)
+		if err := cmd.ExecuteContext(ctx); err != nil {
+			return err
 		}
-		return screenOf(w).printFound(found)
 	}
-	if err := find(); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "\n$ cleanupd userdata erase %s%s --yes --server %s\n", formsUser, formsVariables, s.grpc.Addr())
-	if _, err := erase(
-		ctx,
-		w,
-		asTable,
-		client,
-		&cleanupv1.EraseUserDataRequest{UserId: formsUser, Variables: variables},
-	); err != nil {
-		return plain(err)
-	}
-	return find()
+	return nil
 }

@@ -12,12 +12,7 @@ func newMan() *cobra.Command {
 		Use:     "man DIR",
 		Short:   "Write the manual pages of all commands into a folder",
 		Example: "  cleanupd man /usr/local/share/man/man1\n  man cleanupd-run",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usagef("%s takes a folder; see %s --help", cmd.CommandPath(), cmd.CommandPath())
-			}
-			return nil
-		},
+		Args:    one("a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // everyone may read manuals
 				return usagef("%w", err)

@@ -124,10 +124,7 @@ func confirmOptions(
 	if err != nil {
 		return err
 	}
-	if err := follow(
-		&view{screen: screenOf(cmd.ErrOrStderr())},
-		&following{ctx: cmd.Context(), server: server, client: client, receive: received(stream)},
-	); err != nil {
+	if err := newFollowing(cmd.Context(), server, client, stream).follow(newView(screenOf(cmd.ErrOrStderr()))); err != nil {
 		return err
 	}
 	if !confirmed(cmd, "Set these options?") {

@@ -98,10 +98,10 @@ func (v *events) note(text string) error {
 
 func (v *events) end() error { return nil }
 
-// viewer prints a run's events in this format.
-func (f *format) viewer(cmd *cobra.Command) viewer {
-	if *f == asTable {
-		return &view{screen: screenOf(cmd.OutOrStdout())}
+// newPrinter returns a printer of a run's events in a format.
+func newPrinter(output format, cmd *cobra.Command) viewer {
+	if output == asTable {
+		return newView(screenOf(cmd.OutOrStdout()))
 	}
-	return &events{*f, cmd.OutOrStdout(), cmd.ErrOrStderr()}
+	return &events{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
 }

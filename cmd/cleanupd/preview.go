@@ -15,7 +15,7 @@ import (
 const previewed = 30
 
 // printPreview prints what a dry run foresees, table by table, those first of which most goes.
-func (s *screen) printPreview(r *cleanupv1.Run) error {
+func printPreview(s *screen, r *cleanupv1.Run) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
 		list = append(list, t.GetPreview()...)

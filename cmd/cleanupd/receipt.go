@@ -56,7 +56,7 @@ func newReceipt(server *target) *cobra.Command {
 			if page != "" {
 				return writePage(page, answer.GetReceipt())
 			}
-			return output.receipt(cmd.OutOrStdout(), answer.GetReceipt())
+			return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
 		}),
 	}
 	output.flag(cmd)
@@ -79,10 +79,10 @@ func writePage(name string, r *cleanupv1.Receipt) error {
 	return err
 }
 
-// receipt prints a receipt.
-func (f *format) receipt(w io.Writer, r *cleanupv1.Receipt) error {
-	if *f != asTable {
-		return f.print(w, r, nil)
+// printReceipt prints a receipt.
+func printReceipt(w io.Writer, output format, r *cleanupv1.Receipt) error {
+	if output != asTable {
+		return output.print(w, r, nil)
 	}
 	rows := []row{
 		{"RECEIPT", r.GetId()},
@@ -140,7 +140,7 @@ func newVerify(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := output.receipt(cmd.OutOrStdout(), answer.GetReceipt()); err != nil {
+			if err := printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt()); err != nil {
 				return err
 			}
 			if v := answer.GetReceipt().GetVerification(); !v.GetClean() {

@@ -14,7 +14,7 @@ import (
 )
 
 // printResults prints what the tasks of a run did, the sizes of their tables, and what it all comes to.
-func (s *screen) printResults(r *cleanupv1.Run) error {
+func printResults(s *screen, r *cleanupv1.Run) error {
 	rows := []row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
 	dry := ""
 	if r.GetDryRun() {
@@ -36,7 +36,7 @@ func (s *screen) printResults(r *cleanupv1.Run) error {
 	}
 	fmt.Fprintln(s)
 	space := spaces(r)
-	err := errors.Join(s.printTable(rows), s.printSpace(space), s.printPreview(r))
+	err := errors.Join(s.printTable(rows), printSpace(s, space), printPreview(s, r))
 	fmt.Fprintf(s, "\n%s\n", total(r, space))
 	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.painted(word(r.GetState())), dry)
 	return err
@@ -103,7 +103,7 @@ func spaces(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 const tablesShown = 10
 
 // printSpace prints the sizes of the first tables.
-func (s *screen) printSpace(space []*cleanupv1.TableSpace) error {
+func printSpace(s *screen, space []*cleanupv1.TableSpace) error {
 	if len(space) == 0 {
 		return nil
 	}

@@ -120,8 +120,8 @@ func newRun() *cobra.Command {
 				if err != nil {
 					return "", err
 				}
-				f := &following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)}
-				err = follow(output.viewer(cmd), f)
+				f := newFollowing(cmd.Context(), &server, client, stream)
+				err = f.follow(newPrinter(output, cmd))
 				return f.runID, err
 			}
 			if previews {

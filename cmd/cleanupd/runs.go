@@ -69,10 +69,7 @@ func newRuns() *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return follow(
-						output.viewer(cmd),
-						&following{ctx: cmd.Context(), server: &server, client: client, receive: received(stream)},
-					)
+					return newFollowing(cmd.Context(), &server, client, stream).follow(newPrinter(output, cmd))
 				},
 			),
 		},

@@ -6,8 +6,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
-
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
 // screen is where a command prints to: a terminal, a file or a pipe.
@@ -39,9 +37,9 @@ func screenOf(w io.Writer) *screen {
 
 // colours are those of the states that are told by more than their word.
 var colours = map[string]text.Color{
-	word(cleanupv1.RunState_RUN_STATE_SUCCEEDED): text.FgGreen,
-	word(cleanupv1.RunState_RUN_STATE_FAILED):    text.FgRed,
-	word(cleanupv1.RunState_RUN_STATE_CANCELLED): text.FgYellow,
+	"succeeded": text.FgGreen,
+	"failed":    text.FgRed,
+	"cancelled": text.FgYellow,
 }
 
 // painted is a word in its colour, where the screen has colours and the word one.

@@ -17,7 +17,7 @@ import (
 )
 
 // show prints a run's events as they come. Its error is how the stream ended.
-func show(v viewer, f *following) error {
+func (f *following) show(v viewer) error {
 	for {
 		event, err := f.next()
 		for why := f.again(err); why != ""; why = f.again(err) {
@@ -62,6 +62,9 @@ type view struct {
 	told    time.Time
 }
 
+// newView returns a printer of a run's events for people.
+func newView(s *screen) *view { return &view{screen: s} }
+
 func (v *view) event(e *cleanupv1.RunEvent) error {
 	switch {
 	case e.GetRunStarted() != nil:
@@ -82,7 +85,7 @@ func (v *view) event(e *cleanupv1.RunEvent) error {
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		return v.note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
 	case e.GetRunFinished() != nil:
-		return errors.Join(v.end(), v.printResults(e.GetRunFinished().GetRun()))
+		return errors.Join(v.end(), printResults(v.screen, e.GetRunFinished().GetRun()))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func newFind(server *target) *cobra.Command {
 		Short: "Find every trace of a user id that the Forms database reveals",
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
 			"--variable Loans/folder/sub/review --variable Claims/apply",
-		Args: oneUser,
+		Args: one("the user id, a principal's canonical name"),
 		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
 			if err != nil {
@@ -85,7 +85,7 @@ func newFind(server *target) *cobra.Command {
 			if output != asTable {
 				return output.print(cmd.OutOrStdout(), found, nil)
 			}
-			return screenOf(cmd.OutOrStdout()).printFound(found)
+			return printFound(screenOf(cmd.OutOrStdout()), found)
 		}),
 	}
 	output.flag(cmd)
@@ -93,20 +93,8 @@ func newFind(server *target) *cobra.Command {
 	return cmd
 }
 
-// oneUser accepts one user id.
-func oneUser(cmd *cobra.Command, args []string) error {
-	if len(args) != 1 {
-		return usagef(
-			"%s takes the user id, a principal's canonical name; see %s --help",
-			cmd.CommandPath(),
-			cmd.CommandPath(),
-		)
-	}
-	return nil
-}
-
 // printFound prints what was found, and what cannot be.
-func (s *screen) printFound(found *cleanupv1.FindUserDataResponse) error {
+func printFound(s *screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", orNone(found.GetPrincipalIds()))
 	rows := []row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
 	for _, in := range found.GetProcessInstances() {
