@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -92,9 +93,9 @@ func (c *accessConfig) flags(f *pflag.FlagSet) {
 func (c *accessConfig) check() error {
 	switch {
 	case (c.certificate == "") != (c.key == ""):
-		return usagef("--tls-cert and --tls-key need each other")
+		return flags.Errorf("--tls-cert and --tls-key need each other")
 	case c.certificate == "" && c.ClientCA != "":
-		return usagef("--tls-client-ca needs --tls-cert and --tls-key: a client shows its certificate over TLS")
+		return flags.Errorf("--tls-client-ca needs --tls-cert and --tls-key: a client shows its certificate over TLS")
 	}
 	return nil
 }
@@ -107,21 +108,21 @@ func (c *accessConfig) open(
 ) (out transport.Config, err error) {
 	c.Log = log
 	if c.ClientID != "" && c.Issuer == "" {
-		return out, usagef("--oidc-client-id needs --oidc-issuer")
+		return out, flags.Errorf("--oidc-client-id needs --oidc-issuer")
 	}
 	if c.ClientSecretFile != "" && c.ClientID == "" {
-		return out, usagef("--oidc-client-secret-file needs --oidc-client-id")
+		return out, flags.Errorf("--oidc-client-secret-file needs --oidc-client-id")
 	}
 	out = transport.Config{Log: log, HTTPLoopback: access.IsLoopback(http.Addr().String())}
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
-		return out, usagef(
+		return out, flags.Errorf(
 			"--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w",
 			err,
 		)
 	}
 	if c.certificate != "" {
 		if out.TLS, err = access.ServerTLS(log, c.certificate, c.key); err != nil {
-			return out, usagef("--tls-cert, --tls-key: %w", err)
+			return out, flags.Errorf("--tls-cert, --tls-key: %w", err)
 		}
 	}
 	if c.insecure || (out.TLS != nil && out.Guard.Asks()) {
@@ -129,7 +130,7 @@ func (c *accessConfig) open(
 	}
 	for flag, l := range map[string]net.Listener{"--grpc-listen": grpc, "--http-listen": http} {
 		if !access.IsLoopback(l.Addr().String()) {
-			return out, usagef(
+			return out, flags.Errorf(
 				"%s %s is not loopback: it takes TLS (--tls-cert, --tls-key) and callers who show who they are "+
 					"(--tls-client-ca, --token-file or --oidc-issuer), or --insecure, where everyone on the network "+
 					"may delete",

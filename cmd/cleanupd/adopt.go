@@ -11,6 +11,8 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
@@ -31,14 +33,14 @@ func newAdopt() *cobra.Command {
 			"others serves reads and dry runs, and changes nothing. This stores what is now, ends active runs, and " +
 			"disables the schedule.\nRestart the service afterwards if it is to reach mid-sourcing and Forms servers.",
 		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
-		Args:    noArguments,
+		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := parseDatabaseURL("--database-url", url)
+			config, err := flags.DatabaseURL("--database-url", url)
 			if err = errors.Join(err, checkInstance(instance)); err != nil {
 				return err
 			}
 			if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-				return usagef("there is nobody to ask whether to adopt the database: give --yes")
+				return flags.Errorf("there is nobody to ask whether to adopt the database: give --yes")
 			}
 			ctx := cmd.Context()
 			if err := migrateDatabase(ctx, config); err != nil {
@@ -61,7 +63,7 @@ func newAdopt() *cobra.Command {
 			if a.Scheduled {
 				fmt.Fprintln(w, "The schedule is disabled.")
 			}
-			if !yes && !confirmed(cmd, "Adopt this database?") {
+			if !yes && !terminal.Confirm(cmd, "Adopt this database?") {
 				return errors.New("nothing was changed")
 			}
 			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).
@@ -87,8 +89,8 @@ func newAdopt() *cobra.Command {
 
 // checkInstance refuses what is no name of an instance.
 func checkInstance(name string) error {
-	if len([]rune(name)) > longestInstance || strings.TrimSpace(name) != name || printable(name) != name {
-		return usagef(
+	if len([]rune(name)) > longestInstance || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
+		return flags.Errorf(
 			"--instance must be %d characters at most that can be printed, without blanks around them",
 			longestInstance,
 		)

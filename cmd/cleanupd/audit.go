@@ -9,7 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
@@ -19,7 +22,7 @@ func newAudit() *cobra.Command {
 		since  time.Duration
 		limit  int32
 		asJSON bool
-		output format
+		output format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "audit --database-url URL",
@@ -30,14 +33,14 @@ func newAudit() *cobra.Command {
 			"deletes them.",
 		Example: "  cleanupd audit --database-url postgres://neolane@db.example/campaign --since 24h\n  cleanupd " +
 			"audit -o json | jq 'select(.result != \"OK\")'",
-		Args: noArguments,
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := parseDatabaseURL("--database-url", url)
+			config, err := flags.DatabaseURL("--database-url", url)
 			if err != nil {
 				return err
 			}
 			if since <= 0 || limit < 1 {
-				return usagef("--since must be greater than 0, and --limit 1 or more")
+				return flags.Errorf("--since must be greater than 0, and --limit 1 or more")
 			}
 			conn, err := connection.Connect(cmd.Context(), config)
 			if err != nil {
@@ -47,19 +50,19 @@ func newAudit() *cobra.Command {
 			if asJSON {
 				output = "json"
 			}
-			rows, listed, out := []row{
+			rows, listed, out := []terminal.Row{
 				{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"},
 			}, 0, cmd.OutOrStdout()
 			err = audit.List(cmd.Context(), conn, time.Now().Add(-since), int(limit), func(e audit.Entry) error {
 				listed++
-				if output != asTable {
+				if output != format.Table {
 					line, err := json.Marshal(e)
-					return errors.Join(err, output.line(out, []byte(printableJSON(line))))
+					return errors.Join(err, output.PrintLine(out, []byte(terminal.PrintableJSON(line))))
 				}
 				details, err := json.Marshal(e.Details)
 				rows = append(
 					rows,
-					row{
+					terminal.Row{
 						e.Time.UTC().Format(time.RFC3339),
 						e.Subject,
 						e.Role,
@@ -71,8 +74,8 @@ func newAudit() *cobra.Command {
 				)
 				return err
 			})
-			if err == nil && output == asTable {
-				err = screenOf(out).printTable(rows)
+			if err == nil && output == format.Table {
+				err = terminal.ScreenOf(out).PrintTable(rows)
 			}
 			if listed == int(limit) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "There may be more: --limit says how many are listed.")
@@ -92,6 +95,6 @@ func newAudit() *cobra.Command {
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")
 	_ = f.MarkHidden("json") // it fails for an unknown flag alone
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }

@@ -22,9 +22,13 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/tempdir"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // demoDatabase is the demo's database.
@@ -51,19 +55,19 @@ func newDemo() *cobra.Command {
 			"It leaves nothing behind. Where there is no PostgreSQL it is downloaded, into the user's cache.",
 		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
 			"--keep\n  cleanupd demo --forms --forms-engine mysql",
-		Args: noArguments,
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if c.rows < 0 {
-				return usagef("--rows must not be negative, not %d", c.rows)
+				return flags.Errorf("--rows must not be negative, not %d", c.rows)
 			}
 			if engine := c.formsEngine; engine != "" && (!c.forms || (engine != onPostgres && engine != onMySQL)) {
-				return usagef("--forms-engine is %s or %s, beside --forms", onPostgres, onMySQL)
+				return flags.Errorf("--forms-engine is %s or %s, beside --forms", onPostgres, onMySQL)
 			}
 			// a write that nobody reads fails, and the demo cleans up
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			ctx, leave := context.WithCancel(cmd.Context())
 			defer leave()
-			out := screenOf(cmd.OutOrStdout())
+			out := terminal.ScreenOf(cmd.OutOrStdout())
 			out.Writer = &audience{out.Writer, leave}
 			return demo(ctx, out, cmd.InOrStdin(), c)
 		},
@@ -132,8 +136,8 @@ func (a *audience) Write(p []byte) (int, error) {
 
 func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 	mistakes := errors.Join(
-		checkAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
-		checkAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
+		flags.CheckAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
+		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
 	)
 	if mistakes != nil {
 		return mistakes
@@ -284,7 +288,7 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	if err != nil {
 		return err
 	}
-	server, err := (&target{address: s.grpc.Addr().String()}).dial()
+	server, err := (&rpc.Server{Address: s.grpc.Addr().String()}).Dial()
 	if err != nil {
 		return err
 	}
@@ -292,25 +296,25 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	client := cleanupv1.NewCleanupServiceClient(server)
 	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
-		return plain(err)
+		return rpc.PlainError(err)
 	}
-	if err := newFollowing(ctx, nil, client, stream).show(newView(screenOf(w))); err != nil {
-		return plain(err)
+	if err := watch.New(ctx, nil, client, stream).Print(watch.NewView(terminal.ScreenOf(w))); err != nil {
+		return rpc.PlainError(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return printCounts(screenOf(w), before, after)
+	return printCounts(terminal.ScreenOf(w), before, after)
 }
 
 // printCounts prints what was deleted and what stayed, a line per table that had rows.
-func printCounts(s *screen, before, after []campaigndb.Count) error {
+func printCounts(s *terminal.Screen, before, after []campaigndb.Count) error {
 	left := map[string]int64{}
 	for _, c := range after {
 		left[c.Table] = c.Rows
 	}
-	table := []row{{"TABLE", "WENT", "STAYED"}}
+	table := []terminal.Row{{"TABLE", "WENT", "STAYED"}}
 	var went, stayed int64
 	for _, c := range before {
 		if c.Rows == 0 {
@@ -321,10 +325,10 @@ func printCounts(s *screen, before, after []campaigndb.Count) error {
 		if !there {
 			stays = "dropped"
 		}
-		table = append(table, row{c.Table, humanize.Comma(c.Rows - rows), stays})
+		table = append(table, terminal.Row{c.Table, humanize.Comma(c.Rows - rows), stays})
 		went += c.Rows - rows
 		stayed += rows
 	}
 	fmt.Fprintln(s)
-	return s.printTable(append(table, row{"total", humanize.Comma(went), humanize.Comma(stayed)}))
+	return s.PrintTable(append(table, terminal.Row{"total", humanize.Comma(went), humanize.Comma(stayed)}))
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -17,14 +16,18 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-func newErase(server *target) *cobra.Command {
+func newErase(server *rpc.Server) *cobra.Command {
 	var (
 		req       cleanupv1.EraseUserDataRequest
 		variables []string
 		yes       bool
-		output    format
+		output    format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "erase [USER]",
@@ -40,7 +43,7 @@ func newErase(server *target) *cobra.Command {
 			"--orphan-task 86",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usagef(
+				return flags.Errorf(
 					"%s takes one user id, not %d; see %s --help",
 					cmd.CommandPath(),
 					len(args),
@@ -49,7 +52,7 @@ func newErase(server *target) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
 			if len(args) > 0 {
 				req.UserId = args[0]
 			}
@@ -57,7 +60,7 @@ func newErase(server *target) *cobra.Command {
 				return err
 			}
 			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
-				return usagef(
+				return flags.Errorf(
 					"give either a user id, or ids of process instances and orphan tasks (--process-instance, " +
 						"--orphan-task)",
 				)
@@ -69,7 +72,7 @@ func newErase(server *target) *cobra.Command {
 			})
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	f := cmd.Flags()
 	variablesFlag(f, &variables)
 	f.StringArrayVar(&req.ProcessInstanceIds, "process-instance", nil, "the id of a process instance; may be repeated")
@@ -99,7 +102,7 @@ func preview(
 	erase func(dryRun bool) (some bool, err error),
 ) error {
 	if !yes && !dryRun && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usagef(
+		return flags.Errorf(
 			"there is nobody to ask whether to erase: give --yes, or --dry-run to be told what would be erased",
 		)
 	}
@@ -108,7 +111,7 @@ func preview(
 		if err != nil || dryRun || !some {
 			return err
 		}
-		if !confirmed(cmd, question+" It can not be undone.") {
+		if !terminal.Confirm(cmd, question+" It can not be undone.") {
 			return errors.New("nothing was erased")
 		}
 	}
@@ -116,33 +119,11 @@ func preview(
 	return err
 }
 
-// confirmed asks a question, and reports whether the answer is yes.
-func confirmed(cmd *cobra.Command, question string) bool {
-	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
-	text := answer(cmd.Context(), cmd.InOrStdin())
-	return text == "y" || text == "yes"
-}
-
-// answer reads a line, in lower case; empty when the context ends first.
-func answer(ctx context.Context, in io.Reader) string {
-	line := make(chan string, 1)
-	go func() {
-		text, _ := bufio.NewReader(in).ReadString('\n')
-		line <- strings.ToLower(strings.TrimSpace(text))
-	}()
-	select {
-	case text := <-line:
-		return text
-	case <-ctx.Done():
-		return ""
-	}
-}
-
 // erase requests an erasure, or a dry run, prints its events, and reports whether there was something to erase.
 func erase(
 	ctx context.Context,
 	w io.Writer,
-	output format,
+	output format.Output,
 	client cleanupv1.UserDataServiceClient,
 	req *cleanupv1.EraseUserDataRequest,
 ) (some bool, err error) {
@@ -160,7 +141,7 @@ type eraseMessage interface {
 // something to erase.
 func watchErasure[M eraseMessage](
 	w io.Writer,
-	output format,
+	output format.Output,
 	dryRun bool,
 	stream interface{ Recv() (M, error) },
 	err error,
@@ -169,7 +150,7 @@ func watchErasure[M eraseMessage](
 	if dryRun {
 		v.done = "would be erased"
 	}
-	if output != asTable {
+	if output != format.Table {
 		v.w = io.Discard
 	}
 	for err == nil {
@@ -177,8 +158,8 @@ func watchErasure[M eraseMessage](
 		if m, err = stream.Recv(); err == nil {
 			err = v.event(m.GetEvent())
 		}
-		if err == nil && output != asTable {
-			err = output.message(w, m)
+		if err == nil && output != format.Table {
+			err = output.PrintMessage(w, m)
 		}
 	}
 	if errors.Is(err, io.EOF) {
@@ -235,7 +216,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(w, "file %s %s\n", e.GetFileDeleted().GetPath(), done)
 	case e.GetLog() != nil:
-		_, err = fmt.Fprintf(w, "%s: %s\n", word(e.GetLog().GetLevel()), e.GetLog().GetMessage())
+		_, err = fmt.Fprintf(w, "%s: %s\n", format.EnumName(e.GetLog().GetLevel()), e.GetLog().GetMessage())
 	case e.GetReceipt() != nil:
 		r := e.GetReceipt()
 		// which the next sweep depends on

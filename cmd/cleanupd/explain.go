@@ -11,12 +11,16 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 func newExplain() *cobra.Command {
 	var (
-		server target
-		output format
+		server rpc.Server
+		output format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "explain TASK | TABLE KEY",
@@ -32,31 +36,31 @@ func newExplain() *cobra.Command {
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,
-		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 			if len(args) == 2 {
 				args[1] = strings.TrimPrefix(args[1], " ")
 				out, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]})
 				if err != nil {
 					return err
 				}
-				if output != asTable {
-					return output.print(cmd.OutOrStdout(), out, nil)
+				if output != format.Table {
+					return output.Print(cmd.OutOrStdout(), out, nil)
 				}
-				return printRow(screenOf(cmd.OutOrStdout()), args[1], out)
+				return printRow(terminal.ScreenOf(cmd.OutOrStdout()), args[1], out)
 			}
 			out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 			if err != nil {
 				return err
 			}
-			if output != asTable {
-				return output.print(cmd.OutOrStdout(), out, nil)
+			if output != format.Table {
+				return output.Print(cmd.OutOrStdout(), out, nil)
 			}
-			printExplanation(screenOf(cmd.OutOrStdout()), out)
+			printExplanation(terminal.ScreenOf(cmd.OutOrStdout()), out)
 			return nil
 		}),
 	}
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
@@ -80,7 +84,7 @@ func withNegativeKey(args []string) []string {
 // taskOrRow accepts the name of a task, or a table and a key.
 func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
-		return usagef(
+		return flags.Errorf(
 			"%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
 			cmd.CommandPath(),
 			cmd.CommandPath(),
@@ -90,18 +94,18 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 }
 
 // printRow prints why a row is, or is not, deleted.
-func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
+func printRow(s *terminal.Screen, key string, x *cleanupv1.ExplainRowResponse) error {
 	if !x.GetExists() {
-		fmt.Fprintf(s, "%s %s: there is no such row\n", printable(x.GetTable()), printable(key))
+		fmt.Fprintf(s, "%s %s: there is no such row\n", terminal.Printable(x.GetTable()), terminal.Printable(key))
 		if len(x.GetRuns()) == 0 {
 			fmt.Fprintln(s, "No run is known that took rows of this table.")
 			return nil
 		}
-		rows := []row{{"RUN", "BEGAN", "ROWS OF THE TABLE", "TASKS"}}
+		rows := []terminal.Row{{"RUN", "BEGAN", "ROWS OF THE TABLE", "TASKS"}}
 		for _, r := range x.GetRuns() {
 			rows = append(
 				rows,
-				row{
+				terminal.Row{
 					r.GetRunId(),
 					r.GetStartTime().AsTime().Format(time.RFC3339),
 					humanize.Comma(r.GetRowsDeleted()),
@@ -109,13 +113,13 @@ func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
 				},
 			)
 		}
-		return s.printTable(rows)
+		return s.PrintTable(rows)
 	}
 	fmt.Fprintf(
 		s,
 		"%s %s: %s\n",
-		printable(x.GetTable()),
-		printable(key),
+		terminal.Printable(x.GetTable()),
+		terminal.Printable(key),
 		verdictText(x.GetVerdict(), x.GetTask(), x.GetSince().AsTime(), x.GetWhy()),
 	)
 	fmt.Fprintf(s, "by the clock %s\n", x.GetReferenceTime().AsTime().Format(time.RFC3339))
@@ -124,10 +128,10 @@ func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
 			s,
 			"\n%s, %s: %s\n",
 			step.GetTask(),
-			word(step.GetAction()),
+			format.EnumName(step.GetAction()),
 			verdictText(step.GetVerdict(), "", step.GetSince().AsTime(), step.GetWhy()),
 		)
-		fmt.Fprintln(s, "  rule: "+printable(step.GetRule()))
+		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
 		for _, p := range step.GetParts() {
 			of := ""
 			if p.GetOf() != "" {
@@ -137,10 +141,10 @@ func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
 				s,
 				"  %d. %-7s %s%s (%s)\n",
 				p.GetAlternative(),
-				word(p.GetTruth()),
-				printable(of),
-				printable(p.GetText()),
-				printable(strings.Join(p.GetValues(), ", ")),
+				format.EnumName(p.GetTruth()),
+				terminal.Printable(of),
+				terminal.Printable(p.GetText()),
+				terminal.Printable(strings.Join(p.GetValues(), ", ")),
 			)
 		}
 	}
@@ -149,7 +153,7 @@ func printRow(s *screen, key string, x *cleanupv1.ExplainRowResponse) error {
 
 // verdictText is a verdict for people.
 func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) string {
-	text := strings.ToUpper(word(v))
+	text := strings.ToUpper(format.EnumName(v))
 	if v == cleanupv1.Verdict_VERDICT_LATER {
 		text += " from " + since.Format(time.RFC3339)
 	}
@@ -157,16 +161,16 @@ func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) 
 		text += " by the task " + task
 	}
 	if why != "" {
-		text += ": " + printable(why)
+		text += ": " + terminal.Printable(why)
 	}
 	return text
 }
 
 // printExplanation prints what a task would do.
-func printExplanation(s *screen, e *cleanupv1.ExplainTaskResponse) {
+func printExplanation(s *terminal.Screen, e *cleanupv1.ExplainTaskResponse) {
 	fmt.Fprintf(s, "%s, by the clock %s\n", e.GetTask(), e.GetReferenceTime().AsTime().Format(time.RFC3339))
 	if set := e.GetSet(); set != nil {
-		fmt.Fprintf(s, "\nIt begins with %d rows of %s: %s\n", e.GetSetRows(), set.GetTable(), printable(set.GetRule()))
+		fmt.Fprintf(s, "\nIt begins with %d rows of %s: %s\n", e.GetSetRows(), set.GetTable(), terminal.Printable(set.GetRule()))
 		printSQL(s, set)
 	}
 	for _, told := range e.GetStatements() {
@@ -176,28 +180,28 @@ func printExplanation(s *screen, e *cleanupv1.ExplainTaskResponse) {
 		}
 		verb := ""
 		if told.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
-			verb = word(told.GetAction()) + " "
+			verb = format.EnumName(told.GetAction()) + " "
 		}
-		fmt.Fprintf(s, "\n%s%s%s: %s\n", verb, printable(told.GetTable()), in, printable(told.GetRule()))
+		fmt.Fprintf(s, "\n%s%s%s: %s\n", verb, terminal.Printable(told.GetTable()), in, terminal.Printable(told.GetRule()))
 		printSQL(s, told)
 	}
 	if len(e.GetSkips()) > 0 {
 		fmt.Fprintln(s, "\nSkipped:")
 	}
 	for _, why := range e.GetSkips() {
-		fmt.Fprintln(s, "  "+printable(why))
+		fmt.Fprintln(s, "  "+terminal.Printable(why))
 	}
 }
 
 // printSQL prints a statement with its parameters, and how its rows are found.
-func printSQL(s *screen, told *cleanupv1.ExplainedStatement) {
+func printSQL(s *terminal.Screen, told *cleanupv1.ExplainedStatement) {
 	if told.GetSql() != "" {
-		fmt.Fprintln(s, "  "+printable(told.GetSql()))
+		fmt.Fprintln(s, "  "+terminal.Printable(told.GetSql()))
 	}
 	for i, value := range told.GetParameters() {
-		fmt.Fprintf(s, "  $%d = %s\n", i+1, printable(value))
+		fmt.Fprintf(s, "  $%d = %s\n", i+1, terminal.Printable(value))
 	}
 	if told.GetWay() != "" {
-		fmt.Fprintln(s, "  found by "+printable(told.GetWay()))
+		fmt.Fprintln(s, "  found by "+terminal.Printable(told.GetWay()))
 	}
 }

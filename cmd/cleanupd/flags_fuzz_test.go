@@ -1,59 +1,9 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
 )
-
-// A URL that is not a database's is a usage error, and whatever the password is, it is not shown.
-func FuzzDatabaseURL(f *testing.F) {
-	const secret = "hunter2x"
-	for _, c := range [][3]string{
-		{"", "", ""},
-		{"", "", "/d"},
-		{"", "/", ":x/d"},
-		{"#", "", "/d"},
-		{"?", "", "/d"},
-		{"", "?", ":x"},
-		{"%zz", "", "/d"},
-		{" ", "", "/d"},
-		{"", "", "/d?sslmode=x"},
-		{"", "", "/d?timezone=UTC&TimeZone=x"},
-		{"", "", "/d?pool_max_conns=x"},
-		{"[", "]", "/d"},
-		{"", ":", "[::1/d"},
-		{"", "", ",h2:1,2/d"},
-		{"\x7f", "", "/d"},
-		{"", "'", "/d?connect_timeout=-1"},
-		{"//", "", ""},
-		{"/", " ", ""},
-		{"0/", "\x1b", ":x"},
-		{"`", "\n", ":0/d"},
-	} {
-		f.Add(c[0], c[1], c[2])
-	}
-	f.Fuzz(func(t *testing.T, before, after, rest string) {
-		if strings.Contains(before+after, "@") {
-			return // where the password would end
-		}
-		config, err := parseDatabaseURL("--database-url", "postgres://u:"+before+secret+after+"@h"+rest)
-		if err == nil {
-			for name := range config.ConnConfig.RuntimeParams {
-				if strings.EqualFold(name, "timezone") {
-					t.Errorf("%q sets the session's time zone", rest)
-				}
-			}
-			return
-		}
-		if strings.Contains(err.Error(), secret) {
-			t.Errorf("the password %q: %v", before+secret+after, err)
-		}
-		if usage := (*usageError)(nil); !errors.As(err, &usage) {
-			t.Errorf("%q: %v", before+secret+after+"@h"+rest, err)
-		}
-	})
-}
 
 // A variable's flag is taken apart where it was put together.
 func FuzzVariableFlag(f *testing.F) {

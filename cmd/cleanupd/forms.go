@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/userdata"
 )
@@ -81,25 +82,25 @@ func (c *formsConfig) check() (s *formsSetup, err error) {
 	const flag = "--forms-database-url"
 	if c.databaseURL == "" {
 		if *c != (formsConfig{}) {
-			return nil, usagef("the other --forms flags need %s", flag)
+			return nil, flags.Errorf("the other --forms flags need %s", flag)
 		}
 		return nil, nil
 	}
 	s = &formsSetup{Config: userdata.Config{Folder: c.folder, InDatabase: c.inDatabase}}
 	if strings.HasPrefix(c.databaseURL, "mysql://") {
 		s.mysql, err = parseMySQLURL(flag, c.databaseURL)
-	} else if s.postgres, err = parseDatabaseURL(flag, c.databaseURL); err != nil {
+	} else if s.postgres, err = flags.DatabaseURL(flag, c.databaseURL); err != nil {
 		err = fmt.Errorf("%w (or mysql://USER@HOST/DATABASE)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if c.folder != "" && c.inDatabase {
-		return nil, usagef("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
+		return nil, flags.Errorf("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
 	}
 	if c.folder != "" {
 		if err := userdata.CheckFolder(c.folder); err != nil {
-			return nil, usagef("--forms-gds-dir: %w", err)
+			return nil, flags.Errorf("--forms-gds-dir: %w", err)
 		}
 	}
 	s.Manager, err = c.manager()
@@ -186,7 +187,7 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {
-		return nil, usagef(
+		return nil, flags.Errorf(
 			"%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a "+
 				"port is a number",
 			flag,
@@ -194,7 +195,7 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	}
 	c := mysql.NewConfig()
 	c.Logger = &mysql.NopLogger{} // errors are returned, too
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = connectTimeout, formsReadTimeout, connectTimeout
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = flags.ConnectTimeout, formsReadTimeout, flags.ConnectTimeout
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
 	c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
@@ -209,16 +210,16 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 		case "password-file":
 			text, err := os.ReadFile(value)
 			if err != nil {
-				return nil, usagef("%s: the password file: %w", flag, err)
+				return nil, flags.Errorf("%s: the password file: %w", flag, err)
 			}
 			c.Passwd = strings.TrimRight(string(text), "\r\n")
 		case "tls":
 			if !slices.Contains([]string{"true", "false", "skip-verify", "preferred"}, value) {
-				return nil, usagef("%s: tls is true, false, preferred or skip-verify", flag)
+				return nil, flags.Errorf("%s: tls is true, false, preferred or skip-verify", flag)
 			}
 			c.TLSConfig = value
 		default:
-			return nil, usagef(
+			return nil, flags.Errorf(
 				"%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known",
 				flag,
 				name,
@@ -227,13 +228,13 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	}
 	switch {
 	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || (c.Net == "tcp" && u.Hostname() == ""):
-		return nil, usagef("%s is mysql://USER@HOST/DATABASE", flag)
+		return nil, flags.Errorf("%s is mysql://USER@HOST/DATABASE", flag)
 	case authority == "":
 		return c, nil
 	case c.TLSConfig != "" && c.TLSConfig != "true":
-		return nil, usagef("%s: ssl-ca needs tls=true", flag)
+		return nil, flags.Errorf("%s: ssl-ca needs tls=true", flag)
 	}
-	roots, err := readAuthorities(flag+": ssl-ca", authority)
+	roots, err := flags.ReadAuthorities(flag+": ssl-ca", authority)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +249,7 @@ const formsReadTimeout = 10 * time.Minute
 func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
-			return nil, usagef(
+			return nil, flags.Errorf(
 				"--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url",
 			)
 		}
@@ -260,18 +261,18 @@ func (c *formsConfig) manager() (userdata.ProcessManager, error) {
 	}
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		// it may hold a password
-		return nil, usagef("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH")
+		return nil, flags.Errorf("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH")
 	}
 	if _, within := u.User.Password(); u.Scheme == "http" && (within || c.serverPassword != "") &&
 		!access.IsLoopback(u.Host) {
-		return nil, usagef(
+		return nil, flags.Errorf(
 			"--forms-server-url: a password goes over https only, or to this machine: https://%s",
 			u.Host,
 		)
 	}
 	server := userdata.ServerConfig{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {
-		roots, err := readAuthorities("--forms-server-ca", c.serverCA)
+		roots, err := flags.ReadAuthorities("--forms-server-ca", c.serverCA)
 		if err != nil {
 			return nil, err
 		}

@@ -15,16 +15,21 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
 
 func newGuards() *cobra.Command {
 	var (
-		server target
-		output format
+		server rpc.Server
+		output format.Output
 	)
-	get := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
 		if err != nil {
 			return err
@@ -40,7 +45,7 @@ func newGuards() *cobra.Command {
 			"or the guard is changed.",
 		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
 			"maxGrowth=off",
-		Args: noCommand,
+		Args: flags.OnlyCommands,
 		RunE: get,
 	}
 	cmd.AddCommand(
@@ -48,7 +53,7 @@ func newGuards() *cobra.Command {
 			Use:     "get",
 			Short:   "Show the guards, and what they refuse",
 			Example: "  cleanupd guards get -o yaml",
-			Args:    noArguments,
+			Args:    flags.NoArguments,
 			RunE:    get,
 		},
 		&cobra.Command{
@@ -59,7 +64,7 @@ func newGuards() *cobra.Command {
 			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 				"maxDropPercent=default",
 			Args: someOptions,
-			RunE: withClient(
+			RunE: rpc.WithClient(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					change, cleared, err := changedGuards(args)
@@ -93,8 +98,8 @@ func newGuards() *cobra.Command {
 			),
 		},
 	)
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
@@ -104,7 +109,7 @@ func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protorefl
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || value == "" {
-			return nil, nil, usagef("%q is not NAME=VALUE", arg)
+			return nil, nil, flags.Errorf("%q is not NAME=VALUE", arg)
 		}
 		f, err := namedField(guardFields, "guard", name)
 		if err != nil {
@@ -116,7 +121,7 @@ func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protorefl
 		}
 		text, err := guardJSON(f, value)
 		if err != nil {
-			return nil, nil, usagef("%s: %q is neither %s, off nor default", name, value, err.Error())
+			return nil, nil, flags.Errorf("%s: %q is neither %s, off nor default", name, value, err.Error())
 		}
 		values[f.JSONName()] = json.RawMessage(text)
 	}
@@ -126,7 +131,7 @@ func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protorefl
 	}
 	change = &cleanupv1.Guards{}
 	if err := protojson.Unmarshal(text, change); err != nil {
-		return nil, nil, usagef("%s: a whole number is too great, or has a fraction", strings.Join(args, " "))
+		return nil, nil, flags.Errorf("%s: a whole number is too great, or has a fraction", strings.Join(args, " "))
 	}
 	return change, cleared, nil
 }
@@ -169,25 +174,25 @@ func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
 }
 
 // printGuards prints the settings of an answer, and what is refused.
-func printGuards(cmd *cobra.Command, output *format, answer proto.Message, g *cleanupv1.GetGuardsResponse) error {
-	table := []row{{"GUARD", "VALUE", "DEFAULT"}}
+func printGuards(cmd *cobra.Command, output *format.Output, answer proto.Message, g *cleanupv1.GetGuardsResponse) error {
+	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)
-		table = append(table, row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
+		table = append(table, terminal.Row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
 	}
-	if err := output.print(
+	if err := output.Print(
 		cmd.OutOrStdout(),
 		answer,
 		table,
-	); err != nil || *output != asTable ||
+	); err != nil || *output != format.Table ||
 		len(g.GetLatched()) == 0 {
 		return err
 	}
-	table = []row{{"REFUSED", "GUARD", "TABLE", "WOULD", "MAY", "SINCE", "RUN"}}
+	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "WOULD", "MAY", "SINCE", "RUN"}}
 	for _, l := range g.GetLatched() {
 		table = append(
 			table,
-			row{
+			terminal.Row{
 				l.GetTask(),
 				l.GetGuard().GetGuard(),
 				l.GetGuard().GetTable(),
@@ -199,7 +204,7 @@ func printGuards(cmd *cobra.Command, output *format, answer proto.Message, g *cl
 		)
 	}
 	fmt.Fprintln(cmd.OutOrStdout())
-	return screenOf(cmd.OutOrStdout()).printTable(table)
+	return terminal.ScreenOf(cmd.OutOrStdout()).PrintTable(table)
 }
 
 // guardValue is a setting for people.
@@ -251,34 +256,13 @@ func (a *acceptances) Set(text string) error {
 	return nil
 }
 
-// trippedGuards are the guards that would trip in a run as a dry run has found it.
-func trippedGuards(r *cleanupv1.Run) (trips []*cleanupv1.TrippedGuard) {
-	for _, t := range r.GetResults() {
-		for _, p := range t.GetPreview() {
-			trips = append(trips, p.GetGuards()...)
-		}
-	}
-	return trips
-}
-
 // acceptGuards asks for the number of each guard that would trip to be typed; ok is false if it was not.
 func acceptGuards(cmd *cobra.Command, trips []*cleanupv1.TrippedGuard) (ok bool) {
 	for _, t := range trips {
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", tripText(t))
-		if answer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(t.GetNumber(), 10) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", watch.DescribeGuard(t))
+		if terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(t.GetNumber(), 10) {
 			return false
 		}
 	}
 	return true
-}
-
-// tripText says what is unusual.
-func tripText(t *cleanupv1.TrippedGuard) string {
-	return fmt.Sprintf(
-		"The guard %s refuses this for %s: %d would go, and %d may.",
-		t.GetGuard(),
-		t.GetTable(),
-		t.GetNumber(),
-		t.GetMost(),
-	)
 }

@@ -18,6 +18,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // healthTimeout is how long a server may take to say how it is.
@@ -36,7 +39,7 @@ func newHealth() *cobra.Command {
 			"It needs no credentials, and where a server is configured by the environment no flag. The exit status " +
 			"is 1 if not.",
 		Example: "  cleanupd health\n  cleanupd health --ready --http-listen :8080 --tls-cert cert.pem",
-		Args:    noArguments,
+		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
@@ -61,7 +64,7 @@ func newHealth() *cobra.Command {
 
 // askHealth returns what the server that listens on an address says of itself; an error unless that is good.
 func askHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
-	if err := checkAddress("--http-listen", listen); err != nil {
+	if err := flags.CheckAddress("--http-listen", listen); err != nil {
 		return "", err
 	}
 	host, port, _ := net.SplitHostPort(listen)
@@ -91,7 +94,7 @@ func askHealth(ctx context.Context, listen, certificate string, ready bool) (str
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+net.JoinHostPort(host, port)+path, nil)
 	if err != nil {
-		return "", usagef("--http-listen: %w", err)
+		return "", flags.Errorf("--http-listen: %w", err)
 	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -104,22 +107,22 @@ func askHealth(ctx context.Context, listen, certificate string, ready bool) (str
 		_ = json.Unmarshal(body, &why) // what is no JSON is told as it is
 		err = errors.New(cmp.Or(why.Message, string(body)))
 	}
-	return printable(strings.TrimSpace(string(body))), err
+	return terminal.Printable(strings.TrimSpace(string(body))), err
 }
 
 // readCertificate reads the first certificate of a file.
 func readCertificate(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, usagef("--tls-cert: %w", err)
+		return nil, flags.Errorf("--tls-cert: %w", err)
 	}
 	block, _ := pem.Decode(text)
 	if block == nil {
-		return nil, usagef("--tls-cert: %s holds no certificate in PEM form", file)
+		return nil, flags.Errorf("--tls-cert: %s holds no certificate in PEM form", file)
 	}
 	certificate, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
-		return nil, usagef("--tls-cert: %s: %w", file, err)
+		return nil, flags.Errorf("--tls-cert: %s: %w", file, err)
 	}
 	return certificate, nil
 }

@@ -11,19 +11,23 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
 
 func newHolds() *cobra.Command {
-	var server target
-	var output format
+	var server rpc.Server
+	var output format.Output
 	cmd := &cobra.Command{
 		Use:   "holds [list | create | release | export]",
 		Short: "Show and change what stays, whatever the rules say",
 		Long: "Show and change what stays, whatever the rules say: what a hold is about is not deleted, updated or " +
 			"dropped until it\nis released or expires. Holds bind this service, not the application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
-		Args:    noCommand,
+		Args:    flags.OnlyCommands,
 	}
 	inForce := newListHolds(&server, &output)
 	cmd.RunE = inForce.RunE
@@ -34,30 +38,30 @@ func newHolds() *cobra.Command {
 		newReleaseHold(&server, &output),
 		newExportHolds(&server, &output),
 	)
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
-func newListHolds(server *target, output *format) *cobra.Command {
+func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	var ended bool
 	var limit int32
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List the holds in force, newest first",
 		Example: "  cleanupd holds list --include-ended",
-		Args:    noArguments,
-		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			out, err := holds(cmd, client, limit, ended)
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), out)
-			return output.print(cmd.OutOrStdout(), out, holdsTable(out.GetHolds()))
+			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+			return output.Print(cmd.OutOrStdout(), out, holdsTable(out.GetHolds()))
 		}),
 	}
 	cmd.Flags().BoolVar(&ended, "include-ended", false, "also those that were released or have expired")
-	limitFlag(cmd.Flags(), &limit)
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
 }
 
@@ -68,7 +72,7 @@ func holds(
 	limit int32,
 	ended bool,
 ) (*cleanupv1.ListHoldsResponse, error) {
-	return list(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
+	return rpc.List(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
 		page, err := client.ListHolds(
 			cmd.Context(),
 			&cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended},
@@ -84,7 +88,7 @@ type newHold struct {
 	everything                               bool
 }
 
-func newCreateHold(server *target, output *format) *cobra.Command {
+func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	var given newHold
 	cmd := &cobra.Command{
 		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
@@ -93,8 +97,8 @@ func newCreateHold(server *target, output *format) *cobra.Command {
 		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
-		Args: noArguments,
-		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args: flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			hold, err := given.message()
 			if err != nil {
 				return err
@@ -112,7 +116,7 @@ func newCreateHold(server *target, output *format) *cobra.Command {
 					),
 				)
 			}
-			return output.print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+			return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
 		}),
 	}
 	f := cmd.Flags()
@@ -175,48 +179,48 @@ func (n *newHold) message() (*cleanupv1.Hold, error) {
 	}
 	switch {
 	case kinds != 1:
-		return nil, usagef("give one of --deliveries, --lists, --workflows, --table, --recipients and --everything")
+		return nil, flags.Errorf("give one of --deliveries, --lists, --workflows, --table, --recipients and --everything")
 	case n.reason == "":
-		return nil, usagef("--reason is required: say why, for whoever finds the hold years later")
+		return nil, flags.Errorf("--reason is required: say why, for whoever finds the hold years later")
 	case n.expires != "":
 		at, err := time.Parse(time.RFC3339, n.expires)
 		if err != nil {
-			return nil, usagef("--expire-time: %q is no time such as 2027-01-31T00:00:00Z", n.expires)
+			return nil, flags.Errorf("--expire-time: %q is no time such as 2027-01-31T00:00:00Z", n.expires)
 		}
 		hold.ExpireTime = timestamppb.New(at)
 	}
 	return hold, nil
 }
 
-func newReleaseHold(server *target, output *format) *cobra.Command {
+func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "release HOLD_ID",
 		Short:   "End a hold: the next run takes what is due",
 		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:    one("the id of a hold, as in cleanupd holds"),
-		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+		Args:    flags.OneArgument("the id of a hold, as in cleanupd holds"),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 			out, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
 			if err != nil {
 				return err
 			}
-			return output.print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+			return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
 		}),
 	}
 }
 
-func newExportHolds(server *target, output *format) *cobra.Command {
+func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "export",
 		Short:   "Print all holds, also those that have ended, one a line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
-		Args:    noArguments,
-		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			out, err := holds(cmd, client, mostExported, true)
 			if err != nil {
 				return err
 			}
 			for _, h := range slices.Backward(out.GetHolds()) {
-				if err := output.message(cmd.OutOrStdout(), h); err != nil {
+				if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
 					return err
 				}
 			}
@@ -228,8 +232,8 @@ func newExportHolds(server *target, output *format) *cobra.Command {
 // mostExported is more holds than there are.
 const mostExported = 1 << 30
 
-func holdsTable(list []*cleanupv1.Hold) []row {
-	rows := []row{{"HOLD", "WHAT", "CREATED", "BY", "ENDS", "REASON"}}
+func holdsTable(list []*cleanupv1.Hold) []terminal.Row {
+	rows := []terminal.Row{{"HOLD", "WHAT", "CREATED", "BY", "ENDS", "REASON"}}
 	for _, h := range list {
 		ends := "when released"
 		switch {
@@ -240,7 +244,7 @@ func holdsTable(list []*cleanupv1.Hold) []row {
 		}
 		rows = append(
 			rows,
-			row{
+			terminal.Row{
 				h.GetId(),
 				heldWhat(h),
 				h.GetCreateTime().AsTime().Format(time.RFC3339),

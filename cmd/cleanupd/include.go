@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -18,7 +19,7 @@ func parseInclude(given []string) (map[string][]string, error) {
 	for _, entry := range given {
 		task, table, _ := strings.Cut(entry, "=")
 		if task == "" || table == "" {
-			mistakes = append(mistakes, usagef("--include is TASK=TABLE, not %q", entry))
+			mistakes = append(mistakes, flags.Errorf("--include is TASK=TABLE, not %q", entry))
 		}
 		include[task] = append(include[task], strings.ToLower(table))
 	}
@@ -32,7 +33,7 @@ func checkInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 	}
 	err := tasks.CheckInclude(ctx, pool, include)
 	if errors.Is(err, tasks.ErrInclude) || errors.Is(err, campaign.ErrNotCampaign) {
-		return usagef("--include: %w", err)
+		return flags.Errorf("--include: %w", err)
 	}
 	return err
 }

@@ -8,26 +8,30 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
 
 func newMidSourcing() *cobra.Command {
-	var server target
+	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:     "mid-sourcing",
 		Short:   "List what stays on mid-sourcing servers",
 		Example: "  cleanupd mid-sourcing leftovers",
-		Args:    noCommand,
+		Args:    flags.OnlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	server.flags(cmd)
+	server.AddFlags(cmd)
 	cmd.AddCommand(newLeftovers(&server))
 	return cmd
 }
 
-func newLeftovers(server *target) *cobra.Command {
+func newLeftovers(server *rpc.Server) *cobra.Command {
 	var (
-		output  format
+		output  format.Output
 		account string
 		limit   int32
 	)
@@ -40,13 +44,13 @@ func newLeftovers(server *target) *cobra.Command {
 			"has\n--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
-		Args: noArguments,
-		RunE: withClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args: flags.NoArguments,
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			in := &cleanupv1.ListRemoteDeliveriesRequest{}
 			if cmd.Flags().Changed("account") {
 				in.Account = &account
 			}
-			out, err := list(
+			out, err := rpc.List(
 				limit,
 				service.MaxRemoteDeliveries,
 				func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
@@ -58,11 +62,11 @@ func newLeftovers(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), out)
-			return output.print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
+			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+			return output.Print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	cmd.Flags().
 		StringVar(
 			&account,
@@ -70,14 +74,14 @@ func newLeftovers(server *target) *cobra.Command {
 			"",
 			"only the deliveries of this account; empty: those without one (default all)",
 		)
-	limitFlag(cmd.Flags(), &limit)
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
 }
 
-func leftoversTable(list []*cleanupv1.RemoteDelivery) []row {
-	rows := []row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
+func leftoversTable(list []*cleanupv1.RemoteDelivery) []terminal.Row {
+	rows := []terminal.Row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
 	for _, d := range list {
-		rows = append(rows, row{
+		rows = append(rows, terminal.Row{
 			cmp.Or(
 				d.GetAccount(),
 				"(none)",

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 
 	"github.com/spf13/pflag"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 // logConfig says how the log is written.
@@ -24,7 +26,7 @@ func (c *logConfig) flags(f *pflag.FlagSet) {
 func (c *logConfig) open(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
-		return nil, usagef("--log-level must be debug, info, warn or error, not %q", c.level)
+		return nil, flags.Errorf("--log-level must be debug, info, warn or error, not %q", c.level)
 	}
 	options := &slog.HandlerOptions{Level: level}
 	switch c.format {
@@ -33,5 +35,5 @@ func (c *logConfig) open(w io.Writer) (*slog.Logger, error) {
 	case "json":
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
-	return nil, usagef("--log-format must be text or json, not %q", c.format)
+	return nil, flags.Errorf("--log-format must be text or json, not %q", c.format)
 }

@@ -12,6 +12,9 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 func main() {
@@ -41,7 +44,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		strings.ReplaceAll(
 			root.UsageTemplate(),
 			"FlagUsages",
-			fmt.Sprintf("FlagUsagesWrapped %d", screenOf(stdout).width()),
+			fmt.Sprintf("FlagUsagesWrapped %d", terminal.ScreenOf(stdout).Width()),
 		),
 	)
 	err := root.ExecuteContext(ctx)
@@ -49,11 +52,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	for _, problem := range problems(err) {
-		fmt.Fprintln(stderr, "cleanupd:", oneLine(problem.Error()))
+		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(problem.Error()))
 	}
-	var usage *usageError
+	var mistake *flags.Error
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &mistake):
 		return 2
 	case ctx.Err() != nil:
 		return interrupted

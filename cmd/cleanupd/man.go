@@ -5,6 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 func newMan() *cobra.Command {
@@ -12,10 +14,10 @@ func newMan() *cobra.Command {
 		Use:     "man DIR",
 		Short:   "Write the manual pages of all commands into a folder",
 		Example: "  cleanupd man /usr/local/share/man/man1\n  man cleanupd-run",
-		Args:    one("a folder"),
+		Args:    flags.OneArgument("a folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // everyone may read manuals
-				return usagef("%w", err)
+				return flags.Errorf("%w", err)
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true

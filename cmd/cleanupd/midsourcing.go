@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
@@ -24,13 +25,13 @@ func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep [
 		name, url, _ := strings.Cut(entry, "=")
 		switch {
 		case name == "" || url == "":
-			mistakes = append(mistakes, usagef("--mid-sourcing is NAME=URL or NAME=%s", keepHere))
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing is NAME=URL or NAME=%s", keepHere))
 		case others[name] != nil || slices.Contains(keep, name):
-			mistakes = append(mistakes, usagef("--mid-sourcing: %s is given twice", name))
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing: %s is given twice", name))
 		case url == keepHere:
 			keep = append(keep, name)
 		default:
-			others[name], err = parseDatabaseURL("--mid-sourcing "+name, url)
+			others[name], err = flags.DatabaseURL("--mid-sourcing "+name, url)
 			mistakes = append(mistakes, err)
 		}
 	}
@@ -50,7 +51,7 @@ func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.C
 		s.others[name] = pool
 		err = midsourcing.Check(ctx, s.pool, pool)
 		if errors.Is(err, midsourcing.ErrSameDatabase) {
-			return usagef("--mid-sourcing %s: %w", name, err)
+			return flags.Errorf("--mid-sourcing %s: %w", name, err)
 		}
 		if err != nil {
 			s.log.Warn(

@@ -4,6 +4,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 func newMigrate() *cobra.Command {
@@ -17,14 +19,14 @@ func newMigrate() *cobra.Command {
 			"With --forms-database-url create the service's own tables in an AEM Forms database, alone or in " +
 			"addition:\nin the schema cleanupd of PostgreSQL, with the prefix cleanupd_ in MySQL.",
 		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
-		Args:    noArguments,
+		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ofForms, err := (&formsConfig{databaseURL: forms}).check()
 			if err != nil {
 				return err
 			}
 			if url != "" || ofForms == nil {
-				config, err := parseDatabaseURL("--database-url", url)
+				config, err := flags.DatabaseURL("--database-url", url)
 				if err != nil {
 					return err
 				}

@@ -18,18 +18,23 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
 func newOptions() *cobra.Command {
 	var (
-		server target
-		output format
+		server rpc.Server
+		output format.Output
 		etag   string
 		yes    bool
 	)
-	get := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 		if err != nil {
 			return err
@@ -37,7 +42,7 @@ func newOptions() *cobra.Command {
 		return printOptions(cmd, &output, out, out)
 	})
 	set := func(change func(args []string) (*cleanupv1.SetOptionsRequest, error)) func(*cobra.Command, []string) error {
-		return withClient(
+		return rpc.WithClient(
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				in, err := change(args)
@@ -73,7 +78,7 @@ func newOptions() *cobra.Command {
 		Short: "Show and change the retention options, which are kept in XtkOption",
 		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
 			"broadLogPurgeDelayDays",
-		Args: noCommand,
+		Args: flags.OnlyCommands,
 		RunE: get,
 	}
 	changing := []*cobra.Command{
@@ -98,7 +103,7 @@ func newOptions() *cobra.Command {
 			Use:     "get",
 			Short:   "Show the options in force",
 			Example: "  cleanupd options get -o yaml",
-			Args:    noArguments,
+			Args:    flags.NoArguments,
 			RunE:    get,
 		},
 	)
@@ -108,15 +113,15 @@ func newOptions() *cobra.Command {
 		c.Flags().StringVar(&etag, "etag", "", "change nothing if the options have changed since they had this etag")
 		cmd.AddCommand(c)
 	}
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
 // confirmOptions shows what a run would do by new options, and by those that are stored, and asks.
 func confirmOptions(
 	cmd *cobra.Command,
-	server *target,
+	server *rpc.Server,
 	client cleanupv1.CleanupServiceClient,
 	o *cleanupv1.Options,
 ) error {
@@ -124,10 +129,10 @@ func confirmOptions(
 	if err != nil {
 		return err
 	}
-	if err := newFollowing(cmd.Context(), server, client, stream).follow(newView(screenOf(cmd.ErrOrStderr()))); err != nil {
+	if err := watch.New(cmd.Context(), server, client, stream).Follow(watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))); err != nil {
 		return err
 	}
-	if !confirmed(cmd, "Set these options?") {
+	if !terminal.Confirm(cmd, "Set these options?") {
 		return errors.New("nothing was changed")
 	}
 	return nil
@@ -136,7 +141,7 @@ func confirmOptions(
 // someOptions refuses to change nothing.
 func someOptions(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
-		return usagef("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 	}
 	return nil
 }
@@ -151,7 +156,7 @@ func namedField(fields protoreflect.FieldDescriptors, what, name string) (protor
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, usagef("there is no %s %q; there are %s", what, name, strings.Join(known, ", "))
+	return nil, flags.Errorf("there is no %s %q; there are %s", what, name, strings.Join(known, ", "))
 }
 
 // changedOptions is the request that sets NAME=VALUE.
@@ -161,7 +166,7 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || value == "" {
-			return nil, usagef("%q is not NAME=VALUE", arg)
+			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
 		}
 		f, err := namedField(optionFields, "option", name)
 		if err != nil {
@@ -181,7 +186,7 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		return nil, err
 	}
 	if err := protojson.Unmarshal(text, in.GetOptions()); err != nil {
-		return nil, usagef(
+		return nil, flags.Errorf(
 			"%s: a delay is a number of days, storageOptimization is VACUUM_ANALYZE, ANALYZE or NONE",
 			strings.Join(args, " "),
 		)
@@ -203,8 +208,8 @@ func resetOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 }
 
 // printOptions prints the options of an answer, and tells of those that are stored, but not used.
-func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *cleanupv1.GetOptionsResponse) error {
-	table := []row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
+func printOptions(cmd *cobra.Command, output *format.Output, answer proto.Message, o *cleanupv1.GetOptionsResponse) error {
+	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
 		f := optionFields.Get(i)
 		stored := ""
@@ -213,7 +218,7 @@ func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *c
 		}
 		table = append(
 			table,
-			row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored},
+			terminal.Row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored},
 		)
 	}
 	for _, invalid := range o.GetInvalid() {
@@ -223,7 +228,7 @@ func printOptions(cmd *cobra.Command, output *format, answer proto.Message, o *c
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())
 	}
-	return output.print(cmd.OutOrStdout(), answer, table)
+	return output.Print(cmd.OutOrStdout(), answer, table)
 }
 
 // optionValue is a value for people; empty: there is none.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
@@ -610,7 +611,7 @@ func TestSessions(t *testing.T) {
 	db := pgtest.Empty(t)
 	settings := func(url string) string {
 		t.Helper()
-		config, err := parseDatabaseURL("--database-url", url)
+		config, err := flags.DatabaseURL("--database-url", url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,11 +7,15 @@ import (
 	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-func newPurges(server *target) *cobra.Command {
-	var output format
+func newPurges(server *rpc.Server) *cobra.Command {
+	var output format.Output
 	cmd := &cobra.Command{
 		Use:   "purges [list | set | delete]",
 		Short: "Show and change which process instances go that have ended long ago",
@@ -21,33 +25,33 @@ func newPurges(server *target) *cobra.Command {
 			"forms/NAME`.",
 		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans " +
 			"--date-column complete_time --days 365",
-		Args: noCommand,
+		Args: flags.OnlyCommands,
 	}
 	all := newListPurges(server, &output)
 	cmd.RunE = all.RunE
 	cmd.AddCommand(all, newSetPurge(server, &output), newDeletePurge(server))
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
-func newListPurges(server *target, output *format) *cobra.Command {
+func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
 		Short:   "List the rules, in the order of their names",
 		Example: "  cleanupd userdata purges list -o yaml",
-		Args:    noArguments,
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			out, err := cleanupv1.NewUserDataServiceClient(conn).
 				ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
 			if err != nil {
 				return err
 			}
-			return output.print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
+			return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
 		}),
 	}
 }
 
-func newSetPurge(server *target, output *format) *cobra.Command {
+func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 	p := &cleanupv1.FormsPurge{}
 	cmd := &cobra.Command{
 		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
@@ -58,15 +62,15 @@ func newSetPurge(server *target, output *format) *cobra.Command {
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
-		Args: one("the name of the rule"),
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		Args: flags.OneArgument("the name of the rule"),
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			p.Name = args[0]
 			out, err := cleanupv1.NewUserDataServiceClient(conn).
 				SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
 			if err != nil {
 				return err
 			}
-			return output.print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
+			return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
 		}),
 	}
 	f := cmd.Flags()
@@ -83,13 +87,13 @@ func newSetPurge(server *target, output *format) *cobra.Command {
 	return cmd
 }
 
-func newDeletePurge(server *target) *cobra.Command {
+func newDeletePurge(server *rpc.Server) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete NAME",
 		Short:   "Delete a rule; what it has deleted stays deleted",
 		Example: "  cleanupd userdata purges delete old-loans",
-		Args:    one("the name of the rule, as in cleanupd userdata purges"),
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			if _, err := cleanupv1.NewUserDataServiceClient(conn).
 				DeleteFormsPurge(cmd.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}); err != nil {
 				return err
@@ -100,8 +104,8 @@ func newDeletePurge(server *target) *cobra.Command {
 	}
 }
 
-func purgesTable(list ...*cleanupv1.FormsPurge) []row {
-	rows := []row{{"TASK", "ENABLED", "OLDER THAN", "BY", "APPLICATION", "WORKFLOW"}}
+func purgesTable(list ...*cleanupv1.FormsPurge) []terminal.Row {
+	rows := []terminal.Row{{"TASK", "ENABLED", "OLDER THAN", "BY", "APPLICATION", "WORKFLOW"}}
 	for _, p := range list {
 		workflow, enabled := p.GetWorkflow(), "no"
 		if workflow == "" {
@@ -112,7 +116,7 @@ func purgesTable(list ...*cleanupv1.FormsPurge) []row {
 		}
 		rows = append(
 			rows,
-			row{
+			terminal.Row{
 				userdata.TaskPrefix + p.GetName(),
 				enabled,
 				fmt.Sprintf("%d days", p.GetDays()),

@@ -17,6 +17,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
 
@@ -36,18 +40,18 @@ func receiptTime(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-func newReceipt(server *target) *cobra.Command {
+func newReceipt(server *rpc.Server) *cobra.Command {
 	var (
 		page   string
-		output format
+		output format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "receipt RECEIPT",
 		Short: "Show the receipt of an erasure, or write it as a page for the person's file",
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
 			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
-		Args: one("the id of a receipt, as in cleanupd userdata receipts"),
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		Args: flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts"),
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			answer, err := cleanupv1.NewUserDataServiceClient(conn).
 				GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
@@ -59,7 +63,7 @@ func newReceipt(server *target) *cobra.Command {
 			return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	cmd.Flags().
 		StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves "+
 			"as PDF")
@@ -80,11 +84,11 @@ func writePage(name string, r *cleanupv1.Receipt) error {
 }
 
 // printReceipt prints a receipt.
-func printReceipt(w io.Writer, output format, r *cleanupv1.Receipt) error {
-	if output != asTable {
-		return output.print(w, r, nil)
+func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error {
+	if output != format.Table {
+		return output.Print(w, r, nil)
 	}
-	rows := []row{
+	rows := []terminal.Row{
 		{"RECEIPT", r.GetId()},
 		{"requested by", r.GetRequestedBy()},
 		{"requested at", receiptTime(r.GetCreateTime())},
@@ -99,20 +103,20 @@ func printReceipt(w io.Writer, output format, r *cleanupv1.Receipt) error {
 	if v := r.GetVerification(); v != nil {
 		rows = append(
 			rows,
-			row{"verified at", receiptTime(v.GetTime())},
-			row{"process instances left", orNone(v.GetProcessInstanceIds())},
-			row{"tasks left", orNone(v.GetTaskIds())},
-			row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())},
+			terminal.Row{"verified at", receiptTime(v.GetTime())},
+			terminal.Row{"process instances left", orNone(v.GetProcessInstanceIds())},
+			terminal.Row{"tasks left", orNone(v.GetTaskIds())},
+			terminal.Row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())},
 		)
 	}
-	return screenOf(w).printTable(rows)
+	return terminal.ScreenOf(w).PrintTable(rows)
 }
 
-func newVerify(server *target) *cobra.Command {
+func newVerify(server *rpc.Server) *cobra.Command {
 	var (
 		req       cleanupv1.VerifyErasureRequest
 		variables []string
-		output    format
+		output    format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT [USER]",
@@ -126,9 +130,9 @@ func newVerify(server *target) *cobra.Command {
 			if len(args) == 2 {
 				return nil
 			}
-			return one("the id of a receipt, as in cleanupd userdata receipts")(cmd, args)
+			return flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts")(cmd, args)
 		},
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
 			req.ReceiptId = args[0]
 			if len(args) > 1 {
 				req.UserId = args[1]
@@ -153,26 +157,26 @@ func newVerify(server *target) *cobra.Command {
 			return nil
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
 	cmd.Flags().
 		StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
 	return cmd
 }
 
-func newReceipts(server *target) *cobra.Command {
+func newReceipts(server *rpc.Server) *cobra.Command {
 	var (
 		limit  int32
-		output format
+		output format.Output
 	)
 	cmd := &cobra.Command{
 		Use:     "receipts",
 		Short:   "List the receipts of erasures, newest first",
 		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
-		Args:    noArguments,
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			client := cleanupv1.NewUserDataServiceClient(conn)
-			out, err := list(
+			out, err := rpc.List(
 				limit,
 				service.MaxReceipts,
 				func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
@@ -186,10 +190,10 @@ func newReceipts(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer tellOfMore(cmd.ErrOrStderr(), out)
-			rows := []row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+			rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
 			for _, r := range out.GetReceipts() {
-				rows = append(rows, row{
+				rows = append(rows, terminal.Row{
 					r.GetId(),
 					r.GetCreateTime().AsTime().Format(time.RFC3339),
 					r.GetRequestedBy(),
@@ -201,10 +205,10 @@ func newReceipts(server *target) *cobra.Command {
 					strconv.FormatBool(r.GetSucceeded()),
 				})
 			}
-			return output.print(cmd.OutOrStdout(), out, rows)
+			return output.Print(cmd.OutOrStdout(), out, rows)
 		}),
 	}
-	output.flag(cmd)
-	limitFlag(cmd.Flags(), &limit)
+	output.AddFlag(cmd)
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
 }

@@ -11,6 +11,11 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -23,7 +28,7 @@ func runPreviewed(
 	do func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
 	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return usagef(
+		return flags.Errorf(
 			"there is nobody to ask whether to run it: give --yes, or --dry-run to be told what a run would do",
 		)
 	}
@@ -42,12 +47,12 @@ func runPreviewed(
 	if err != nil {
 		return err
 	}
-	trips := trippedGuards(found.GetRun())
+	trips := watch.TrippedGuards(found.GetRun())
 	if yes && len(trips) > 0 {
 		return fmt.Errorf(
 			"%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s "+
 				"--accept-guard '%s,%s,%d'",
-			tripText(trips[0]),
+			watch.DescribeGuard(trips[0]),
 			id,
 			trips[0].GetGuard(),
 			trips[0].GetTable(),
@@ -58,7 +63,7 @@ func runPreviewed(
 		if !acceptGuards(cmd, trips) {
 			return errors.New("nothing was run")
 		}
-		if !confirmed(cmd, total(found.GetRun(), nil)+". Run exactly this? It can not be undone.") {
+		if !terminal.Confirm(cmd, watch.Total(found.GetRun(), nil)+". Run exactly this? It can not be undone.") {
 			return errors.New("nothing was run")
 		}
 	}
@@ -76,10 +81,10 @@ func runPreviewed(
 
 func newRun() *cobra.Command {
 	var (
-		server target
+		server rpc.Server
 		req    cleanupv1.RunCleanupRequest
 		limit  time.Duration
-		output format
+		output format.Output
 
 		previews, yes bool
 	)
@@ -95,11 +100,11 @@ func newRun() *cobra.Command {
 			"the number of rows is known, and a table at the end. On a narrow screen tables lose their last columns.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
-		Args: noArguments,
-		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args: flags.NoArguments,
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			if cmd.Flags().Changed("max-duration") {
 				if limit <= 0 {
-					return usagef("--max-duration must be greater than 0, not %s", limit)
+					return flags.Errorf("--max-duration must be greater than 0, not %s", limit)
 				}
 				req.MaxDuration = durationpb.New(limit)
 			}
@@ -112,7 +117,7 @@ func newRun() *cobra.Command {
 				{"preview", "accept-guard"},
 			} {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
-					return usagef("give either --%s or --%s", pair[0], pair[1])
+					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
 			}
 			do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
@@ -120,9 +125,9 @@ func newRun() *cobra.Command {
 				if err != nil {
 					return "", err
 				}
-				f := newFollowing(cmd.Context(), &server, client, stream)
-				err = f.follow(newPrinter(output, cmd))
-				return f.runID, err
+				f := watch.New(cmd.Context(), &server, client, stream)
+				err = f.Follow(watch.NewPrinter(output, cmd))
+				return f.ID, err
 			}
 			if previews {
 				return runPreviewed(cmd, client, &req, yes, do)
@@ -131,8 +136,8 @@ func newRun() *cobra.Command {
 			return err
 		}),
 	}
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")

@@ -8,17 +8,22 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service"
 )
 
 func newRuns() *cobra.Command {
 	var (
-		server target
+		server rpc.Server
 		limit  int32
-		output format
+		output format.Output
 	)
-	listRuns := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := list(
+	listRuns := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		out, err := rpc.List(
 			limit,
 			service.MaxRuns,
 			func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
@@ -32,14 +37,14 @@ func newRuns() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		defer tellOfMore(cmd.ErrOrStderr(), out)
-		return output.print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
+		defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+		return output.Print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
 	})
 	listed := &cobra.Command{
 		Use:     "list",
 		Short:   "List the newest runs",
 		Example: "  cleanupd runs list --limit 100\n  cleanupd runs list -o json | jq -r '.runs[0].state'",
-		Args:    noArguments,
+		Args:    flags.NoArguments,
 		RunE:    listRuns,
 	}
 	cmd := &cobra.Command{
@@ -47,13 +52,13 @@ func newRuns() *cobra.Command {
 		Short: "List, watch and cancel the runs of a server",
 		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
-		Args: noCommand,
+		Args: flags.OnlyCommands,
 		RunE: listRuns,
 	}
-	server.flags(cmd)
-	output.flag(cmd)
-	limitFlag(cmd.Flags(), &limit)
-	limitFlag(listed.Flags(), &limit)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
+	rpc.AddLimitFlag(listed.Flags(), &limit)
 	cmd.AddCommand(
 		listed,
 		&cobra.Command{
@@ -61,15 +66,15 @@ func newRuns() *cobra.Command {
 			Short: "Show a run's progress from its beginning to its end",
 			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
 				"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
-			Args: one("the id of one run"),
-			RunE: withClient(
+			Args: flags.OneArgument("the id of one run"),
+			RunE: rpc.WithClient(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 					if err != nil {
 						return err
 					}
-					return newFollowing(cmd.Context(), &server, client, stream).follow(newPrinter(output, cmd))
+					return watch.New(cmd.Context(), &server, client, stream).Follow(watch.NewPrinter(output, cmd))
 				},
 			),
 		},
@@ -77,18 +82,18 @@ func newRuns() *cobra.Command {
 			Use:     "cancel ID",
 			Short:   "Stop a run after its current batch",
 			Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
-			Args:    one("the id of one run"),
-			RunE: withClient(
+			Args:    flags.OneArgument("the id of one run"),
+			RunE: rpc.WithClient(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 					if err != nil {
 						return err
 					}
-					if output != asTable {
-						return output.print(cmd.OutOrStdout(), out, nil)
+					if output != format.Table {
+						return output.Print(cmd.OutOrStdout(), out, nil)
 					}
-					becomes := "is " + word(out.GetRun().GetState())
+					becomes := "is " + format.EnumName(out.GetRun().GetState())
 					if out.GetRun().GetEndTime() == nil {
 						becomes = "stops after its current batch"
 					}
@@ -101,19 +106,9 @@ func newRuns() *cobra.Command {
 	return cmd
 }
 
-// one accepts one argument, and says what it is.
-func one(what string) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if len(args) != 1 {
-			return usagef("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
-		}
-		return nil
-	}
-}
-
 // runsTable is a row for each run.
-func runsTable(list []*cleanupv1.Run) []row {
-	table := []row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
+func runsTable(list []*cleanupv1.Run) []terminal.Row {
+	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
 	for _, r := range list {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -121,22 +116,22 @@ func runsTable(list []*cleanupv1.Run) []row {
 		}
 		took := ""
 		if r.GetEndTime() != nil && r.GetStartTime() != nil {
-			took = duration(r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()))
+			took = format.Duration(r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()))
 		}
-		state := word(r.GetState())
+		state := format.EnumName(r.GetState())
 		if r.GetDryRun() {
 			state += " (dry)"
 		}
 		table = append(
 			table,
-			row{
+			terminal.Row{
 				r.GetId(),
 				state,
 				r.GetCreateTime().AsTime().Format(time.RFC3339),
 				took,
 				humanize.Comma(deleted),
-				left(r.GetResults()...),
-				oneLine(r.GetError()),
+				watch.RowsLeft(r.GetResults()...),
+				terminal.OneLine(r.GetError()),
 			},
 		)
 	}

@@ -10,6 +10,10 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // scheduleChange is what `schedule set` changes.
@@ -23,16 +27,16 @@ type scheduleChange struct {
 
 func newSchedule() *cobra.Command {
 	var (
-		server target
-		output format
+		server rpc.Server
+		output format.Output
 		change scheduleChange
 	)
-	get := withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 		if err != nil {
 			return err
 		}
-		return output.print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
+		return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
 	})
 	set := &cobra.Command{
 		Use:   "set",
@@ -40,8 +44,8 @@ func newSchedule() *cobra.Command {
 		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
 			"--time-zone Europe/Berlin --max-duration 2h\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
-		Args: noArguments,
-		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args: flags.NoArguments,
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			now, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 			if err != nil {
 				return err
@@ -54,7 +58,7 @@ func newSchedule() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return output.print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
+			return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
 		}),
 	}
 	f := set.Flags()
@@ -84,7 +88,7 @@ func newSchedule() *cobra.Command {
 		Use:     "schedule [get | set]",
 		Short:   "Show and change when runs start by themselves, on servers with --schedule",
 		Example: "  cleanupd schedule\n  cleanupd schedule set --cron '0 4 * * *' --enabled",
-		Args:    noCommand,
+		Args:    flags.OnlyCommands,
 		RunE:    get,
 	}
 	cmd.AddCommand(
@@ -92,13 +96,13 @@ func newSchedule() *cobra.Command {
 			Use:     "get",
 			Short:   "Show the schedule, and when the next run is due",
 			Example: "  cleanupd schedule get -o yaml",
-			Args:    noArguments,
+			Args:    flags.NoArguments,
 			RunE:    get,
 		},
 		set,
 	)
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }
 
@@ -106,7 +110,7 @@ func newSchedule() *cobra.Command {
 func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error {
 	given := cmd.Flags().Changed
 	if given("cron") && given("once") {
-		return usagef("give either --cron or --once")
+		return flags.Errorf("give either --cron or --once")
 	}
 	if given("cron") {
 		s.Once, s.Cron, s.MoreCrons = nil, c.cron[0], c.cron[1:]
@@ -114,7 +118,7 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 	if given("once") {
 		at, err := time.Parse(time.RFC3339, c.once)
 		if err != nil {
-			return usagef("--once: %q is no time such as 2027-01-01T03:00:00Z", c.once)
+			return flags.Errorf("--once: %q is no time such as 2027-01-01T03:00:00Z", c.once)
 		}
 		s.Once, s.Cron, s.MoreCrons = timestamppb.New(at), "", nil
 	}
@@ -139,7 +143,7 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 	return nil
 }
 
-func scheduleTable(s *cleanupv1.Schedule) []row {
+func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	when := strings.Join(append([]string{s.GetCron()}, s.GetMoreCrons()...), "; ")
 	if s.GetOnce() != nil {
 		when = "once, " + s.GetOnce().AsTime().Format(time.RFC3339)
@@ -158,7 +162,7 @@ func scheduleTable(s *cleanupv1.Schedule) []row {
 	if s.GetContinueOnError() {
 		after = "goes on with the next task"
 	}
-	rows := []row{
+	rows := []terminal.Row{
 		{"schedule", state},
 		{"when", when},
 		{"time zone", s.GetTimeZone()},
@@ -168,7 +172,7 @@ func scheduleTable(s *cleanupv1.Schedule) []row {
 		{"last run", s.GetLastRunId()},
 	}
 	if s.GetNextPlan() != "" {
-		rows = append(rows, row{"next plan", s.GetNextPlan()})
+		rows = append(rows, terminal.Row{"next plan", s.GetNextPlan()})
 	}
 	return rows
 }

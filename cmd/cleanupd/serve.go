@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -84,7 +85,7 @@ func newServe() *cobra.Command {
 			"--log-format json\n" +
 			"  cleanupd serve --database-url postgres://cleanupd@db.example/campaign --grpc-listen 0.0.0.0:9090 " +
 			"--tls-cert cert.pem --tls-key key.pem --token-file tokens",
-		Args: noArguments,
+		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
 			c.retainedWALGiven = cmd.Flags().Changed("max-retained-wal")
@@ -276,7 +277,7 @@ type setup struct {
 // check returns what is configured, or all mistakes in it that can be told without connecting.
 func (c *serveConfig) check() (s setup, err error) {
 	var mistakes [6]error
-	s.database, mistakes[0] = parseDatabaseURL("--database-url", c.databaseURL)
+	s.database, mistakes[0] = flags.DatabaseURL("--database-url", c.databaseURL)
 	s.others, s.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
 	s.include, mistakes[2] = parseInclude(c.include)
 	s.forms, mistakes[3] = c.forms.check()
@@ -285,8 +286,8 @@ func (c *serveConfig) check() (s setup, err error) {
 	return s, errors.Join(
 		append(
 			mistakes[:],
-			checkAddress("--grpc-listen", c.grpcListen),
-			checkAddress("--http-listen", c.httpListen),
+			flags.CheckAddress("--grpc-listen", c.grpcListen),
+			flags.CheckAddress("--http-listen", c.httpListen),
 			between(
 				"--lease",
 				c.lease,
@@ -314,9 +315,9 @@ func between[T int | int64 | time.Duration](flag string, value, least, most T) e
 	case value >= least && value <= most:
 		return nil
 	case most == math.MaxInt64:
-		return usagef("%s must be %v or more, not %v", flag, least, value)
+		return flags.Errorf("%s must be %v or more, not %v", flag, least, value)
 	}
-	return usagef("%s must be %v to %v, not %v", flag, least, most, value)
+	return flags.Errorf("%s must be %v to %v, not %v", flag, least, most, value)
 }
 
 // checkLimits refuses negative limits.

@@ -13,7 +13,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/transport"
@@ -100,7 +102,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	// Connections that were closed or refused may still count on the server for a moment.
-	if err := await(ctx, log, max(c.patience, connectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
+	if err := await(ctx, log, max(c.patience, flags.ConnectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
 		return nil, err
 	}
 	if s.calls = s.pool; !s.few {
@@ -177,7 +179,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		Instance:     c.instance,
 		Settings:     c.batches,
 		Log:          log,
-		Version:      programVersion(),
+		Version:      version.String(),
 		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: midsourcing.Config{
 			Databases: s.others,
@@ -255,17 +257,6 @@ func (s *server) close() {
 			pool.Close()
 		}
 	}
-}
-
-// checkAddress refuses a malformed address.
-func checkAddress(flag, address string) error {
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return usagef("%s: %q is no HOST:PORT", flag, address)
-	}
-	if _, err := net.ResolveTCPAddr("tcp", address); err != nil {
-		return usagef("%s: %w", flag, err)
-	}
-	return nil
 }
 
 // listen listens on an address. One that is in use is no usage error.

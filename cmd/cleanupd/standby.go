@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 )
 
@@ -19,7 +20,7 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, nil
 	}
-	config, err := parseDatabaseURL(previewFlag, address)
+	config, err := flags.DatabaseURL(previewFlag, address)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func (s *server) connectStandby(
 	}
 	err = dryrun.CheckStandby(ctx, s.pool, s.standby)
 	if errors.Is(err, dryrun.ErrNotStandby) {
-		return usagef("%s: %w", previewFlag, err)
+		return flags.Errorf("%s: %w", previewFlag, err)
 	}
 	if err != nil {
 		s.log.Warn("the standby that dry runs read does not answer; they fail until it does", "error", err)

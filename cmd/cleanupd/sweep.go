@@ -5,12 +5,15 @@ import (
 	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-func newSweep(server *target) *cobra.Command {
+func newSweep(server *rpc.Server) *cobra.Command {
 	var (
 		yes, dryRun bool
-		output      format
+		output      format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "sweep",
@@ -22,8 +25,8 @@ func newSweep(server *target) *cobra.Command {
 			"document is deleted if another sweep, not a dry run, found the same an hour before or earlier, and if " +
 			"its files are\nolder than a day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
-		Args:    noArguments,
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			client := cleanupv1.NewUserDataServiceClient(conn)
 			return preview(
 				cmd,
@@ -40,7 +43,7 @@ func newSweep(server *target) *cobra.Command {
 			)
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd

@@ -7,28 +7,32 @@ import (
 	"github.com/spf13/cobra"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 func newTasks() *cobra.Command {
 	var (
-		server target
-		output format
+		server rpc.Server
+		output format.Output
 	)
 	cmd := &cobra.Command{
 		Use:     "tasks",
 		Short:   "List the tasks of a run, in their order",
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
-		Args:    noArguments,
-		RunE: withClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+		Args:    flags.NoArguments,
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 			out, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
 			if err != nil {
 				return err
 			}
-			table := []row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
+			table := []terminal.Row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
 			for i, t := range out.GetTasks() {
 				table = append(
 					table,
-					row{
+					terminal.Row{
 						strconv.Itoa(i + 1),
 						t.GetName(),
 						t.GetTitle(),
@@ -37,10 +41,10 @@ func newTasks() *cobra.Command {
 					},
 				)
 			}
-			return output.print(cmd.OutOrStdout(), out, table)
+			return output.Print(cmd.OutOrStdout(), out, table)
 		}),
 	}
-	server.flags(cmd)
-	output.flag(cmd)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
 	return cmd
 }

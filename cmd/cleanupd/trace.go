@@ -14,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
 // tracing are the environment variables of OpenTelemetry of which any enables traces.
@@ -31,7 +33,7 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, nil, nil, usagef("%s: %w", tracing[0], err)
+		return nil, nil, nil, flags.Errorf("%s: %w", tracing[0], err)
 	}
 	what, err := resource.New(
 		ctx,
@@ -41,7 +43,7 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 		resource.WithFromEnv(),
 	)
 	if err != nil {
-		return nil, nil, nil, usagef("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+		return nil, nil, nil, flags.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
 	otel.SetTracerProvider(provider)

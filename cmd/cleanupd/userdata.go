@@ -9,19 +9,23 @@ import (
 	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 func newUserData() *cobra.Command {
-	var server target
+	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:   "userdata",
 		Short: "Find and erase one person's data in AEM Forms",
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  " +
 			"cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
-		Args: noCommand,
+		Args: flags.OnlyCommands,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	server.flags(cmd)
+	server.AddFlags(cmd)
 	cmd.AddCommand(
 		newFind(&server),
 		newErase(&server),
@@ -51,7 +55,7 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 		path, variable, _ := strings.Cut(text, ":")
 		application, workflow, ok := strings.Cut(path, "/")
 		if !ok || application == "" || workflow == "" {
-			return nil, usagef("--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", text)
+			return nil, flags.Errorf("--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", text)
 		}
 		list = append(
 			list,
@@ -61,18 +65,18 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 	return list, nil
 }
 
-func newFind(server *target) *cobra.Command {
+func newFind(server *rpc.Server) *cobra.Command {
 	var (
 		variables []string
-		output    format
+		output    format.Output
 	)
 	cmd := &cobra.Command{
 		Use:   "find USER",
 		Short: "Find every trace of a user id that the Forms database reveals",
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
 			"--variable Loans/folder/sub/review --variable Claims/apply",
-		Args: one("the user id, a principal's canonical name"),
-		RunE: withConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
+		Args: flags.OneArgument("the user id, a principal's canonical name"),
+		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
 			list, err := parseVariables(variables)
 			if err != nil {
 				return err
@@ -82,41 +86,41 @@ func newFind(server *target) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if output != asTable {
-				return output.print(cmd.OutOrStdout(), found, nil)
+			if output != format.Table {
+				return output.Print(cmd.OutOrStdout(), found, nil)
 			}
-			return printFound(screenOf(cmd.OutOrStdout()), found)
+			return printFound(terminal.ScreenOf(cmd.OutOrStdout()), found)
 		}),
 	}
-	output.flag(cmd)
+	output.AddFlag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
 	return cmd
 }
 
 // printFound prints what was found, and what cannot be.
-func printFound(s *screen, found *cleanupv1.FindUserDataResponse) error {
+func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", orNone(found.GetPrincipalIds()))
-	rows := []row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
+	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
 	for _, in := range found.GetProcessInstances() {
 		var why []string
 		for _, r := range in.GetReasons() {
-			text := word(r.GetKind())
+			text := format.EnumName(r.GetKind())
 			if v := r.GetVariable(); v != nil {
 				text += fmt.Sprintf(
 					" %s of %s/%s (%s)",
 					v.GetVariable(),
 					v.GetApplication(),
 					v.GetWorkflow(),
-					word(r.GetMatch()),
+					format.EnumName(r.GetMatch()),
 				)
 			}
 			why = append(why, text)
 		}
-		rows = append(rows, row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")})
+		rows = append(rows, terminal.Row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")})
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(s)
-		if err := s.printTable(rows); err != nil {
+		if err := s.PrintTable(rows); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"fmt"
-	"runtime/debug"
 
 	"github.com/spf13/cobra"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/version"
 )
 
 func newVersion() *cobra.Command {
@@ -12,19 +14,10 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version of this program",
 		Example: "  cleanupd version",
-		Args:    noArguments,
+		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cleanupd %s\n", programVersion())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "cleanupd %s\n", version.String())
 			return err
 		},
 	}
-}
-
-// programVersion is the version of this program, and of Go.
-func programVersion() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "unknown"
-	}
-	return fmt.Sprintf("%s (%s)", info.Main.Version, info.GoVersion)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/mysqlerr"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it
@@ -32,7 +33,7 @@ func await(ctx context.Context, log *slog.Logger, patience time.Duration, connec
 			return nil, backoff.Permanent(err)
 		case !told[err.Error()]:
 			told[err.Error()] = true
-			log.Info("waiting for a database", "error", oneLine(err.Error()), "for", patience)
+			log.Info("waiting for a database", "error", terminal.OneLine(err.Error()), "for", patience)
 		}
 		return nil, err
 	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(patience))

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"strings"
@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // What a task did is told as far as it did anything.
@@ -106,11 +107,11 @@ func TestProgressOnATerminal(t *testing.T) {
 		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, "", ""},
 	} {
 		var out strings.Builder
-		v := &view{
-			screen:  &screen{Writer: &out, width: func() int { return c.columns }, moves: true},
-			began:   time.Unix(10, 0),
-			started: &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
-			rows:    1000,
+		v := &View{
+			Screen:    &terminal.Screen{Writer: &out, Width: func() int { return c.columns }, Moves: true},
+			startTime: time.Unix(10, 0),
+			started:   &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
+			rows:      1000,
 		}
 		c.p.Task, c.p.Object = "visitors", "nmsvisitor"
 		for range 2 {
@@ -118,7 +119,7 @@ func TestProgressOnATerminal(t *testing.T) {
 				Time:  timestamppb.New(time.Unix(12, 0)),
 				Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p},
 			}
-			if err := v.event(e); err != nil {
+			if err := v.Event(e); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -128,32 +129,8 @@ func TestProgressOnATerminal(t *testing.T) {
 			t.Errorf("on %d columns: %q", c.columns, out.String())
 		}
 		out.Reset()
-		if err := v.note("done"); err != nil || out.String() != erased+"done\n" {
+		if err := v.Note("done"); err != nil || out.String() != erased+"done\n" {
 			t.Errorf("the next line: %q, %v", out.String(), err)
-		}
-	}
-}
-
-// A table loses columns where the screen is narrow, and those that say nothing; what anyone may have written stays in
-// its cell.
-func TestTables(t *testing.T) {
-	t.Parallel()
-	rows := []row{
-		{"NAME", "ROWS", "EMPTY", "SIZE", "WHY"},
-		{"short", "7", "", "3.0 MiB", "since it is so"},
-		{"名前 \x1b[31m", "1,234,567", "", "?", "a\nb"},
-	}
-	for width, want := range map[int]string{
-		0: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it is so\n名前 \\x1b[31m  " +
-			"1,234,567        ?  a b\n",
-		45: "NAME                ROWS     SIZE  WHY\nshort                  7  3.0 MiB  since it …\n名前 \\x1b[31m  " +
-			"1,234,567        ?  a b\n",
-		32: "NAME                ROWS\nshort                  7\n名前 \\x1b[31m  1,234,567\n",
-	} {
-		var out strings.Builder
-		s := &screen{Writer: &out, width: func() int { return width }}
-		if err := s.printTable(rows); err != nil || out.String() != want {
-			t.Errorf("%d columns:\n%s, want\n%s, %v", width, out.String(), want, err)
 		}
 	}
 }

@@ -1,34 +1,33 @@
-package main
+package rpc
 
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"net"
-	"os"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
 // target is the server that a client talks to, and the client's credentials.
-type target struct {
-	address              string
+type Server struct {
+	Address              string
 	tls                  bool
 	ca, certificate, key string
 	token                string
 }
 
 // flags adds the flags that say which server a command talks to.
-func (t *target) flags(cmd *cobra.Command) {
+func (t *Server) AddFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
+	f.StringVar(&t.Address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&t.tls, "tls", false, "speak TLS, and trust the authorities of the system")
 	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
 	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and present the client certificate in this PEM file")
@@ -42,8 +41,8 @@ func (t *target) flags(cmd *cobra.Command) {
 }
 
 // command is a command about a run on the same server, to be pasted. It has no token in it.
-func (t *target) command(name, runID string) string {
-	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, t.address)
+func (t *Server) Command(name, runID string) string {
+	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, t.Address)
 	if t.tls {
 		text += " --tls"
 	}
@@ -60,70 +59,55 @@ func (t *target) command(name, runID string) string {
 }
 
 // dial returns a connection to the server, which connects with the first call.
-func (t *target) dial() (*grpc.ClientConn, error) {
-	_, port, err := net.SplitHostPort(t.address)
+func (t *Server) Dial() (*grpc.ClientConn, error) {
+	_, port, err := net.SplitHostPort(t.Address)
 	if number, unknown := net.LookupPort("tcp", port); err != nil || unknown != nil || number == 0 {
-		return nil, usagef("--server: %q is no HOST:PORT", t.address)
+		return nil, flags.Errorf("--server: %q is no HOST:PORT", t.Address)
 	}
 	creds, secure, err := t.transport()
 	if err != nil {
 		return nil, err
 	}
 	options := []grpc.DialOption{
-		grpc.WithTransportCredentials(
-			creds,
-		),
+		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(transport.MaxResponse)),
-		grpc.WithUnaryInterceptor(printableAnswers),
+		grpc.WithUnaryInterceptor(printableResponses),
 		grpc.WithStreamInterceptor(printableStreams),
 	}
 	if t.token != "" {
-		if !secure && !access.IsLoopback(t.address) {
-			return nil, usagef("--token would be sent to %s in plain text: add --tls or --tls-ca", t.address)
+		if !secure && !access.IsLoopback(t.Address) {
+			return nil, flags.Errorf("--token would be sent to %s in plain text: add --tls or --tls-ca", t.Address)
 		}
 		options = append(options, grpc.WithPerRPCCredentials(bearer(t.token)))
 	}
-	conn, err := grpc.NewClient(t.address, options...)
+	conn, err := grpc.NewClient(t.Address, options...)
 	if err != nil {
-		return nil, usagef("--server: %w", err)
+		return nil, flags.Errorf("--server: %w", err)
 	}
 	return conn, nil
 }
 
-func (t *target) transport() (c credentials.TransportCredentials, secure bool, err error) {
+func (t *Server) transport() (c credentials.TransportCredentials, secure bool, err error) {
 	if (t.certificate == "") != (t.key == "") {
-		return nil, false, usagef("--client-cert and --client-key need each other")
+		return nil, false, flags.Errorf("--client-cert and --client-key need each other")
 	}
 	if !t.tls && t.ca == "" && t.certificate == "" {
 		return insecure.NewCredentials(), false, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if t.ca != "" {
-		if config.RootCAs, err = readAuthorities("--tls-ca", t.ca); err != nil {
+		if config.RootCAs, err = flags.ReadAuthorities("--tls-ca", t.ca); err != nil {
 			return nil, false, err
 		}
 	}
 	if t.certificate != "" {
 		pair, err := tls.LoadX509KeyPair(t.certificate, t.key)
 		if err != nil {
-			return nil, false, usagef("--client-cert, --client-key: %w", err)
+			return nil, false, flags.Errorf("--client-cert, --client-key: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	return credentials.NewTLS(config), true, nil
-}
-
-// readAuthorities reads the certificate authorities in the file of a flag.
-func readAuthorities(flag, file string) (*x509.CertPool, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, usagef("%s: %w", flag, err)
-	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, usagef("%s: %s holds no certificate in PEM form", flag, file)
-	}
-	return pool, nil
 }
 
 // bearer is a token as the credentials of calls.

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"errors"
@@ -14,17 +14,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // show prints a run's events as they come. Its error is how the stream ended.
-func (f *following) show(v viewer) error {
+func (f *Run) Print(v Printer) error {
 	for {
 		event, err := f.next()
-		for why := f.again(err); why != ""; why = f.again(err) {
-			if err := v.note(why); err != nil {
+		for why := f.resumable(err); why != ""; why = f.resumable(err) {
+			if err := v.Note(why); err != nil {
 				return err
 			}
-			if event, err = f.comeBack(err); status.Code(err) == codes.Unavailable {
+			if event, err = f.resume(err); status.Code(err) == codes.Unavailable {
 				break
 			}
 		}
@@ -32,128 +34,128 @@ func (f *following) show(v viewer) error {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:
-			_ = v.end() // the end of the stream says more
+			_ = v.Clear() // the end of the stream says more
 			return err
 		}
-		if err := v.event(event); err != nil {
+		if err := v.Event(event); err != nil {
 			return err
 		}
 	}
 }
 
 // viewer prints the events of a run.
-type viewer interface {
-	event(e *cleanupv1.RunEvent) error
-	note(text string) error // about the watching itself
-	end() error             // of the events, before the last one
+type Printer interface {
+	Event(e *cleanupv1.RunEvent) error
+	Note(text string) error // about the watching itself
+	Clear() error           // of the events, before the last one
 }
 
 // plainEvery is how often progress is printed where it can't be drawn again.
-const plainEvery = 5 * time.Second
+const progressInterval = 5 * time.Second
 
 // view prints a run for people: a line per task, below it progress, and tables at the end.
-type view struct {
-	*screen
-	dry     bool
-	began   time.Time
-	started *cleanupv1.TaskStarted
-	rows    int64 // deleted and updated by the tasks that have finished
-	drawn   bool  // progress is on the last two lines
-	told    time.Time
+type View struct {
+	*terminal.Screen
+	dryRun        bool
+	startTime     time.Time
+	started       *cleanupv1.TaskStarted
+	rows          int64 // deleted and updated by the tasks that have finished
+	progressDrawn bool  // progress is on the last two lines
+	progressTime  time.Time
 }
 
 // newView returns a printer of a run's events for people.
-func newView(s *screen) *view { return &view{screen: s} }
+func NewView(s *terminal.Screen) *View { return &View{Screen: s} }
 
-func (v *view) event(e *cleanupv1.RunEvent) error {
+func (v *View) Event(e *cleanupv1.RunEvent) error {
 	switch {
 	case e.GetRunStarted() != nil:
 		what := "Run %s began."
-		if v.dry = e.GetRunStarted().GetRun().GetDryRun(); v.dry {
+		if v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); v.dryRun {
 			what = "Dry run %s began: nothing is changed."
 		}
-		v.began = e.GetTime().AsTime()
-		return v.note(fmt.Sprintf(what, e.GetRunId()))
+		v.startTime = e.GetTime().AsTime()
+		return v.Note(fmt.Sprintf(what, e.GetRunId()))
 	case e.GetTaskStarted() != nil:
-		v.started, v.told = e.GetTaskStarted(), time.Now()
+		v.started, v.progressTime = e.GetTaskStarted(), time.Now()
 	case e.GetTaskProgress() != nil:
 		return v.progress(e)
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		v.rows += r.GetRowsDeleted() + r.GetRowsUpdated()
-		return v.note(v.label(r.GetTask()) + " " + v.painted(word(r.GetState())) + summary(r, v.dry))
+		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
-		return v.note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
+		return v.Note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
 	case e.GetRunFinished() != nil:
-		return errors.Join(v.end(), printResults(v.screen, e.GetRunFinished().GetRun()))
+		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun()))
 	}
 	return nil
 }
 
 // note prints a line that stays.
-func (v *view) note(line string) error {
-	err := v.end()
+func (v *View) Note(line string) error {
+	err := v.Clear()
 	fmt.Fprintln(v, line)
 	return err
 }
 
 // end erases the progress from the screen.
-func (v *view) end() (err error) {
-	if v.drawn {
+func (v *View) Clear() (err error) {
+	if v.progressDrawn {
 		_, err = io.WriteString(v, "\r\x1b[K\x1b[A\x1b[K")
-		v.drawn = false
+		v.progressDrawn = false
 	}
 	return err
 }
 
 // label is the beginning of a task's line.
-func (v *view) label(task string) string {
+func (v *View) taskLabel(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.started.GetPosition(), v.started.GetTaskCount(), task)
 }
 
 // progress shows how far the task is, and the run: on a terminal in place of the last progress, otherwise every
 // plainEvery.
-func (v *view) progress(e *cleanupv1.RunEvent) error {
+func (v *View) progress(e *cleanupv1.RunEvent) error {
 	p := e.GetTaskProgress()
-	if v.moves {
-		share := ratio(p)
+	if v.Moves {
+		share := completed(p)
 		tasks := max(v.started.GetTaskCount(), 1)
 		run := (float64(max(v.started.GetPosition(), 1)-1) + share) / float64(tasks)
 		all := fmt.Sprintf(
 			"%.0f %%, %s, %s",
 			100*run,
-			rowsOf(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
-			duration(e.GetTime().AsTime().Sub(v.began)),
+			format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+			format.Duration(e.GetTime().AsTime().Sub(v.startTime)),
 		)
-		err := v.end()
-		v.drawn = true
+		err := v.Clear()
+		v.progressDrawn = true
 		_, drawing := fmt.Fprintf(
 			v,
 			"%s\n%s",
-			v.cut(v.label(p.GetTask())+v.bar(share)+soFar(p)),
-			v.cut(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), all)),
+			v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
+			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), all)),
 		)
 		return errors.Join(err, drawing)
 	}
-	if time.Since(v.told) < plainEvery {
+	if time.Since(v.progressTime) < progressInterval {
 		return nil
 	}
-	v.told = time.Now()
-	return v.note(v.label(p.GetTask()) + " " + soFar(p))
+	v.progressTime = time.Now()
+	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
 }
 
 // bar is a bar of which a share is full; it takes a fifth of the screen.
-func (v *view) bar(share float64) string {
-	width := min(max(v.width()/5-4, 2), 30)
+func (v *View) bar(share float64) string {
+	width := min(max(v.Width()/5-4, 2), 30)
 	full := int(share * float64(width))
 	return " [" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "] "
 }
 
 // cut shortens a line to what the screen has room for.
-func (v *view) cut(line string) string { return text.Trim(line, max(v.width()-1, 0)) }
+func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
 // ratio is how much of a task is done, from 0 to 1, as far as it's known.
-func ratio(p *cleanupv1.TaskProgress) float64 {
+func completed(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
 	}
@@ -161,48 +163,26 @@ func ratio(p *cleanupv1.TaskProgress) float64 {
 }
 
 // soFar describes how far a task is, the most important first.
-func soFar(p *cleanupv1.TaskProgress) string {
+func describeProgress(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
 	if expected := p.GetRowsExpected(); expected > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f %%", 100*ratio(p)))
+		parts = append(parts, fmt.Sprintf("%.0f %%", 100*completed(p)))
 		if rate >= 1 && done < expected {
-			parts = append(parts, whole(time.Duration(float64(expected-done)/rate*float64(time.Second)))+" left")
+			parts = append(parts, remainingTime(time.Duration(float64(expected-done)/rate*float64(time.Second)))+" left")
 		}
 	}
 	if p.GetThrottledBy() != "" {
 		parts = append(parts, "waiting: "+p.GetThrottledBy())
 	}
 	if done > 0 {
-		parts = append(parts, fmt.Sprintf("%s, %s a second", rowsOf(done), humanize.Comma(int64(rate))))
+		parts = append(parts, fmt.Sprintf("%s, %s a second", format.Rows(done), humanize.Comma(int64(rate))))
 	}
 	return strings.Join(append(parts, p.GetObject()), ", ")
 }
 
-// rowsOf is a number of rows.
-func rowsOf(n int64) string { return counted(n, "row", "rows") }
-
-// counted is a number of things.
-func counted(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return humanize.Comma(n) + " " + many
-}
-
-// duration is a time for people.
-func duration(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	}
-	return d.Round(time.Second).String()
-}
-
 // whole is a time to come, in seconds: it's not known better.
-func whole(d time.Duration) string {
+func remainingTime(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 	}
@@ -224,7 +204,7 @@ func summary(r *cleanupv1.TaskResult, dry bool) (text string) {
 			count.became = "would be " + count.became
 		}
 		if count.n > 0 {
-			text += ", " + counted(count.n, count.one, count.many) + " " + count.became
+			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.became
 		}
 	}
 	if r.GetDetail() != "" {

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"cmp"
@@ -11,14 +11,16 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // printResults prints what the tasks of a run did, the sizes of their tables, and what it all comes to.
-func printResults(s *screen, r *cleanupv1.Run) error {
-	rows := []row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
+func printResults(s *terminal.Screen, r *cleanupv1.Run) error {
+	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
 	dry := ""
 	if r.GetDryRun() {
-		rows[0] = row{"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD LEAVE", "TOOK", "BATCHES"}
+		rows[0] = terminal.Row{"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD LEAVE", "TOOK", "BATCHES"}
 		dry = " It was a dry run: nothing was changed."
 	}
 	for _, t := range r.GetResults() {
@@ -27,23 +29,23 @@ func printResults(s *screen, r *cleanupv1.Run) error {
 		}
 		took := ""
 		if t.GetEndTime() != nil && t.GetStartTime() != nil {
-			took = duration(t.GetEndTime().AsTime().Sub(t.GetStartTime().AsTime()))
+			took = format.Duration(t.GetEndTime().AsTime().Sub(t.GetStartTime().AsTime()))
 		}
-		rows = append(rows, row{
-			t.GetTask(), word(t.GetState()), humanize.Comma(t.GetRowsDeleted()), humanize.Comma(t.GetRowsUpdated()),
-			humanize.Comma(t.GetTablesDropped()), left(t), took, humanize.Comma(t.GetBatches()),
+		rows = append(rows, terminal.Row{
+			t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsDeleted()), humanize.Comma(t.GetRowsUpdated()),
+			humanize.Comma(t.GetTablesDropped()), RowsLeft(t), took, humanize.Comma(t.GetBatches()),
 		})
 	}
 	fmt.Fprintln(s)
-	space := spaces(r)
-	err := errors.Join(s.printTable(rows), printSpace(s, space), printPreview(s, r))
-	fmt.Fprintf(s, "\n%s\n", total(r, space))
-	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.painted(word(r.GetState())), dry)
+	space := tableSizes(r)
+	err := errors.Join(s.PrintTable(rows), printTableSizes(s, space), printPreview(s, r))
+	fmt.Fprintf(s, "\n%s\n", Total(r, space))
+	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.Paint(format.EnumName(r.GetState())), dry)
 	return err
 }
 
 // left is how many obsolete rows the tasks left; with a plus where there may be more.
-func left(tasks ...*cleanupv1.TaskResult) string {
+func RowsLeft(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
 		rows, tables = rows+t.GetRowsLeft(), tables+t.GetTablesLeft()
@@ -55,7 +57,7 @@ func left(tasks ...*cleanupv1.TaskResult) string {
 }
 
 // total says in a line what a run did, how long it took, and how many bytes of its tables are free for new rows.
-func total(r *cleanupv1.Run, space []*cleanupv1.TableSpace) string {
+func Total(r *cleanupv1.Run, space []*cleanupv1.TableSpace) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
 		sum.RowsDeleted += t.GetRowsDeleted()
@@ -64,21 +66,21 @@ func total(r *cleanupv1.Run, space []*cleanupv1.TableSpace) string {
 	}
 	text := cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), "nothing to delete")
 	if r.GetEndTime() != nil && r.GetStartTime() != nil {
-		text += " in " + duration(r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()))
+		text += " in " + format.Duration(r.GetEndTime().AsTime().Sub(r.GetStartTime().AsTime()))
 	}
 	var reusable int64
 	for _, t := range space {
 		reusable += t.GetFreeBytes()
 	}
 	if reusable > 0 {
-		text += ", " + size(reusable) + " reusable"
+		text += ", " + format.Size(reusable) + " reusable"
 	}
 	return "Total: " + text
 }
 
 // spaces are the sizes of the tables of a run, before its first task on them and after its last, those first that lost
 // most rows.
-func spaces(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
+func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	sums := map[string]*cleanupv1.TableSpace{}
 	for _, t := range r.GetResults() {
 		for _, s := range t.GetSpace() {
@@ -103,30 +105,28 @@ func spaces(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 const tablesShown = 10
 
 // printSpace prints the sizes of the first tables.
-func printSpace(s *screen, space []*cleanupv1.TableSpace) error {
+func printTableSizes(s *terminal.Screen, space []*cleanupv1.TableSpace) error {
 	if len(space) == 0 {
 		return nil
 	}
-	rows := []row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
+	rows := []terminal.Row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
 	for _, t := range space[:min(len(space), tablesShown)] {
-		rows = append(rows, row{
-			t.GetTable(), humanize.Comma(t.GetRowsDeleted()), size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
-			size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()), unknown(t.DeadBytes), unknown(t.FreeBytes),
+		rows = append(rows, terminal.Row{
+			t.GetTable(), humanize.Comma(t.GetRowsDeleted()), format.Size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
+			format.Size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()), sizeIfKnown(t.DeadBytes), sizeIfKnown(t.FreeBytes),
 		})
 	}
 	fmt.Fprintln(s)
-	err := s.printTable(rows)
+	err := s.PrintTable(rows)
 	if more := len(space) - tablesShown; more > 0 {
 		fmt.Fprintf(s, "and %d more\n", more)
 	}
 	return err
 }
 
-func size(n int64) string { return humanize.IBytes(uint64(n)) }
-
-func unknown(n *int64) string {
+func sizeIfKnown(n *int64) string {
 	if n == nil {
 		return "?"
 	}
-	return size(*n)
+	return format.Size(*n)
 }

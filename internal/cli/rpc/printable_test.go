@@ -1,8 +1,6 @@
-package main
+package rpc
 
 import (
-	"context"
-	"io"
 	"testing"
 
 	"google.golang.org/protobuf/proto"
@@ -23,17 +21,5 @@ func TestPrintable(t *testing.T) {
 	makePrintable(got)
 	if !proto.Equal(got, message(good)) {
 		t.Errorf("got %v", got)
-	}
-}
-
-// Interrupting the prompt is not a yes.
-func TestQuestionInterrupted(t *testing.T) {
-	t.Parallel()
-	silence, end := io.Pipe()
-	defer func() { _ = end.Close() }()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if text := answer(ctx, silence); text != "" {
-		t.Errorf("the answer is %q", text)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"io"
@@ -9,21 +9,21 @@ import (
 )
 
 // screen is where a command prints to: a terminal, a file or a pipe.
-type screen struct {
+type Screen struct {
 	io.Writer
-	width func() int // in columns; 0: as wide as a line is
-	moves bool       // lines can be drawn again
-	paint bool       // words can have a colour, unless NO_COLOR or TERM=dumb says otherwise
+	Width   func() int // in columns; 0: as wide as a line is
+	Moves   bool       // lines can be drawn again
+	Colours bool       // words can have a colour, unless NO_COLOR or TERM=dumb says otherwise
 }
 
 // screenOf is the screen behind a writer, or the writer itself if it is one.
-func screenOf(w io.Writer) *screen {
-	if s, ok := w.(*screen); ok {
+func ScreenOf(w io.Writer) *Screen {
+	if s, ok := w.(*Screen); ok {
 		return s
 	}
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return &screen{Writer: w, width: func() int { return 0 }}
+		return &Screen{Writer: w, Width: func() int { return 0 }}
 	}
 	width := func() int {
 		width, _, err := term.GetSize(int(f.Fd()))
@@ -32,7 +32,7 @@ func screenOf(w io.Writer) *screen {
 		}
 		return width
 	}
-	return &screen{Writer: w, width: width, moves: os.Getenv("TERM") != "dumb", paint: true}
+	return &Screen{Writer: w, Width: width, Moves: os.Getenv("TERM") != "dumb", Colours: true}
 }
 
 // colours are those of the states that are told by more than their word.
@@ -43,8 +43,8 @@ var colours = map[string]text.Color{
 }
 
 // painted is a word in its colour, where the screen has colours and the word one.
-func (s *screen) painted(word string) string {
-	if colour, ok := colours[word]; ok && s.paint {
+func (s *Screen) Paint(word string) string {
+	if colour, ok := colours[word]; ok && s.Colours {
 		return colour.Sprint(word)
 	}
 	return word

@@ -1,4 +1,4 @@
-package main
+package watch
 
 import (
 	"context"
@@ -12,19 +12,20 @@ import (
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
 // comeBackFor is how long a client tries to resume watching a run whose server is gone.
-const comeBackFor = time.Minute
+const resumeTimeout = time.Minute
 
 // following receives a run's events, and resumes when the server that sends them is replaced, or the log that has them.
-type following struct {
+type Run struct {
 	ctx        context.Context
-	server     *target
+	server     *rpc.Server
 	client     cleanupv1.CleanupServiceClient
 	receive    func() (*cleanupv1.RunEvent, error)
-	runID      string
+	ID         string
 	last       int64 // the sequence of the last event received that holds
 	generation int64 // of that event's log; 0: unknown
 	ended      bool  // the last event received ended the run
@@ -33,41 +34,41 @@ type following struct {
 
 // follow shows a run to its end. If the user interrupts it, or the server is lost, the error says that the run goes on,
 // or may.
-func (f *following) follow(v viewer) error {
-	err := f.show(v)
+func (f *Run) Follow(v Printer) error {
+	err := f.Print(v)
 	switch {
-	case f.runID == "" || f.ended:
+	case f.ID == "" || f.ended:
 		return err
 	case f.gone:
 		return fmt.Errorf(
 			"run %s is gone: the database lost it, as in a failover to a standby that lagged, or it was deleted",
-			f.runID,
+			f.ID,
 		)
 	case f.ctx.Err() != nil:
 		return fmt.Errorf(
 			"run %s goes on: %s shows it, %s stops it",
-			f.runID,
-			f.server.command("runs watch", f.runID),
-			f.server.command("runs cancel", f.runID),
+			f.ID,
+			f.server.Command("runs watch", f.ID),
+			f.server.Command("runs cancel", f.ID),
 		)
 	case err != nil:
 		return fmt.Errorf(
 			"%w; run %[2]s may go on: cleanupd runs watch %[2]s --server OTHER shows it by another replica",
-			plain(err),
-			f.runID,
+			rpc.PlainError(err),
+			f.ID,
 		)
 	}
 	return nil
 }
 
 // newFollowing returns the run whose events a stream sends. client watches the run again when the stream breaks off.
-func newFollowing[M interface{ GetEvent() *cleanupv1.RunEvent }](
+func New[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	ctx context.Context,
-	server *target,
+	server *rpc.Server,
 	client cleanupv1.CleanupServiceClient,
 	stream interface{ Recv() (M, error) },
-) *following {
-	return &following{ctx: ctx, server: server, client: client, receive: received(stream)}
+) *Run {
+	return &Run{ctx: ctx, server: server, client: client, receive: received(stream)}
 }
 
 // received turns a stream of either kind into one of events.
@@ -84,20 +85,20 @@ func received[M interface{ GetEvent() *cleanupv1.RunEvent }](
 }
 
 // next is the next event. After the last one its error is the status of the run.
-func (f *following) next() (*cleanupv1.RunEvent, error) {
+func (f *Run) next() (*cleanupv1.RunEvent, error) {
 	e, err := f.receive()
 	if err == nil {
-		f.runID, f.last, f.generation, f.ended = e.GetRunId(), e.GetSequence(), e.GetLogGeneration(), e.GetRunFinished() != nil
+		f.ID, f.last, f.generation, f.ended = e.GetRunId(), e.GetSequence(), e.GetLogGeneration(), e.GetRunFinished() != nil
 	}
 	f.gone = status.Code(err) == codes.NotFound
 	return e, err
 }
 
 // again says why the run is to be watched again after an error; empty: it is not.
-func (f *following) again(err error) string {
+func (f *Run) resumable(err error) string {
 	s := status.Convert(err)
 	switch {
-	case f.runID == "" || f.ended:
+	case f.ID == "" || f.ended:
 	case s.Code() == codes.Unavailable:
 		return "the server is gone: trying for a minute to come back to the run"
 	case s.Code() == codes.DataLoss:
@@ -118,13 +119,13 @@ func (f *following) again(err error) string {
 
 // comeBack watches the run from the event after the last one that holds, as soon as a server answers; lost is the error
 // that made that necessary.
-func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
+func (f *Run) resume(lost error) (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return backoff.Retry(f.ctx, func() (*cleanupv1.RunEvent, error) {
 		stream, err := f.client.WatchRun(
 			f.ctx,
-			&cleanupv1.WatchRunRequest{RunId: f.runID, AfterSequence: f.last, LogGeneration: f.generation},
+			&cleanupv1.WatchRunRequest{RunId: f.ID, AfterSequence: f.last, LogGeneration: f.generation},
 		)
 		if err != nil {
 			return nil, lost
@@ -135,5 +136,5 @@ func (f *following) comeBack(lost error) (*cleanupv1.RunEvent, error) {
 			return nil, backoff.Permanent(err)
 		}
 		return e, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(comeBackFor))
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(resumeTimeout))
 }

@@ -1,4 +1,4 @@
-package main
+package format
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // format is how an answer is printed: as a table for people, or as the API's JSON, or the same in YAML.
-type format string
+type Output string
 
-const asTable format = "table"
+const Table Output = "table"
 
-var formats = []string{string(asTable), "json", "yaml"}
+var formats = []string{string(Table), "json", "yaml"}
 
 // flag adds --output to a command.
-func (f *format) flag(cmd *cobra.Command) {
-	*f = asTable
+func (f *Output) AddFlag(cmd *cobra.Command) {
+	*f = Table
 	cmd.PersistentFlags().
 		VarP(f, "output", "o", "how the answer is printed: table, json (the API's; of a stream a message a line) or "+
 			"yaml (the same)")
@@ -33,37 +33,37 @@ func (f *format) flag(cmd *cobra.Command) {
 }
 
 // String implements pflag.Value.
-func (f *format) String() string { return string(*f) }
+func (f *Output) String() string { return string(*f) }
 
 // Set implements pflag.Value.
-func (f *format) Set(name string) error {
+func (f *Output) Set(name string) error {
 	if !slices.Contains(formats, name) {
 		return fmt.Errorf("must be %s", strings.Join(formats, ", "))
 	}
-	*f = format(name)
+	*f = Output(name)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (f *format) Type() string { return "format" }
+func (f *Output) Type() string { return "format" }
 
 // print prints an answer, or the table of it.
-func (f *format) print(w io.Writer, answer proto.Message, table []row) error {
-	if *f == asTable {
-		return screenOf(w).printTable(table)
+func (f *Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) error {
+	if *f == Table {
+		return terminal.ScreenOf(w).PrintTable(table)
 	}
 	text, err := protojson.MarshalOptions{Multiline: true, EmitDefaultValues: true}.Marshal(answer)
 	return errors.Join(err, f.write(w, text))
 }
 
 // message prints a message of a stream: JSON as a line, YAML as a document.
-func (f *format) message(w io.Writer, m proto.Message) error {
+func (f *Output) PrintMessage(w io.Writer, m proto.Message) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	return errors.Join(err, f.line(w, text))
+	return errors.Join(err, f.PrintLine(w, text))
 }
 
 // line prints one of several answers, which is given in JSON.
-func (f *format) line(w io.Writer, text []byte) error {
+func (f *Output) PrintLine(w io.Writer, text []byte) error {
 	if *f == "yaml" {
 		fmt.Fprintln(w, "---")
 	}
@@ -71,7 +71,7 @@ func (f *format) line(w io.Writer, text []byte) error {
 }
 
 // write prints an answer that is given in JSON.
-func (f *format) write(w io.Writer, text []byte) (err error) {
+func (f *Output) write(w io.Writer, text []byte) (err error) {
 	if *f == "yaml" {
 		if text, err = yaml.JSONToYAML(text); err != nil {
 			return err
@@ -79,29 +79,4 @@ func (f *format) write(w io.Writer, text []byte) (err error) {
 	}
 	_, err = fmt.Fprintln(w, strings.TrimSpace(string(text)))
 	return err
-}
-
-// events prints the events of a run as the API has them, and notes elsewhere.
-type events struct {
-	format
-	out, notes io.Writer
-}
-
-func (v *events) event(e *cleanupv1.RunEvent) error {
-	return v.message(v.out, &cleanupv1.WatchRunResponse{Event: e})
-}
-
-func (v *events) note(text string) error {
-	_, err := fmt.Fprintln(v.notes, text)
-	return err
-}
-
-func (v *events) end() error { return nil }
-
-// newPrinter returns a printer of a run's events in a format.
-func newPrinter(output format, cmd *cobra.Command) viewer {
-	if output == asTable {
-		return newView(screenOf(cmd.OutOrStdout()))
-	}
-	return &events{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
 }

@@ -1,4 +1,4 @@
-package main
+package rpc
 
 import (
 	"fmt"
@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service"
 )
 
 // limitFlag adds the flag that limits how many entries are listed.
-func limitFlag(f *pflag.FlagSet, limit *int32) {
+func AddLimitFlag(f *pflag.FlagSet, limit *int32) {
 	f.Int32Var(limit, "limit", service.DefaultPageSize, "how many of the newest to list at most, 1 or more")
 }
 
@@ -23,12 +24,12 @@ type listing interface {
 
 // list returns the first entries, up to limit, of as many pages as that takes; ask asks for a page, of most entries at
 // most, and says how many it has.
-func list[M listing](
+func List[M listing](
 	limit, most int32,
 	ask func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {
 	if limit < 1 {
-		return all, usagef("--limit must be 1 or more, not %d", limit)
+		return all, flags.Errorf("--limit must be 1 or more, not %d", limit)
 	}
 	all, had, err := ask(min(limit, most), "")
 	for err == nil && all.GetNextPageToken() != "" && int32(had) < limit {
@@ -44,7 +45,7 @@ func list[M listing](
 }
 
 // tellOfMore prints that a list has more entries, if it has.
-func tellOfMore(w io.Writer, of listing) {
+func PrintMore(w io.Writer, of listing) {
 	if of.GetNextPageToken() != "" {
 		fmt.Fprintln(w, "There are more: --limit says how many are listed.")
 	}

@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 )
 
 // A row has a cell for each column. The first row of a table is its header.
-type row []string
+type Row []string
 
 // The space between two columns, and the least width to which a text is cut.
 const (
@@ -23,15 +23,15 @@ var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped
 
 // printTable prints a table, whatever anyone has written into a database. On a narrow screen columns are left out, the
 // last ones first, and the last text is cut.
-func (s *screen) printTable(rows []row) error {
+func (s *Screen) PrintTable(rows []Row) error {
 	for _, cells := range rows {
 		for i := range cells {
-			cells[i] = printable(cells[i])
+			cells[i] = Printable(cells[i])
 		}
 	}
 	t := table.NewWriter()
 	var columns []table.ColumnConfig
-	left := s.width()
+	left := s.Width()
 	for i := range rows[0] {
 		c := table.ColumnConfig{Number: i + 1, Hidden: true}
 		quantities, widest, filled := true, text.StringWidth(rows[0][i]), false
@@ -45,7 +45,7 @@ func (s *screen) printTable(rows []row) error {
 		}
 		switch {
 		case !filled && len(rows) > 1: // it would say nothing
-		case s.width() == 0 || widest <= left:
+		case s.Width() == 0 || widest <= left:
 			c.Hidden, left = false, left-widest-len(gutter)
 		case !quantities && left >= leastCut && (i == 0 || i == len(rows[0])-1):
 			c.Hidden, c.WidthMax, left = false, left, 0
@@ -59,9 +59,9 @@ func (s *screen) printTable(rows []row) error {
 	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: gutter}, Options: table.OptionsNoBordersAndSeparators})
 	for i, cells := range rows {
 		if i == 0 {
-			t.AppendHeader(s.cells(cells))
+			t.AppendHeader(s.paintRow(cells))
 		} else {
-			t.AppendRow(s.cells(cells))
+			t.AppendRow(s.paintRow(cells))
 		}
 	}
 	t.SuppressTrailingSpaces()
@@ -70,10 +70,10 @@ func (s *screen) printTable(rows []row) error {
 }
 
 // cells are those of a row as the screen shows them.
-func (s *screen) cells(of row) table.Row {
+func (s *Screen) paintRow(of Row) table.Row {
 	var shown table.Row
 	for _, cell := range of {
-		shown = append(shown, s.painted(cell))
+		shown = append(shown, s.Paint(cell))
 	}
 	return shown
 }

@@ -1,52 +1,16 @@
-package main
+package rpc
 
 import (
 	"context"
-	"fmt"
-	"strconv"
-	"strings"
-	"unicode"
-	"unicode/utf16"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protopath"
 	"google.golang.org/protobuf/reflect/protorange"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
-
-// printable makes a text one line without control characters, which a terminal only displays: anyone may have chosen
-// the names of tables, files and variables.
-func printable(text string) string {
-	text = strings.Map(func(r rune) rune {
-		if unicode.IsSpace(r) {
-			return ' '
-		}
-		return r
-	}, text)
-	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return text
-	}
-	quoted := strconv.Quote(text)
-	return quoted[1 : len(quoted)-1]
-}
-
-// printableJSON escapes in JSON what is not printable, which can be in its strings only.
-func printableJSON(raw []byte) string {
-	var out strings.Builder
-	for _, r := range string(raw) {
-		switch {
-		case unicode.IsPrint(r):
-			out.WriteRune(r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
-		default:
-			fmt.Fprintf(&out, `\u%04x`, r)
-		}
-	}
-	return out.String()
-}
 
 // makePrintable makes all strings of a message printable.
 func makePrintable(message any) {
@@ -60,7 +24,7 @@ func makePrintable(message any) {
 		if !ok {
 			return nil
 		}
-		shown := protoreflect.ValueOfString(printable(text))
+		shown := protoreflect.ValueOfString(terminal.Printable(text))
 		switch last.Step.Kind() {
 		case protopath.FieldAccessStep:
 			holder.Value.Message().Set(last.Step.FieldDescriptor(), shown)
@@ -72,7 +36,7 @@ func makePrintable(message any) {
 }
 
 // printableAnswers makes the responses of calls printable.
-func printableAnswers(
+func printableResponses(
 	ctx context.Context,
 	method string,
 	req, reply any,
