@@ -34,7 +34,7 @@ func TestAccess(t *testing.T) {
 	ca, db := testca.New(t), pgtest.Campaign(t)
 	cert, key := ca.Files(ca.Server())
 	clientCert, clientKey := ca.Files(ca.Client("grafana"))
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		db.URL(),
@@ -111,7 +111,7 @@ func TestAccess(t *testing.T) {
 // With --insecure a server may serve everyone on any address.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),

@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
 			iDeliveryProviderId) VALUES (1, 1, '2000-01-01', 4, 7, 1)`)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
-	production := serve(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
+	production := startServer(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
 	if code, _, errs := cleanupd(
 		t,
 		"schedule",
@@ -70,7 +70,7 @@ func TestAdopt(t *testing.T) {
 		"--forms-database-url",
 		"mysql://forms:x@" + address + "/forms",
 	}
-	r := serve(t, args...)
+	r := startServer(t, args...)
 	for _, c := range []string{
 		"run",
 		"options set broadLogPurgeDelayDays=90",

@@ -27,6 +27,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/tempdir"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
@@ -98,12 +99,12 @@ func newDemo() *cobra.Command {
 }
 
 // serving is the configuration of the demo's server.
-func (c demoConfig) serving(databaseURL string) serveConfig {
-	s := onFreePorts(databaseURL)
+func (c demoConfig) serving(databaseURL string) serve.Config {
+	s := serve.ConfigOnFreePorts(databaseURL)
 	for _, address := range []struct {
 		given, usual string
 		of           *string
-	}{{c.grpcListen, defaults().grpcListen, &s.grpcListen}, {c.httpListen, defaults().httpListen, &s.httpListen}} {
+	}{{c.grpcListen, serve.DefaultConfig().GRPCListen, &s.GRPCListen}, {c.httpListen, serve.DefaultConfig().HTTPListen, &s.HTTPListen}} {
 		switch {
 		case address.given != "":
 			*address.of = address.given
@@ -171,7 +172,7 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 				return err
 			}
 			defer server.Stop()
-			fill = func(ctx context.Context, _ *localpg.Server, folder string) (formsConfig, error) {
+			fill = func(ctx context.Context, _ *localpg.Server, folder string) (serve.FormsConfig, error) {
 				return fillFormsInMySQL(ctx, server, folder)
 			}
 		}
@@ -180,18 +181,18 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 			"Making an AEM Forms database of %d process instances, and its document storage …\n",
 			formsInstances,
 		)
-		if config.forms, err = fill(ctx, pg, folder); err != nil {
+		if config.Forms, err = fill(ctx, pg, folder); err != nil {
 			return err
 		}
 	}
-	s, err := newServer(ctx, config, slog.New(slog.DiscardHandler))
+	s, err := serve.New(ctx, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	serving, stop := context.WithCancel(ctx)
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.serve(serving)
+		ended <- s.Serve(serving)
 		stop()
 	}()
 	switch {
@@ -211,10 +212,10 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 }
 
 // tellToTry prints commands for the demo's server, to be pasted.
-func tellToTry(w io.Writer, s *server, url string, forms bool) {
-	program, server := programName(), s.grpc.Addr().String()
+func tellToTry(w io.Writer, s *serve.Server, url string, forms bool) {
+	program, server := programName(), s.GRPC.Addr().String()
 	grpc := "grpcurl -plaintext " + server
-	rest := "http://" + s.http.Addr().String()
+	rest := "http://" + s.HTTP.Addr().String()
 	try := []string{
 		"psql '" + url + "'",
 		program + " run --dry-run --server " + server,
@@ -278,7 +279,7 @@ func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
 }
 
 // runDemo runs the cleanup, and prints what was deleted.
-func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
+func runDemo(ctx context.Context, w io.Writer, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -288,7 +289,7 @@ func runDemo(ctx context.Context, w io.Writer, s *server, url string) error {
 	if err != nil {
 		return err
 	}
-	server, err := (&rpc.Server{Address: s.grpc.Addr().String()}).Dial()
+	server, err := (&rpc.Server{Address: s.GRPC.Addr().String()}).Dial()
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ func TestExplain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("DROP TABLE NmsSimulation")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	for task, says := range map[string][]string{
 		"sessions": {
 			"sessions, by the clock 2",

@@ -114,7 +114,7 @@ func TestFlood(t *testing.T) {
 	for who, authorization := range map[string]string{"strangers": "", "viewer": "Bearer viewer-secret"} {
 		t.Run(who, func(t *testing.T) {
 			db := pgtest.Campaign(t)
-			r := serveBy(t, program, "--database-url", db.URL(), "--token-file", tokens(t))
+			r := startProgram(t, program, "--database-url", db.URL(), "--token-file", tokens(t))
 			before := peakMemory(t, r.cmd.Process.Pid)
 			admin, ctx := r.as(t, "admin")
 			defer r.flood(t, authorization)()
@@ -222,7 +222,7 @@ func TestFloodOfReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Release()
-		r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
+		r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
 		db.Do(
 			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error)
 				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200)
@@ -277,7 +277,7 @@ func TestFloodOfReaders(t *testing.T) {
 func TestSlowReads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t))
+	r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t))
 	tx := db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	viewer, ctx := r.as(t, "viewer")

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/serve"
 )
 
 // formsMySQLUser is the user of a private MariaDB.
@@ -39,8 +40,8 @@ func generateForms() *formsdb.Data {
 }
 
 // fillFormsInMySQL creates a Forms database in MySQL, and its document storage in a folder.
-func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (formsConfig, error) {
-	c := formsConfig{databaseURL: server.URL(formsMySQLUser, formsDatabase), folder: folder}
+func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (serve.FormsConfig, error) {
+	c := serve.FormsConfig{DatabaseURL: server.URL(formsMySQLUser, formsDatabase), Folder: folder}
 	config := server.Config(formsMySQLUser, "")
 	config.MultiStatements = true
 	config.Params = map[string]string{"sql_mode": "'ANSI,TRADITIONAL'"}
@@ -69,8 +70,8 @@ func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder str
 }
 
 // fillForms creates a Forms database in PostgreSQL, and its document storage in a folder.
-func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsConfig, error) {
-	c := formsConfig{databaseURL: pg.URL(campaigndb.Role, formsDatabase), folder: folder}
+func fillForms(ctx context.Context, pg *localpg.Server, folder string) (serve.FormsConfig, error) {
+	c := serve.FormsConfig{DatabaseURL: pg.URL(campaigndb.Role, formsDatabase), Folder: folder}
 	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
 		return c, err
@@ -88,10 +89,10 @@ func fillForms(ctx context.Context, pg *localpg.Server, folder string) (formsCon
 }
 
 // runFormsDemo finds and erases a person's data, and searches again, by the commands that it prints.
-func runFormsDemo(ctx context.Context, w io.Writer, s *server) error {
+func runFormsDemo(ctx context.Context, w io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
-		command += " --server " + s.grpc.Addr().String()
+		command += " --server " + s.GRPC.Addr().String()
 		fmt.Fprintf(w, "\n$ cleanupd userdata %s\n", command)
 		cmd := newUserData()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true

@@ -91,7 +91,7 @@ func TestScreens(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	forms := formsOf(t, 12, "")
-	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
 	obsolete := func() {
 		db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 12345) i;
 			INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2000-01-01' FROM generate_series(1, 20) i`)
@@ -264,7 +264,7 @@ func keys(value map[string]any) (list []string) {
 func TestPlainTerminals(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	s := serve(t, "--database-url", db.URL())
+	s := startServer(t, "--database-url", db.URL())
 	run := func(env string) string {
 		return onScreen(t, 100, []string{env}, "run", "--dry-run", "--task", "sessions", "--server", s.grpc)
 	}

@@ -17,7 +17,7 @@ func TestGuards(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	do := func(args ...string) (int, string, string) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}

@@ -20,7 +20,7 @@ func TestHealthCommand(t *testing.T) {
 	db, ca := pgtest.Campaign(t), testca.New(t)
 	cert, key := ca.Files(ca.Server())
 	other, _ := ca.Files(ca.Server())
-	s := serve(t, "--database-url", db.URL(), "--tls-cert", cert, "--tls-key", key)
+	s := startServer(t, "--database-url", db.URL(), "--tls-cert", cert, "--tls-key", key)
 	listen := strings.TrimPrefix(s.http, "http://")
 	health := func(args ...string) (int, string, string) {
 		return cleanupd(t, append([]string{"health", "--http-listen", listen}, args...)...)

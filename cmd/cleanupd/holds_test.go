@@ -15,7 +15,7 @@ func TestHolds(t *testing.T) {
 		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, " +
 			"'2000-01-01')",
 	)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	do := func(args ...string) (int, string, string) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}

@@ -18,7 +18,7 @@ func TestLeftovers(t *testing.T) {
 			iDeliveryProviderId)
 		SELECT i, E'Sale\x1b]0;fake\x07\tof\n' || i, 1, '2000-01-01', 4, 100 + i, i FROM generate_series(1, 4) i`,
 	)
-	r := serve(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
+	r := startServer(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
 	if code, out, errs := cleanupd(
 		t,
 		"run",

@@ -75,14 +75,14 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 	}
 }
 
-// serve starts a replica and waits until it serves.
-func serve(t *testing.T, args ...string) *replica {
+// startServer starts a replica and waits until it serves.
+func startServer(t *testing.T, args ...string) *replica {
 	t.Helper()
-	return serveBy(t, os.Args[0], args...)
+	return startProgram(t, os.Args[0], args...)
 }
 
-// serveBy starts a replica by a program, which may be that of the tests.
-func serveBy(t *testing.T, program string, args ...string) *replica {
+// startProgram starts a replica by a program, which may be that of the tests.
+func startProgram(t *testing.T, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}
 	r.cmd = exec.Command(

@@ -16,7 +16,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
 			"3, 60)",
 	)
-	r := serve(t, "--database-url", db.URL(), "--schedule")
+	r := startServer(t, "--database-url", db.URL(), "--schedule")
 	for _, c := range []struct {
 		args string
 		code int

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/serve"
 )
 
 // Who may create objects where the role looks for its own is warned of, with what ends it; not itself, superusers, and
@@ -34,13 +35,13 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	} {
 		db.Superuser(test.sql)
 		var log bytes.Buffer
-		s, err := newServer(t.Context(), onFreePorts(db.As(least)), slog.New(slog.NewTextHandler(&log, nil)))
+		s, err := serve.New(t.Context(), serve.ConfigOnFreePorts(db.As(least)), slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		stopped, stop := context.WithCancel(t.Context())
 		stop()
-		if err := s.serve(stopped); err != nil {
+		if err := s.Serve(stopped); err != nil {
 			t.Error(err)
 		}
 		if n := strings.Count(
@@ -49,32 +50,6 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 		); (test.remedy == "" && n > 0) ||
 			(test.remedy != "" && (n != 1 || !strings.Contains(log.String(), `remedy="`+test.remedy+`"`))) {
 			t.Errorf("%q: %s", test.sql, &log)
-		}
-	}
-}
-
-// A superuser is warned of where tables belong to others, without running what they have planted.
-func TestSuperuserIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		role   string
-		warned int
-	}{{"postgres", 1}, {"neolane", 0}} {
-		db := pgtest.Campaign(t)
-		db.Do(
-			"CREATE FUNCTION same(name, name) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE ''planted''; END'; " +
-				"CREATE OPERATOR = (FUNCTION = same, LEFTARG = name, RIGHTARG = name)",
-		)
-		pool := db.For(c.role).Pool
-		if _, err := pool.Exec(t.Context(), "SET search_path = public, pg_catalog"); err != nil {
-			t.Fatal(err)
-		}
-		var log bytes.Buffer
-		if err := warnOfSuperuser(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), pool); err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(log.String(), "is a superuser"); n != c.warned {
-			t.Errorf("%s: %s", c.role, &log)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logged string) {
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
-	r := serve(t, "--database-url", databaseURL)
+	r := startServer(t, "--database-url", databaseURL)
 	code, stdout, stderr := cleanupd(t, "run", "--server", r.grpc)
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()

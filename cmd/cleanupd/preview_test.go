@@ -15,7 +15,7 @@ func TestRunPreview(t *testing.T) {
 	insert := "INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i"
 	db.Do(insert)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	if code, _, errs := cleanupd(
 		t,
 		"run",

@@ -27,7 +27,7 @@ import (
 func TestServeUntilSIGTERM(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport}).Get(r.http + "/readyz")
 	if err != nil || resp.StatusCode != 200 {
@@ -83,7 +83,7 @@ func TestRunAndRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
 	if code != 0 ||
 		!regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) ||
@@ -189,7 +189,7 @@ func TestInterruptedClient(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
 	tx := db.Hold("LOCK TABLE XtkAudit")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
 	ended := make(chan int, 1)
@@ -231,7 +231,7 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
-	r := serve(t, "--database-url", db.URL(), "--lease", "1s")
+	r := startServer(t, "--database-url", db.URL(), "--lease", "1s")
 	losing := func(sql string, release bool) (code int, out, errs string) {
 		tx := db.Hold("LOCK TABLE XtkAudit")
 		stdout, stderr := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
@@ -315,7 +315,7 @@ func TestDemoThatIsLeft(t *testing.T) {
 func TestListOfRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	for range 2 {
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
@@ -430,7 +430,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	slowSessions(db)
-	first := serve(t, "--database-url", db.URL())
+	first := startServer(t, "--database-url", db.URL())
 	var out bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
@@ -446,7 +446,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 		t.Fatal("the run was through before its server was stopped")
 	}
-	serve(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
+	startServer(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
 	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) ||
 		strings.Count(out.String(), "began") != 1 {
 		t.Errorf("%d %s", code, out.String())
@@ -457,7 +457,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -523,7 +523,7 @@ func TestKilledReplica(t *testing.T) {
 	db := pgtest.Campaign(t)
 	slowSessions(db)
 	args := []string{"--database-url", db.URL(), "--lease", "2s"}
-	replicas := []*replica{serve(t, args...), serve(t, args...)}
+	replicas := []*replica{startServer(t, args...), startServer(t, args...)}
 	id := detach(t, replicas[0], "sessions", "audit-trail")
 	untilDeleting(db)
 	working, other := 0, 1
@@ -558,7 +558,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
 	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`
 	for i, schedule := range suite.Size(suite.Long, []string{cron}, []string{once, cron}) {
-		r := serve(t, args...)
+		r := startServer(t, args...)
 		req, err := http.NewRequestWithContext(
 			t.Context(),
 			http.MethodPut,
@@ -586,7 +586,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 		db.Do("UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'")
 		var replicas []*replica
 		for range suite.Size(suite.Long, 2, 3) {
-			replicas = append(replicas, serve(t, args...))
+			replicas = append(replicas, startServer(t, args...))
 		}
 		db.Until("SELECT (count(end_time) > $1)::int FROM cleanupd.run", i)
 		if n := db.Int(

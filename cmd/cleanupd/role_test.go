@@ -117,7 +117,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := serve(
+		r := startServer(
 			t,
 			"--database-url",
 			url,
@@ -351,7 +351,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		db.As(clerk),
@@ -393,7 +393,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	)
 	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
 	role := leastRole(t, db, "-v", "schema=The Campaign")
-	r := serve(t, "--database-url", db.As(role))
+	r := startServer(t, "--database-url", db.As(role))
 	code, out, errs := cleanupd(
 		t,
 		"run",

@@ -64,10 +64,10 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			slowSessions(db)
-			first := serveBy(t, programs[0], "--database-url", db.URL())
+			first := startProgram(t, programs[0], "--database-url", db.URL())
 			id := detach(t, first, "sessions", "audit-trail")
 			untilDeleting(db)
-			second := serveBy(t, programs[1], "--database-url", db.URL())
+			second := startProgram(t, programs[1], "--database-url", db.URL())
 			if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
@@ -26,9 +27,9 @@ func newRoot() *cobra.Command {
 		return flags.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServe(),
-		newMigrate(),
-		newAdopt(),
+		serve.NewCommand(),
+		serve.NewMigrate(),
+		serve.NewAdopt(),
 		newRun(),
 		newRuns(),
 		newTasks(),
@@ -40,7 +41,7 @@ func newRoot() *cobra.Command {
 		newGuards(),
 		newUserData(),
 		newAudit(),
-		newHealth(),
+		serve.NewHealth(),
 		newDemo(),
 		newMan(),
 		newVersion(),

@@ -36,7 +36,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref
 			VALUES ('PLANTED row')`)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED user' WHERE canonicalname = 'ann'`)
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		withPassword(t, db, "PLANTED-password"),
@@ -125,7 +125,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 func TestTracesOfUserData(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	forms := formsOf(t, 5, "")
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),

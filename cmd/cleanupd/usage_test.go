@@ -520,7 +520,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 		"GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN " +
 			"SCHEMA cleanupd TO " + clerk,
 	)
-	r := serve(t, "--database-url", db.As(clerk))
+	r := startServer(t, "--database-url", db.As(clerk))
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -119,7 +119,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db := pgtest.Campaign(t)
-	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
+	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
@@ -311,7 +311,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 		"INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW " +
 			"LEVEL SECURITY",
 	)
-	s := serve(
+	s := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),
@@ -343,7 +343,7 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	t.Cleanup(strange.Close)
 	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
 	for range 2 {
-		s := serve(
+		s := startServer(
 			t,
 			"--database-url",
 			pgtest.Campaign(t).URL(),
@@ -395,7 +395,7 @@ func erasing(
 	t.Helper()
 	db = pgtest.Campaign(t)
 	args = append([]string{"--lease", "1s", "--database-url", db.URL(), "--forms-database-url", forms.url}, storage...)
-	first = serve(t, args...)
+	first = startServer(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
 	for _, id := range forms.Strings("SELECT CAST(id AS char(20)) FROM tb_process_instance") {
 		erase = append(erase, "--instance", strings.TrimSpace(id))
@@ -427,7 +427,7 @@ func killed(
 	if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 		t.Fatal("the erasure was through before its server was killed")
 	}
-	second = serve(t, args...)
+	second = startServer(t, args...)
 	db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 	return second, db
 }
@@ -465,7 +465,7 @@ func TestErasureOfAFrozenServer(t *testing.T) {
 		if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 			t.Fatal("the erasure was through before its server was frozen")
 		}
-		serve(t, args...)
+		startServer(t, args...)
 		db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -592,7 +592,7 @@ func TestErasureOfMuch(t *testing.T) {
 		} {
 			forms.Do(statement)
 		}
-		s := serve(
+		s := startServer(
 			t,
 			"--database-url",
 			pgtest.Campaign(t).URL(),
@@ -665,7 +665,7 @@ func TestUserDataOfMany(t *testing.T) {
 			length,
 		),
 	)
-	s := serve(
+	s := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),

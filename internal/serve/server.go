@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -26,68 +26,68 @@ import (
 )
 
 // server is a replica that is ready to serve.
-type server struct {
-	pool       *pgxpool.Pool            // of work
-	calls      *pgxpool.Pool            // of callers, on the same database
-	few        bool                     // connections: one pool for both, and no listener
-	standby    *pgxpool.Pool            // that dry runs read; nil: none
-	others     map[string]*pgxpool.Pool // of the mid-sourcing servers
-	forms      *userdata.Database       // nil: none
-	manager    *runs.Manager
-	server     *transport.Server
-	grpc, http net.Listener
-	log        *slog.Logger
-	stop       context.CancelFunc // ends streams
+type Server struct {
+	pool           *pgxpool.Pool            // of work
+	calls          *pgxpool.Pool            // of callers, on the same database
+	fewConnections bool                     // connections: one pool for both, and no listener
+	standby        *pgxpool.Pool            // that dry runs read; nil: none
+	midSourcing    map[string]*pgxpool.Pool // of the mid-sourcing servers
+	forms          *userdata.Database       // nil: none
+	manager        *runs.Manager
+	server         *transport.Server
+	GRPC, HTTP     net.Listener
+	log            *slog.Logger
+	stop           context.CancelFunc // ends streams
 }
 
 // maxRetainedWAL returns the default of --max-retained-wal in bytes, given that for a server without
 // max_slot_wal_keep_size, whose unit is MiB.
-const maxRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END " +
+const defaultRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END " +
 	"FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
 
 // newServer takes the ports, connects, and brings the schema up to date.
-func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server, err error) {
+func New(ctx context.Context, c Config, log *slog.Logger) (s *Server, err error) {
 	given, err := c.check()
 	if err != nil {
 		return nil, err
 	}
 	config := given.database
-	s = &server{log: log}
+	s = &Server{log: log}
 	half := s
 	defer func() {
 		if err != nil {
 			half.close()
 		}
 	}()
-	if s.grpc, err = listen("--grpc-listen", c.grpcListen); err != nil {
+	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
 		return nil, err
 	}
-	if s.http, err = listen("--http-listen", c.httpListen); err != nil {
+	if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
 		return nil, err
 	}
-	door, err := c.access.open(ctx, log, s.grpc, s.http)
+	door, err := c.access.serverConfig(ctx, log, s.GRPC, s.HTTP)
 	if err != nil {
 		return nil, err
 	}
 	door.Console = c.console
-	if err := await(ctx, log, c.patience, func() error { return migrateDatabase(ctx, config) }); err != nil {
+	if err := waitForDatabase(ctx, log, c.databaseWait, func() error { return migrateDatabase(ctx, config) }); err != nil {
 		return nil, err
 	}
 	config.ConnConfig.Tracer = c.tracer
-	wanted, most := enough+c.batches.Workers, int(config.MaxConns)
+	wanted, most := connectionsBesideWorkers+c.batches.Workers, int(config.MaxConns)
 	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
 	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
 		return nil, err
 	}
-	n := room(ctx, s.pool, min(wanted, most))
-	if n < fewest {
+	n := availableConnections(ctx, s.pool, min(wanted, most))
+	if n < minConnections {
 		return nil, fmt.Errorf(
 			"two connections to the database are needed at least, %d is granted: raise the size of the pool, the "+
 				"role's CONNECTION LIMIT, max_connections or pool_max_conns",
 			n,
 		)
 	}
-	if s.few = n < min(wanted, 10); s.few { // a single pool, one batch at a time, and polling instead of notifications
+	if s.fewConnections = n < min(wanted, 10); s.fewConnections { // a single pool, one batch at a time, and polling instead of notifications
 		log.Warn(
 			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
 			"granted",
@@ -102,11 +102,11 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		}
 	}
 	// Connections that were closed or refused may still count on the server for a moment.
-	if err := await(ctx, log, max(c.patience, flags.ConnectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
+	if err := waitForDatabase(ctx, log, max(c.databaseWait, flags.ConnectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
 		return nil, err
 	}
-	if s.calls = s.pool; !s.few {
-		if s.calls, err = pgxpool.NewWithConfig(ctx, forCalls(config)); err != nil {
+	if s.calls = s.pool; !s.fewConnections {
+		if s.calls, err = pgxpool.NewWithConfig(ctx, callPoolConfig(config)); err != nil {
 			return nil, err
 		}
 	}
@@ -120,31 +120,31 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		return nil, err
 	}
 	if !c.retainedWALGiven {
-		if err := s.pool.QueryRow(ctx, maxRetainedWAL, c.batches.Limits.RetainedWAL).
+		if err := s.pool.QueryRow(ctx, defaultRetainedWAL, c.batches.Limits.RetainedWAL).
 			Scan(&c.batches.Limits.RetainedWAL); err != nil {
 			return nil, err
 		}
 	}
-	foreign, err := s.belongs(ctx, c.instance)
+	foreign, err := s.claimDatabase(ctx, c.instance)
 	if err != nil {
 		return nil, err
 	}
 	// what a copy names is the original's; deliveries that are there, too, stay until the service is restarted
 	if foreign != nil {
-		given.keep = slices.AppendSeq(given.keep, maps.Keys(given.others))
-		given.others, given.forms = nil, nil
+		given.keep = slices.AppendSeq(given.keep, maps.Keys(given.midSourcing))
+		given.midSourcing, given.forms = nil, nil
 	}
 	if err := s.connectStandby(ctx, given.standby, c.batches.Workers, c.tracer); err != nil {
 		return nil, err
 	}
-	if err := s.connectOthers(ctx, given.others, c.tracer); err != nil {
+	if err := s.connectMidSourcing(ctx, given.midSourcing, c.tracer); err != nil {
 		return nil, err
 	}
 	if forms := given.forms; forms != nil {
 		forms.Lease = c.lease
 		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
 		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, s.pool) }
-		if err := await(ctx, log, c.patience, func() (err error) {
+		if err := waitForDatabase(ctx, log, c.databaseWait, func() (err error) {
 			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
 			return err
 		}); err != nil {
@@ -182,7 +182,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 		Version:      version.String(),
 		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
 		MidSourcing: midsourcing.Config{
-			Databases: s.others,
+			Databases: s.midSourcing,
 			Keep:      given.keep,
 		},
 		RelatedListTables: c.listTables,
@@ -201,7 +201,7 @@ func newServer(ctx context.Context, c serveConfig, log *slog.Logger) (s *server,
 
 // belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a
 // copy: it is served, and nothing is changed, there or elsewhere.
-func (s *server) belongs(ctx context.Context, instance string) (foreign *refused.Error, err error) {
+func (s *Server) claimDatabase(ctx context.Context, instance string) (foreign *refused.Error, err error) {
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
 		return foreign, nil
@@ -211,22 +211,22 @@ func (s *server) belongs(ctx context.Context, instance string) (foreign *refused
 
 // serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC,
 // the work after its current batch, and the pool.
-func (s *server) serve(ctx context.Context) error {
+func (s *Server) Serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	defer context.AfterFunc(ctx, s.stop)()
-	s.log.Info("serving", "grpc", s.grpc.Addr().String(), "http", s.http.Addr().String())
+	s.log.Info("serving", "grpc", s.GRPC.Addr().String(), "http", s.HTTP.Addr().String())
 	var wg sync.WaitGroup
 	working, rest := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { s.manager.Work(ctx) })
-	if !s.few {
+	if !s.fewConnections {
 		wg.Go(func() { s.manager.Listen(working) })
 	}
 	if s.forms != nil {
 		wg.Go(func() { s.forms.Work(ctx, s.log) })
 	}
-	err := s.server.Serve(ctx, s.grpc, s.http)
+	err := s.server.Serve(ctx, s.GRPC, s.HTTP)
 	end()
 	rest()
 	wg.Wait()
@@ -236,16 +236,16 @@ func (s *server) serve(ctx context.Context) error {
 	return err
 }
 
-func (s *server) close() {
+func (s *Server) close() {
 	if s.stop != nil {
 		s.stop()
 	}
-	for _, l := range []net.Listener{s.grpc, s.http} {
+	for _, l := range []net.Listener{s.GRPC, s.HTTP} {
 		if l != nil {
 			_ = l.Close()
 		}
 	}
-	for _, pool := range s.others {
+	for _, pool := range s.midSourcing {
 		pool.Close()
 	}
 	if s.forms != nil {

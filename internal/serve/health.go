@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 // healthTimeout is how long a server may take to say how it is.
 const healthTimeout = 5 * time.Second
 
-func newHealth() *cobra.Command {
+func NewHealth() *cobra.Command {
 	var (
 		listen, certificate string
 		ready               bool
@@ -43,7 +43,7 @@ func newHealth() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			said, err := askHealth(ctx, listen, certificate, ready)
+			said, err := checkHealth(ctx, listen, certificate, ready)
 			if err == nil {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
 			}
@@ -51,7 +51,7 @@ func newHealth() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "http-listen", defaults().httpListen, "the address for REST; that of the server")
+	f.StringVar(&listen, "http-listen", DefaultConfig().HTTPListen, "the address for REST; that of the server")
 	f.StringVar(
 		&certificate,
 		"tls-cert",
@@ -63,7 +63,7 @@ func newHealth() *cobra.Command {
 }
 
 // askHealth returns what the server that listens on an address says of itself; an error unless that is good.
-func askHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
+func checkHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
 	if err := flags.CheckAddress("--http-listen", listen); err != nil {
 		return "", err
 	}

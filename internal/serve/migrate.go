@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-func newMigrate() *cobra.Command {
+func NewMigrate() *cobra.Command {
 	var url, forms string
 	cmd := &cobra.Command{
 		Use:   "migrate [--database-url URL] [--forms-database-url URL]",
@@ -21,7 +21,7 @@ func newMigrate() *cobra.Command {
 		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ofForms, err := (&formsConfig{databaseURL: forms}).check()
+			ofForms, err := (&FormsConfig{DatabaseURL: forms}).check()
 			if err != nil {
 				return err
 			}

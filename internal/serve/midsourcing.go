@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // keepHere is given instead of a URL where deliveries are to be kept.
-const keepHere = "keep"
+const keepDeliveries = "keep"
 
 // parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting, and NAME=keep.
 func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep []string, err error) {
@@ -25,10 +25,10 @@ func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep [
 		name, url, _ := strings.Cut(entry, "=")
 		switch {
 		case name == "" || url == "":
-			mistakes = append(mistakes, flags.Errorf("--mid-sourcing is NAME=URL or NAME=%s", keepHere))
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing is NAME=URL or NAME=%s", keepDeliveries))
 		case others[name] != nil || slices.Contains(keep, name):
 			mistakes = append(mistakes, flags.Errorf("--mid-sourcing: %s is given twice", name))
-		case url == keepHere:
+		case url == keepDeliveries:
 			keep = append(keep, name)
 		default:
 			others[name], err = flags.DatabaseURL("--mid-sourcing "+name, url)
@@ -40,15 +40,15 @@ func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep [
 
 // connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run;
 // one that is the main database is a usage error.
-func (s *server) connectOthers(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
-	s.others = map[string]*pgxpool.Pool{}
+func (s *Server) connectMidSourcing(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
+	s.midSourcing = map[string]*pgxpool.Pool{}
 	for name, config := range others {
 		config.ConnConfig.Tracer = tracer
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
 			return fmt.Errorf("--mid-sourcing %s: %w", name, err)
 		}
-		s.others[name] = pool
+		s.midSourcing[name] = pool
 		err = midsourcing.Check(ctx, s.pool, pool)
 		if errors.Is(err, midsourcing.ErrSameDatabase) {
 			return flags.Errorf("--mid-sourcing %s: %w", name, err)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 // ownersBelow are the owners of tables who have fewer rights than the session: one of them, if the session is a
 // superuser's. The statement must itself call nothing that they may have planted.
-const ownersBelow = `SET LOCAL search_path = pg_catalog, pg_temp;
+const ownerWithFewerRights = `SET LOCAL search_path = pg_catalog, pg_temp;
 	SELECT o.rolname FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner WHERE NOT o.rolsuper
 		AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
 	AND EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper) LIMIT 1`
@@ -19,7 +19,7 @@ const ownersBelow = `SET LOCAL search_path = pg_catalog, pg_temp;
 // with the rights of whoever reads it, or plans over it: by its indexes, for example.
 func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
-		results, err := conn.Conn().PgConn().Exec(ctx, ownersBelow).ReadAll()
+		results, err := conn.Conn().PgConn().Exec(ctx, ownerWithFewerRights).ReadAll()
 		if err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 // openSchemas are the schemas that the role uses, its own one included, in which roles may create objects other than
 // itself, superusers and the owner of a table, $1: which roles, and what ends it. Where everyone may, no other is
 // listed.
-const openSchemas = `
+const openSchemasQuery = `
 WITH used AS (SELECT oid, nspname, nspowner FROM pg_namespace WHERE nspname = ANY (current_schemas(false))
   OR nspname = 'cleanupd'),
 	trusted AS (SELECT oid, rolname FROM pg_roles WHERE rolsuper OR rolname = current_user OR oid = (SELECT relowner
@@ -62,7 +62,7 @@ FROM able GROUP BY nspname, owns ORDER BY nspname, owns`
 // functions and operators there, and triggers of tables that are named like the application's, could run with the
 // role's rights.
 func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, table string) error {
-	rows, err := pool.Query(ctx, openSchemas, table)
+	rows, err := pool.Query(ctx, openSchemasQuery, table)
 	if err != nil {
 		return err
 	}

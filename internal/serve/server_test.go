@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -14,18 +14,18 @@ func TestServingThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	for name, fails := range map[string]bool{"stopped": false, "a listener fails": true} {
-		s, err := newServer(t.Context(), onFreePorts(db.URL()), slog.New(slog.DiscardHandler))
+		s, err := New(t.Context(), ConfigOnFreePorts(db.URL()), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
 		if fails {
-			_ = s.http.Close()
+			_ = s.HTTP.Close()
 		} else {
 			stop()
 		}
-		if err := s.serve(ctx); fails != (err != nil) {
+		if err := s.Serve(ctx); fails != (err != nil) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

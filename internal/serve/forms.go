@@ -1,16 +1,12 @@
-package main
+package serve
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
@@ -24,9 +20,9 @@ import (
 )
 
 // formsConfig configures a server for AEM Forms.
-type formsConfig struct {
-	databaseURL    string
-	folder         string
+type FormsConfig struct {
+	DatabaseURL    string
+	Folder         string
 	inDatabase     bool
 	serverURL      string
 	serverUser     string
@@ -34,16 +30,16 @@ type formsConfig struct {
 	serverCA       string
 }
 
-func (c *formsConfig) flags(f *pflag.FlagSet) {
+func (c *FormsConfig) flags(f *pflag.FlagSet) {
 	f.StringVar(
-		&c.databaseURL,
+		&c.DatabaseURL,
 		"forms-database-url",
 		"",
 		"the database of an AEM Forms server, in which user data is found and erased: "+
 			"mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or "+
 			"postgres://USER@HOST/DATABASE; without it UserDataService refuses every call",
 	)
-	f.StringVar(&c.folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
+	f.StringVar(&c.Folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
 	f.StringVar(
 		&c.serverURL,
@@ -70,7 +66,7 @@ func (c *formsConfig) flags(f *pflag.FlagSet) {
 
 // formsSetup is a checked configuration: how to connect, either to PostgreSQL or to MySQL, and what else is known about
 // the database.
-type formsSetup struct {
+type validForms struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
 	pool     *pgxpool.Pool // that open has made, of PostgreSQL
@@ -78,28 +74,28 @@ type formsSetup struct {
 }
 
 // check checks the configuration; it returns nil without a database.
-func (c *formsConfig) check() (s *formsSetup, err error) {
+func (c *FormsConfig) check() (s *validForms, err error) {
 	const flag = "--forms-database-url"
-	if c.databaseURL == "" {
-		if *c != (formsConfig{}) {
+	if c.DatabaseURL == "" {
+		if *c != (FormsConfig{}) {
 			return nil, flags.Errorf("the other --forms flags need %s", flag)
 		}
 		return nil, nil
 	}
-	s = &formsSetup{Config: userdata.Config{Folder: c.folder, InDatabase: c.inDatabase}}
-	if strings.HasPrefix(c.databaseURL, "mysql://") {
-		s.mysql, err = parseMySQLURL(flag, c.databaseURL)
-	} else if s.postgres, err = flags.DatabaseURL(flag, c.databaseURL); err != nil {
+	s = &validForms{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
+	if strings.HasPrefix(c.DatabaseURL, "mysql://") {
+		s.mysql, err = parseMySQLURL(flag, c.DatabaseURL)
+	} else if s.postgres, err = flags.DatabaseURL(flag, c.DatabaseURL); err != nil {
 		err = fmt.Errorf("%w (or mysql://USER@HOST/DATABASE)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if c.folder != "" && c.inDatabase {
+	if c.Folder != "" && c.inDatabase {
 		return nil, flags.Errorf("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
 	}
-	if c.folder != "" {
-		if err := userdata.CheckFolder(c.folder); err != nil {
+	if c.Folder != "" {
+		if err := userdata.CheckFolder(c.Folder); err != nil {
 			return nil, flags.Errorf("--forms-gds-dir: %w", err)
 		}
 	}
@@ -108,11 +104,11 @@ func (c *formsConfig) check() (s *formsSetup, err error) {
 }
 
 // formsConns is how many connections erasures may use in the service's own database, and as many in the Forms database.
-const formsConns = 8
+const maxFormsConnections = 8
 
 // open connects, with a tracer unless it is nil, and creates the service's own tables in the Forms database if they are
 // missing. Erasures are recorded in the database of another configuration.
-func (s *formsSetup) open(
+func (s *validForms) open(
 	ctx context.Context,
 	record *pgxpool.Config,
 	tracer pgx.QueryTracer,
@@ -131,7 +127,7 @@ func (s *formsSetup) open(
 	}
 	if record != nil {
 		record = record.Copy()
-		record.MaxConns, record.MinConns, record.MinIdleConns = formsConns, 0, 0
+		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
 		record.ConnConfig.Tracer = tracer // its statements name whom they are about
 		if s.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
 			s.Forms.Close()
@@ -142,7 +138,7 @@ func (s *formsSetup) open(
 }
 
 // openPostgres connects to a Forms database of PostgreSQL.
-func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
+func (s *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
 	// rows that a policy hides would silently not be erased
 	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"})
 	conn, err := connection.Connect(ctx, s.postgres)
@@ -162,91 +158,8 @@ func (s *formsSetup) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 	return userdata.PostgreSQL(s.pool), nil
 }
 
-// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is
-// told without quoting it, since it may hold a password. The files that it names are read again for each connection,
-// since they may have changed.
-func parseMySQLURL(flag, address string) (*mysql.Config, error) {
-	config, err := readMySQLURL(flag, address)
-	if err != nil {
-		return nil, err
-	}
-	return config, config.Apply(mysql.BeforeConnect(func(_ context.Context, config *mysql.Config) error {
-		fresh, err := readMySQLURL(flag, address)
-		if err != nil {
-			return err
-		}
-		config.Passwd = fresh.Passwd
-		if fresh.TLS != nil {
-			config.TLS = fresh.TLS
-		}
-		return nil
-	}))
-}
-
-// readMySQLURL returns the configuration that the URL of a flag and the files in it give.
-func readMySQLURL(flag, address string) (*mysql.Config, error) {
-	u, err := url.Parse(address)
-	if err != nil || u.Opaque != "" {
-		return nil, flags.Errorf(
-			"%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a "+
-				"port is a number",
-			flag,
-		)
-	}
-	c := mysql.NewConfig()
-	c.Logger = &mysql.NopLogger{} // errors are returned, too
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = flags.ConnectTimeout, formsReadTimeout, flags.ConnectTimeout
-	c.User = u.User.Username()
-	c.Passwd, _ = u.User.Password()
-	c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
-	c.DBName = strings.TrimPrefix(u.Path, "/")
-	authority := ""
-	for name, values := range u.Query() {
-		switch value := values[0]; name {
-		case "socket":
-			c.Net, c.Addr = "unix", value
-		case "ssl-ca":
-			authority = value
-		case "password-file":
-			text, err := os.ReadFile(value)
-			if err != nil {
-				return nil, flags.Errorf("%s: the password file: %w", flag, err)
-			}
-			c.Passwd = strings.TrimRight(string(text), "\r\n")
-		case "tls":
-			if !slices.Contains([]string{"true", "false", "skip-verify", "preferred"}, value) {
-				return nil, flags.Errorf("%s: tls is true, false, preferred or skip-verify", flag)
-			}
-			c.TLSConfig = value
-		default:
-			return nil, flags.Errorf(
-				"%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known",
-				flag,
-				name,
-			)
-		}
-	}
-	switch {
-	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || (c.Net == "tcp" && u.Hostname() == ""):
-		return nil, flags.Errorf("%s is mysql://USER@HOST/DATABASE", flag)
-	case authority == "":
-		return c, nil
-	case c.TLSConfig != "" && c.TLSConfig != "true":
-		return nil, flags.Errorf("%s: ssl-ca needs tls=true", flag)
-	}
-	roots, err := flags.ReadAuthorities(flag+": ssl-ca", authority)
-	if err != nil {
-		return nil, err
-	}
-	c.TLSConfig, c.TLS = "", &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
-	return c, nil
-}
-
-// formsReadTimeout is how long a statement may take in MySQL.
-const formsReadTimeout = 10 * time.Minute
-
 // manager is that of the Forms server; nil when none is given.
-func (c *formsConfig) manager() (userdata.ProcessManager, error) {
+func (c *FormsConfig) manager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
 			return nil, flags.Errorf(

@@ -1,77 +1,17 @@
-package main
+package serve
 
 import (
 	"errors"
-	"math"
-	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// serveConfig configures a server.
-type serveConfig struct {
-	databaseURL      string
-	previewURL       string // of a standby; empty: none
-	grpcListen       string
-	httpListen       string
-	lease            time.Duration
-	schedule         bool
-	patience         time.Duration // with databases that are not there at the start
-	history          time.Duration
-	planMaxAge       time.Duration
-	instance         string
-	batches          purge.Settings
-	midSourcing      []string // NAME=URL or NAME=keep
-	listTables       []string
-	include          []string // TASK=TABLE
-	vacuumTruncate   bool
-	retainedWALGiven bool // --max-retained-wal
-	forms            formsConfig
-	access           accessConfig
-	console          bool
-	tracer           pgx.QueryTracer // of the databases' connections; nil: none
-	formsTracer      pgx.QueryTracer // of the Forms database's
-}
-
-// defaults is the default configuration of a server.
-func defaults() serveConfig {
-	return serveConfig{
-		grpcListen: "127.0.0.1:9090",
-		httpListen: "127.0.0.1:8080",
-		lease:      runs.DefaultLease,
-		console:    true,
-		history:    runs.DefaultHistory,
-		planMaxAge: runs.DefaultPlanMaxAge,
-		batches: purge.Settings{
-			Target:  purge.DefaultTarget,
-			Workers: runs.DefaultWorkers,
-			Limits: purge.Limits{
-				ReplicaLag:      10 * time.Second,
-				ActiveSessions:  50,
-				WaitingSessions: 10,
-				RetainedWAL:     10 << 30,
-				MaxWait:         10 * time.Minute,
-			},
-		},
-	}
-}
-
-// onFreePorts is the default configuration of a server for a database, on free loopback ports.
-func onFreePorts(databaseURL string) serveConfig {
-	c := defaults()
-	c.databaseURL, c.grpcListen, c.httpListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
-	return c
-}
-
-func newServe() *cobra.Command {
-	c := defaults()
+func NewCommand() *cobra.Command {
+	c := DefaultConfig()
 	var logging logConfig
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
@@ -89,7 +29,7 @@ func newServe() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c.batches.Limits.LagMustBeSeen = cmd.Flags().Changed("max-replica-lag") && c.batches.Limits.ReplicaLag > 0
 			c.retainedWALGiven = cmd.Flags().Changed("max-retained-wal")
-			log, err := logging.open(cmd.ErrOrStderr())
+			log, err := logging.newLogger(cmd.ErrOrStderr())
 			if err != nil {
 				_, more := c.check()
 				return errors.Join(err, more)
@@ -99,19 +39,19 @@ func newServe() *cobra.Command {
 				return err
 			}
 			defer stopTracing()
-			s, err := newServer(cmd.Context(), c, log)
+			s, err := New(cmd.Context(), c, log)
 			if err != nil && cmd.Context().Err() != nil { // stopped before it served
 				return nil
 			}
 			if err != nil {
 				return err
 			}
-			return s.serve(cmd.Context())
+			return s.Serve(cmd.Context())
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(
-		&c.databaseURL,
+		&c.DatabaseURL,
 		"database-url",
 		"",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); of several hosts, HOST1,HOST2, the one "+
@@ -124,8 +64,8 @@ func newServe() *cobra.Command {
 		"a hot standby of the database, which dry runs read in its place: postgres://USER@HOST/DATABASE, as for "+
 			"--database-url; of several hosts, one that is in recovery is used",
 	)
-	f.StringVar(&c.grpcListen, "grpc-listen", c.grpcListen, "the address for gRPC; port 0 picks a free one")
-	f.StringVar(&c.httpListen, "http-listen", c.httpListen, "the address for REST; port 0 picks a free one")
+	f.StringVar(&c.GRPCListen, "grpc-listen", c.GRPCListen, "the address for gRPC; port 0 picks a free one")
+	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
 	f.StringArrayVar(
 		&c.midSourcing,
 		"mid-sourcing",
@@ -154,7 +94,7 @@ func newServe() *cobra.Command {
 			"exclusively: that cancels readers on standbys",
 	)
 	f.DurationVar(
-		&c.patience,
+		&c.databaseWait,
 		"wait-for-database",
 		0,
 		"how long to wait at the start for the database, and for that of AEM Forms, 0 to 24h; 0: a database that is "+
@@ -201,7 +141,7 @@ func newServe() *cobra.Command {
 			"one, or all if together they get half as much again done",
 	)
 	limitFlags(f, &c.batches.Limits)
-	c.forms.flags(f)
+	c.Forms.flags(f)
 	c.access.flags(f)
 	logging.flags(f)
 	f.DurationVar(&c.lease, "lease", c.lease, "how long a silent replica keeps its run, or its erasure, 1s or more")
@@ -261,84 +201,5 @@ func limitFlags(f *pflag.FlagSet, l *purge.Limits) {
 		"max-rows-per-second",
 		l.RowsPerSecond,
 		"how many rows may be deleted or updated per second; 0: no limit",
-	)
-}
-
-// setup is a checked configuration of a server.
-type setup struct {
-	database *pgxpool.Config
-	standby  *pgxpool.Config            // nil: none
-	others   map[string]*pgxpool.Config // of the mid-sourcing servers
-	keep     []string                   // whose deliveries are kept
-	include  map[string][]string
-	forms    *formsSetup // nil: none
-}
-
-// check returns what is configured, or all mistakes in it that can be told without connecting.
-func (c *serveConfig) check() (s setup, err error) {
-	var mistakes [6]error
-	s.database, mistakes[0] = flags.DatabaseURL("--database-url", c.databaseURL)
-	s.others, s.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
-	s.include, mistakes[2] = parseInclude(c.include)
-	s.forms, mistakes[3] = c.forms.check()
-	mistakes[4] = c.access.check()
-	s.standby, mistakes[5] = parseStandby(c.previewURL)
-	return s, errors.Join(
-		append(
-			mistakes[:],
-			flags.CheckAddress("--grpc-listen", c.grpcListen),
-			flags.CheckAddress("--http-listen", c.httpListen),
-			between(
-				"--lease",
-				c.lease,
-				time.Second,
-				math.MaxInt64,
-			),
-			between("--wait-for-database", c.patience, 0, 24*time.Hour),
-			between("--history", c.history, time.Second, math.MaxInt64),
-			between("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-			checkInstance(c.instance),
-			between(
-				"--batch-target",
-				c.batches.Target,
-				time.Millisecond,
-				10*time.Second,
-			),
-			between("--workers", c.batches.Workers, 1, 16),
-			checkLimits(c.batches.Limits),
-		)...)
-}
-
-// between refuses the value of a flag that is out of range.
-func between[T int | int64 | time.Duration](flag string, value, least, most T) error {
-	switch {
-	case value >= least && value <= most:
-		return nil
-	case most == math.MaxInt64:
-		return flags.Errorf("%s must be %v or more, not %v", flag, least, value)
-	}
-	return flags.Errorf("%s must be %v to %v, not %v", flag, least, most, value)
-}
-
-// checkLimits refuses negative limits.
-func checkLimits(l purge.Limits) error {
-	return errors.Join(
-		between("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
-		between("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
-		between(
-			"--max-waiting-sessions",
-			l.WaitingSessions,
-			0,
-			math.MaxInt64,
-		),
-		between("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
-		between(
-			"--max-retained-wal",
-			l.RetainedWAL,
-			0,
-			math.MaxInt64,
-		),
-		between("--max-wait", l.MaxWait, 0, math.MaxInt64),
-		between("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64),
 	)
 }

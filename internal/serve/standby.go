@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -13,14 +13,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 )
 
-const previewFlag = "--preview-database-url"
+const standbyFlag = "--preview-database-url"
 
 // parseStandby is how to connect to the standby that dry runs read; nil: there is none.
 func parseStandby(address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, nil
 	}
-	config, err := flags.DatabaseURL(previewFlag, address)
+	config, err := flags.DatabaseURL(standbyFlag, address)
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +30,7 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 
 // connectStandby connects to the standby. One that does not answer is warned of; a server that is no standby of this
 // database is refused.
-func (s *server) connectStandby(
+func (s *Server) connectStandby(
 	ctx context.Context,
 	config *pgxpool.Config,
 	workers int,
@@ -42,11 +42,11 @@ func (s *server) connectStandby(
 	config.ConnConfig.Tracer = tracer
 	config.MaxConns += int32(workers)
 	if s.standby, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return fmt.Errorf("%s: %w", previewFlag, err)
+		return fmt.Errorf("%s: %w", standbyFlag, err)
 	}
 	err = dryrun.CheckStandby(ctx, s.pool, s.standby)
 	if errors.Is(err, dryrun.ErrNotStandby) {
-		return flags.Errorf("%s: %w", previewFlag, err)
+		return flags.Errorf("%s: %w", standbyFlag, err)
 	}
 	if err != nil {
 		s.log.Warn("the standby that dry runs read does not answer; they fail until it does", "error", err)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"io"
@@ -23,7 +23,7 @@ func (c *logConfig) flags(f *pflag.FlagSet) {
 }
 
 // open returns the log.
-func (c *logConfig) open(w io.Writer) (*slog.Logger, error) {
+func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
 		return nil, flags.Errorf("--log-level must be debug, info, warn or error, not %q", c.level)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -19,13 +19,13 @@ import (
 )
 
 // tracing are the environment variables of OpenTelemetry of which any enables traces.
-var tracing = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+var tracingVariables = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
 
 // startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracers of connections to
 // databases, and to a Forms database; nil without any of them. stop sends what is left.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	asked := false
-	for _, name := range tracing {
+	for _, name := range tracingVariables {
 		asked = asked || os.Getenv(name) != ""
 	}
 	if !asked {
@@ -33,7 +33,7 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
-		return nil, nil, nil, flags.Errorf("%s: %w", tracing[0], err)
+		return nil, nil, nil, flags.Errorf("%s: %w", tracingVariables[0], err)
 	}
 	what, err := resource.New(
 		ctx,
@@ -48,7 +48,7 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	return otelpgx.NewTracer(), otelpgx.NewTracer(otelpgx.WithTracerProvider(discreetProvider{provider})), func() {
+	return otelpgx.NewTracer(), otelpgx.NewTracer(otelpgx.WithTracerProvider(errorHidingProvider{provider})), func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {

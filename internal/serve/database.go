@@ -1,11 +1,9 @@
-package main
+package serve
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,64 +16,6 @@ import (
 
 // oldestServer is the first PostgreSQL with TID range scans, as in server_version_num.
 const oldestServer = 140000
-
-// callConns is how many connections there are for callers' calls, and callTimeout how long a statement of one may take,
-// whatever the URL says.
-const (
-	callConns   = 8
-	callTimeout = "5s"
-)
-
-// forCalls is the configuration of the pool for callers' calls.
-func forCalls(config *pgxpool.Config) *pgxpool.Config {
-	config = config.Copy()
-	config.MaxConns, config.MinConns, config.MinIdleConns = callConns, 0, 0
-	connection.Set(config.ConnConfig, map[string]string{"statement_timeout": callTimeout})
-	return config
-}
-
-// enough is how many connections a replica can do with, besides one for each worker: for the account of a run, its
-// lease and the load of the server, for notifications, VACUUM and callers. fewest is how many it needs.
-const (
-	enough = 7
-	fewest = 2
-)
-
-// room returns how many connections the database grants to a pool, up to the number wanted. Connections that were just
-// closed may still count there for a moment: where there are too few it asks again.
-func room(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
-	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
-	defer cancel()
-	n := 0
-	for {
-		if n = max(n, granted(ctx, pool, wanted)); n >= fewest {
-			return n
-		}
-		select {
-		case <-ctx.Done():
-			return n
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
-}
-
-// granted returns how many connections the database grants to a pool at this moment. The pool keeps them.
-func granted(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
-	acquired := make([]*pgxpool.Conn, wanted)
-	var wg sync.WaitGroup
-	for i := range acquired {
-		wg.Go(func() { acquired[i], _ = pool.Acquire(ctx) })
-	}
-	wg.Wait()
-	n := 0
-	for _, conn := range acquired {
-		if conn != nil {
-			n++
-			conn.Release()
-		}
-	}
-	return n
-}
 
 // migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.
 func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -101,7 +101,7 @@ func (c *accessConfig) check() error {
 }
 
 // open returns who is served on the listeners, or fails if that would be insecure.
-func (c *accessConfig) open(
+func (c *accessConfig) serverConfig(
 	ctx context.Context,
 	log *slog.Logger,
 	grpc, http net.Listener,

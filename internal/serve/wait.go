@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 
 // await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it
 // waits is logged once for each reason.
-func await(ctx context.Context, log *slog.Logger, patience time.Duration, connect func() error) error {
+func waitForDatabase(ctx context.Context, log *slog.Logger, patience time.Duration, connect func() error) error {
 	if patience == 0 {
 		return connect()
 	}

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"errors"
@@ -17,9 +17,9 @@ import (
 )
 
 // longestInstance is how many characters the name of an instance may have.
-const longestInstance = 64
+const maxInstanceLength = 64
 
-func newAdopt() *cobra.Command {
+func NewAdopt() *cobra.Command {
 	var (
 		url, instance string
 		yes           bool
@@ -89,10 +89,10 @@ func newAdopt() *cobra.Command {
 
 // checkInstance refuses what is no name of an instance.
 func checkInstance(name string) error {
-	if len([]rune(name)) > longestInstance || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
+	if len([]rune(name)) > maxInstanceLength || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
 		return flags.Errorf(
 			"--instance must be %d characters at most that can be printed, without blanks around them",
-			longestInstance,
+			maxInstanceLength,
 		)
 	}
 	return nil
