@@ -11,6 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -94,7 +95,7 @@ func runFormsDemo(ctx context.Context, w io.Writer, s *serve.Server) error {
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
 		command += " --server " + s.GRPC.Addr().String()
 		fmt.Fprintf(w, "\n$ cleanupd userdata %s\n", command)
-		cmd := newUserData()
+		cmd := cli.NewUserData()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(strings.Fields(command))
 		cmd.SetOut(w)

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/grpc/grpclog"
 
+	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
@@ -37,7 +38,7 @@ const interrupted = 130
 // command that was interrupted, otherwise 1.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(withNegativeKey(args))
+	root.SetArgs(cli.ProtectNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetUsageTemplate(

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/version"
@@ -30,21 +31,21 @@ func newRoot() *cobra.Command {
 		serve.NewCommand(),
 		serve.NewMigrate(),
 		serve.NewAdopt(),
-		newRun(),
-		newRuns(),
-		newTasks(),
-		newExplain(),
-		newOptions(),
-		newSchedule(),
-		newMidSourcing(),
-		newHolds(),
-		newGuards(),
-		newUserData(),
-		newAudit(),
+		cli.NewRun(),
+		cli.NewRuns(),
+		cli.NewTasks(),
+		cli.NewExplain(),
+		cli.NewOptions(),
+		cli.NewSchedule(),
+		cli.NewMidSourcing(),
+		cli.NewHolds(),
+		cli.NewGuards(),
+		cli.NewUserData(),
+		cli.NewAudit(),
 		serve.NewHealth(),
 		newDemo(),
-		newMan(),
-		newVersion(),
+		cli.NewMan(),
+		cli.NewVersion(),
 	)
 	for _, cmd := range root.Commands() {
 		offerEnvironment(cmd)

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -14,29 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
-
-func newUserData() *cobra.Command {
-	var server rpc.Server
-	cmd := &cobra.Command{
-		Use:   "userdata",
-		Short: "Find and erase one person's data in AEM Forms",
-		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  " +
-			"cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
-		Args: flags.OnlyCommands,
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-	}
-	server.AddFlags(cmd)
-	cmd.AddCommand(
-		newFind(&server),
-		newErase(&server),
-		newVerify(&server),
-		newSweep(&server),
-		newReceipt(&server),
-		newReceipts(&server),
-		newPurges(&server),
-	)
-	return cmd
-}
 
 // variablesFlag adds the flag that names variables of workflows to search.
 func variablesFlag(f *pflag.FlagSet, given *[]string) {
@@ -99,7 +76,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 
 // printFound prints what was found, and what cannot be.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
-	fmt.Fprintf(s, "Principals: %s\n", orNone(found.GetPrincipalIds()))
+	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
 	for _, in := range found.GetProcessInstances() {
 		var why []string
@@ -124,7 +101,7 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 			return err
 		}
 	}
-	fmt.Fprintf(s, "\nOrphan tasks: %s\n", orNone(found.GetOrphanTaskIds()))
+	fmt.Fprintf(s, "\nOrphan tasks: %s\n", joinOrNone(found.GetOrphanTaskIds()))
 	for _, what := range found.GetNotSearched() {
 		fmt.Fprintf(s, "Not searched: %s\n", what)
 	}
@@ -144,11 +121,4 @@ func statusName(in *cleanupv1.ProcessInstance) string {
 		return "terminated"
 	}
 	return "running"
-}
-
-func orNone(list []string) string {
-	if len(list) == 0 {
-		return "none"
-	}
-	return strings.Join(list, ", ")
 }

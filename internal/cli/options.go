@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -27,7 +27,7 @@ import (
 
 var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
-func newOptions() *cobra.Command {
+func NewOptions() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
@@ -89,13 +89,13 @@ func newOptions() *cobra.Command {
 				"would do by the new options and by the old ones, and asks.",
 			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
 				"set storageOptimization=ANALYZE",
-			RunE: set(changedOptions),
+			RunE: set(setRequest),
 		},
 		{
 			Use:     "reset NAME …",
 			Short:   "Give options their defaults again, by deleting their rows",
 			Example: "  cleanupd options reset broadLogPurgeDelayDays",
-			RunE:    set(resetOptions),
+			RunE:    set(resetRequest),
 		},
 	}
 	cmd.AddCommand(
@@ -109,7 +109,7 @@ func newOptions() *cobra.Command {
 	)
 	changing[0].Flags().BoolVar(&yes, "yes", false, "do not ask")
 	for _, c := range changing {
-		c.Args = someOptions
+		c.Args = atLeastOneOption
 		c.Flags().StringVar(&etag, "etag", "", "change nothing if the options have changed since they had this etag")
 		cmd.AddCommand(c)
 	}
@@ -139,7 +139,7 @@ func confirmOptions(
 }
 
 // someOptions refuses to change nothing.
-func someOptions(cmd *cobra.Command, args []string) error {
+func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
 	}
@@ -147,7 +147,7 @@ func someOptions(cmd *cobra.Command, args []string) error {
 }
 
 // namedField is a field by its name in JSON or in the API's messages; what says of what it is one.
-func namedField(fields protoreflect.FieldDescriptors, what, name string) (protoreflect.FieldDescriptor, error) {
+func fieldByName(fields protoreflect.FieldDescriptors, what, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -160,7 +160,7 @@ func namedField(fields protoreflect.FieldDescriptors, what, name string) (protor
 }
 
 // changedOptions is the request that sets NAME=VALUE.
-func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
+func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	values := map[string]any{}
 	for _, arg := range args {
@@ -168,7 +168,7 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		if !ok || value == "" {
 			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
 		}
-		f, err := namedField(optionFields, "option", name)
+		f, err := fieldByName(optionFields, "option", name)
 		if err != nil {
 			return nil, err
 		}
@@ -195,10 +195,10 @@ func changedOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
 }
 
 // resetOptions is the request that resets options by name.
-func resetOptions(args []string) (*cleanupv1.SetOptionsRequest, error) {
+func resetRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	for _, name := range args {
-		f, err := namedField(optionFields, "option", name)
+		f, err := fieldByName(optionFields, "option", name)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func printOptions(cmd *cobra.Command, output *format.Output, answer proto.Messag
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()
-		if f, err := namedField(optionFields, "option", name); err == nil {
+		if f, err := fieldByName(optionFields, "option", name); err == nil {
 			name = f.JSONName()
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"encoding/json"
@@ -24,7 +24,7 @@ import (
 
 var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
 
-func newGuards() *cobra.Command {
+func NewGuards() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
@@ -63,11 +63,11 @@ func newGuards() *cobra.Command {
 				"or 90d, off, or default.\nWhat a guard refused before it was changed is judged again at the next run.",
 			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 				"maxDropPercent=default",
-			Args: someOptions,
+			Args: atLeastOneOption,
 			RunE: rpc.WithClient(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-					change, cleared, err := changedGuards(args)
+					change, cleared, err := parseGuardChanges(args)
 					if err != nil {
 						return err
 					}
@@ -104,14 +104,14 @@ func newGuards() *cobra.Command {
 }
 
 // changedGuards are the settings that NAME=VALUE sets, and those that become what they are by default.
-func changedGuards(args []string) (change *cleanupv1.Guards, cleared []protoreflect.FieldDescriptor, err error) {
+func parseGuardChanges(args []string) (change *cleanupv1.Guards, cleared []protoreflect.FieldDescriptor, err error) {
 	values := map[string]json.RawMessage{}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || value == "" {
 			return nil, nil, flags.Errorf("%q is not NAME=VALUE", arg)
 		}
-		f, err := namedField(guardFields, "guard", name)
+		f, err := fieldByName(guardFields, "guard", name)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -233,16 +233,16 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 }
 
 // acceptances are guards that a run may pass, as a flag: GUARD,TABLE,NUMBER. A table's name may have commas.
-type acceptances []*cleanupv1.TrippedGuard
+type guardsFlag []*cleanupv1.TrippedGuard
 
 // String implements pflag.Value.
-func (a *acceptances) String() string { return "" }
+func (a *guardsFlag) String() string { return "" }
 
 // Type implements pflag.Value.
-func (a *acceptances) Type() string { return "GUARD,TABLE,NUMBER" }
+func (a *guardsFlag) Type() string { return "GUARD,TABLE,NUMBER" }
 
 // Set implements pflag.Value.
-func (a *acceptances) Set(text string) error {
+func (a *guardsFlag) Set(text string) error {
 	guard, rest, _ := strings.Cut(text, ",")
 	i := strings.LastIndex(rest, ",")
 	if i < 0 {

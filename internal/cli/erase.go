@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -66,7 +66,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 				)
 			}
 			client := cleanupv1.NewUserDataServiceClient(conn)
-			return preview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
+			return eraseAfterPreview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
 				req.DryRun = dryRun
 				return erase(cmd.Context(), cmd.OutOrStdout(), output, client, &req)
 			})
@@ -95,7 +95,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 
 // preview shows what would be erased, asks unless the answer is known to be yes, and erases it. erase reports whether
 // there was anything.
-func preview(
+func eraseAfterPreview(
 	cmd *cobra.Command,
 	yes, dryRun bool,
 	question string,
@@ -128,7 +128,7 @@ func erase(
 	req *cleanupv1.EraseUserDataRequest,
 ) (some bool, err error) {
 	stream, err := client.EraseUserData(ctx, req)
-	return watchErasure(w, output, req.GetDryRun(), stream, err)
+	return printErasure(w, output, req.GetDryRun(), stream, err)
 }
 
 // eraseMessage is a message of an erasure's stream, or of a sweep's.
@@ -139,7 +139,7 @@ type eraseMessage interface {
 
 // watchErasure prints the events of a stream that was opened, unless that failed, and reports whether there was
 // something to erase.
-func watchErasure[M eraseMessage](
+func printErasure[M eraseMessage](
 	w io.Writer,
 	output format.Output,
 	dryRun bool,

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -20,7 +20,7 @@ import (
 )
 
 // runPreviewed shows what a dry run finds, asks, and does exactly that.
-func runPreviewed(
+func runAfterPreview(
 	cmd *cobra.Command,
 	client cleanupv1.CleanupServiceClient,
 	req *cleanupv1.RunCleanupRequest,
@@ -79,7 +79,7 @@ func runPreviewed(
 	return err
 }
 
-func newRun() *cobra.Command {
+func NewRun() *cobra.Command {
 	var (
 		server rpc.Server
 		req    cleanupv1.RunCleanupRequest
@@ -130,7 +130,7 @@ func newRun() *cobra.Command {
 				return f.ID, err
 			}
 			if previews {
-				return runPreviewed(cmd, client, &req, yes, do)
+				return runAfterPreview(cmd, client, &req, yes, do)
 			}
 			_, err := do(&req)
 			return err
@@ -146,7 +146,7 @@ func newRun() *cobra.Command {
 	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
 	f.Var(
-		(*acceptances)(&req.AcceptGuards),
+		(*guardsFlag)(&req.AcceptGuards),
 		"accept-guard",
 		"with --plan: a guard that the run may pass, and the number that the dry run showed; may be repeated",
 	)

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-func newMidSourcing() *cobra.Command {
+func NewMidSourcing() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:     "mid-sourcing",

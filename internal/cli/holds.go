@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-func newHolds() *cobra.Command {
+func NewHolds() *cobra.Command {
 	var server rpc.Server
 	var output format.Output
 	cmd := &cobra.Command{
@@ -215,7 +215,7 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			out, err := holds(cmd, client, mostExported, true)
+			out, err := holds(cmd, client, maxExportedHolds, true)
 			if err != nil {
 				return err
 			}
@@ -230,7 +230,7 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 // mostExported is more holds than there are.
-const mostExported = 1 << 30
+const maxExportedHolds = 1 << 30
 
 func holdsTable(list []*cleanupv1.Hold) []terminal.Row {
 	rows := []terminal.Row{{"HOLD", "WHAT", "CREATED", "BY", "ENDS", "REASON"}}
@@ -246,7 +246,7 @@ func holdsTable(list []*cleanupv1.Hold) []terminal.Row {
 			rows,
 			terminal.Row{
 				h.GetId(),
-				heldWhat(h),
+				holdSubject(h),
 				h.GetCreateTime().AsTime().Format(time.RFC3339),
 				h.GetCreatedBy(),
 				ends,
@@ -258,16 +258,16 @@ func holdsTable(list []*cleanupv1.Hold) []terminal.Row {
 }
 
 // heldShown is how many ids of a hold are shown.
-const heldShown = 5
+const idsShown = 5
 
 // heldWhat says what is held.
-func heldWhat(h *cleanupv1.Hold) string {
+func holdSubject(h *cleanupv1.Hold) string {
 	some := func(kind string, rows *cleanupv1.HeldRows) string {
 		var ids []string
-		for _, id := range rows.GetIds()[:min(len(rows.GetIds()), heldShown)] {
+		for _, id := range rows.GetIds()[:min(len(rows.GetIds()), idsShown)] {
 			ids = append(ids, strconv.FormatInt(id, 10))
 		}
-		if more := len(rows.GetIds()) - heldShown; more > 0 {
+		if more := len(rows.GetIds()) - idsShown; more > 0 {
 			ids = append(ids, fmt.Sprintf("and %d more", more))
 		}
 		return kind + " " + strings.Join(ids, ", ")

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-func newRuns() *cobra.Command {
+func NewRuns() *cobra.Command {
 	var (
 		server rpc.Server
 		limit  int32

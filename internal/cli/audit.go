@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-func newAudit() *cobra.Command {
+func NewAudit() *cobra.Command {
 	var (
 		url    string
 		since  time.Duration

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strconv"
@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-func newTasks() *cobra.Command {
+func NewTasks() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output

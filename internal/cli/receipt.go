@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -29,7 +29,7 @@ var receiptHTML string
 
 // receiptPage is a receipt as a page, for the person's file.
 var receiptPage = template.Must(
-	template.New("receipt").Funcs(template.FuncMap{"ids": orNone, "time": receiptTime}).Parse(receiptHTML),
+	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML),
 )
 
 // receiptTime is a moment on a receipt.
@@ -58,7 +58,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 				return err
 			}
 			if page != "" {
-				return writePage(page, answer.GetReceipt())
+				return writeReceiptPage(page, answer.GetReceipt())
 			}
 			return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
 		}),
@@ -71,7 +71,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 }
 
 // writePage writes a receipt to a new file.
-func writePage(name string, r *cleanupv1.Receipt) error {
+func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
 	if err != nil {
 		return err
@@ -94,74 +94,22 @@ func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error
 		{"requested at", receiptTime(r.GetCreateTime())},
 		{"ended at", receiptTime(r.GetEndTime())},
 		{"all erased", fmt.Sprint(r.GetSucceeded())},
-		{"process instances", orNone(r.GetProcessInstanceIds())},
-		{"orphan tasks", orNone(r.GetTaskIds())},
+		{"process instances", joinOrNone(r.GetProcessInstanceIds())},
+		{"orphan tasks", joinOrNone(r.GetTaskIds())},
 		{"rows", cmp.Or(strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")"), "none")},
 		{"files", humanize.Comma(int64(len(r.GetFiles())))},
-		{"what stayed", orNone(r.GetProblems())},
+		{"what stayed", joinOrNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
 		rows = append(
 			rows,
 			terminal.Row{"verified at", receiptTime(v.GetTime())},
-			terminal.Row{"process instances left", orNone(v.GetProcessInstanceIds())},
-			terminal.Row{"tasks left", orNone(v.GetTaskIds())},
-			terminal.Row{"possible process instances", orNone(v.GetPossibleProcessInstanceIds())},
+			terminal.Row{"process instances left", joinOrNone(v.GetProcessInstanceIds())},
+			terminal.Row{"tasks left", joinOrNone(v.GetTaskIds())},
+			terminal.Row{"possible process instances", joinOrNone(v.GetPossibleProcessInstanceIds())},
 		)
 	}
 	return terminal.ScreenOf(w).PrintTable(rows)
-}
-
-func newVerify(server *rpc.Server) *cobra.Command {
-	var (
-		req       cleanupv1.VerifyErasureRequest
-		variables []string
-		output    format.Output
-	)
-	cmd := &cobra.Command{
-		Use:   "verify RECEIPT [USER]",
-		Short: "Search again for what an erasure was about, and attach the result to its receipt",
-		Long: "Search again for what an erasure was about, and attach the result to its receipt. An erasure by a " +
-			"user id is verified by the same\n" +
-			"user id and variables: the receipt holds only a hash of it. The exit status is 1 if something is left.",
-		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
-			"Claims/apply",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 2 {
-				return nil
-			}
-			return flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts")(cmd, args)
-		},
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
-			req.ReceiptId = args[0]
-			if len(args) > 1 {
-				req.UserId = args[1]
-			}
-			if req.Variables, err = parseVariables(variables); err != nil {
-				return err
-			}
-			answer, err := cleanupv1.NewUserDataServiceClient(conn).VerifyErasure(cmd.Context(), &req)
-			if err != nil {
-				return err
-			}
-			if err := printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt()); err != nil {
-				return err
-			}
-			if v := answer.GetReceipt().GetVerification(); !v.GetClean() {
-				return fmt.Errorf(
-					"%d process instances and %d tasks are left",
-					len(v.GetProcessInstanceIds()),
-					len(v.GetTaskIds()),
-				)
-			}
-			return nil
-		}),
-	}
-	output.AddFlag(cmd)
-	variablesFlag(cmd.Flags(), &variables)
-	cmd.Flags().
-		StringArrayVar(&req.PrincipalIds, "principal", nil, "which principal of the user id is meant; may be repeated")
-	return cmd
 }
 
 func newReceipts(server *rpc.Server) *cobra.Command {

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"os"
@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-func newMan() *cobra.Command {
+func NewMan() *cobra.Command {
 	return &cobra.Command{
 		Use:     "man DIR",
 		Short:   "Write the manual pages of all commands into a folder",

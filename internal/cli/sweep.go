@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"github.com/spf13/cobra"
@@ -28,7 +28,7 @@ func newSweep(server *rpc.Server) *cobra.Command {
 		Args:    flags.NoArguments,
 		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
 			client := cleanupv1.NewUserDataServiceClient(conn)
-			return preview(
+			return eraseAfterPreview(
 				cmd,
 				yes,
 				dryRun,
@@ -38,7 +38,7 @@ func newSweep(server *rpc.Server) *cobra.Command {
 						cmd.Context(),
 						&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
 					)
-					return watchErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
+					return printErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
 				},
 			)
 		}),

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"strings"
@@ -18,14 +18,14 @@ import (
 
 // scheduleChange is what `schedule set` changes.
 type scheduleChange struct {
-	cron            []string
-	once, zone      string
-	nextPlan        string
-	enabled, goesOn bool
-	maxDuration     time.Duration
+	cron                     []string
+	once, zone               string
+	nextPlan                 string
+	enabled, continueOnError bool
+	maxDuration              time.Duration
 }
 
-func newSchedule() *cobra.Command {
+func NewSchedule() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
@@ -83,7 +83,7 @@ func newSchedule() *cobra.Command {
 		0,
 		"stop a run after the batch during which this time has passed; 0: no limit",
 	)
-	f.BoolVar(&change.goesOn, "continue-on-error", true, "continue after a failed task, with those that do not need it")
+	f.BoolVar(&change.continueOnError, "continue-on-error", true, "continue after a failed task, with those that do not need it")
 	cmd := &cobra.Command{
 		Use:     "schedule [get | set]",
 		Short:   "Show and change when runs start by themselves, on servers with --schedule",
@@ -132,7 +132,7 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 		s.Enabled = c.enabled
 	}
 	if given("continue-on-error") {
-		s.ContinueOnError = proto.Bool(c.goesOn)
+		s.ContinueOnError = proto.Bool(c.continueOnError)
 	}
 	if given("max-duration") {
 		s.MaxDuration = nil

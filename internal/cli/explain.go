@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-func newExplain() *cobra.Command {
+func NewExplain() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
@@ -66,7 +66,7 @@ func newExplain() *cobra.Command {
 
 // withNegativeKey are the arguments of the program, in which the key of a row that is below 0 has a space before it:
 // ids often are, and would be taken for flags.
-func withNegativeKey(args []string) []string {
+func ProtectNegativeKey(args []string) []string {
 	args = slices.Clone(args)
 	for i := range args {
 		if n, err := strconv.ParseInt(
