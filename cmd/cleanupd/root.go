@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/version"
@@ -43,7 +44,7 @@ func newRoot() *cobra.Command {
 		cli.NewUserData(),
 		cli.NewAudit(),
 		serve.NewHealth(),
-		newDemo(),
+		demo.NewCommand(),
 		cli.NewMan(),
 		cli.NewVersion(),
 	)

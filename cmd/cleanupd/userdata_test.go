@@ -561,7 +561,7 @@ func TestFormsDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
 	mysqltest.Empty(t, "utf8mb4")
-	for _, engine := range []string{onPostgres, onMySQL} {
+	for _, engine := range []string{"postgres", "mysql"} {
 		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
 		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 ||
 			!strings.Contains(out, "Orphan tasks: none") {

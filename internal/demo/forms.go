@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"context"
@@ -31,17 +31,17 @@ const (
 
 // What a Forms database may be in.
 const (
-	onPostgres = "postgres"
-	onMySQL    = "mysql"
+	enginePostgres = "postgres"
+	engineMySQL    = "mysql"
 )
 
 // generateForms makes the content of a Forms database, with its document storage in a folder.
-func generateForms() *formsdb.Data {
+func generateFormsData() *formsdb.Data {
 	return formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true)
 }
 
 // fillFormsInMySQL creates a Forms database in MySQL, and its document storage in a folder.
-func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (serve.FormsConfig, error) {
+func createFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (serve.FormsConfig, error) {
 	c := serve.FormsConfig{DatabaseURL: server.URL(formsMySQLUser, formsDatabase), Folder: folder}
 	config := server.Config(formsMySQLUser, "")
 	config.MultiStatements = true
@@ -59,7 +59,7 @@ func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder str
 	); err != nil {
 		return c, err
 	}
-	if err := generateForms().LoadMySQL(ctx, db, folder); err != nil {
+	if err := generateFormsData().LoadMySQL(ctx, db, folder); err != nil {
 		return c, err
 	}
 	_, err = db.ExecContext(
@@ -71,14 +71,14 @@ func fillFormsInMySQL(ctx context.Context, server *localmysql.Server, folder str
 }
 
 // fillForms creates a Forms database in PostgreSQL, and its document storage in a folder.
-func fillForms(ctx context.Context, pg *localpg.Server, folder string) (serve.FormsConfig, error) {
+func createFormsInPostgres(ctx context.Context, pg *localpg.Server, folder string) (serve.FormsConfig, error) {
 	c := serve.FormsConfig{DatabaseURL: pg.URL(campaigndb.Role, formsDatabase), Folder: folder}
 	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
 		return c, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := generateForms().Load(ctx, conn, folder); err != nil {
+	if err := generateFormsData().Load(ctx, conn, folder); err != nil {
 		return c, err
 	}
 	_, err = conn.Exec(
@@ -90,7 +90,7 @@ func fillForms(ctx context.Context, pg *localpg.Server, folder string) (serve.Fo
 }
 
 // runFormsDemo finds and erases a person's data, and searches again, by the commands that it prints.
-func runFormsDemo(ctx context.Context, w io.Writer, s *serve.Server) error {
+func eraseUser(ctx context.Context, w io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
 		command += " --server " + s.GRPC.Addr().String()

@@ -1,4 +1,4 @@
-package main
+package demo
 
 import (
 	"bufio"
@@ -14,16 +14,11 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/dustin/go-humanize"
-	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/cli/rpc"
-	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -32,19 +27,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// demoDatabase is the demo's database.
-const demoDatabase = "campaign"
-
 // demoConfig configures the demo.
-type demoConfig struct {
+type config struct {
 	rows                   int
 	keep, forms            bool
 	formsEngine            string // empty: no matter
 	grpcListen, httpListen string // empty: a free port
 }
 
-func newDemo() *cobra.Command {
-	var c demoConfig
+func NewCommand() *cobra.Command {
+	var c config
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Show it all: a private PostgreSQL, a Campaign database, a run, a summary",
@@ -61,16 +53,16 @@ func newDemo() *cobra.Command {
 			if c.rows < 0 {
 				return flags.Errorf("--rows must not be negative, not %d", c.rows)
 			}
-			if engine := c.formsEngine; engine != "" && (!c.forms || (engine != onPostgres && engine != onMySQL)) {
-				return flags.Errorf("--forms-engine is %s or %s, beside --forms", onPostgres, onMySQL)
+			if engine := c.formsEngine; engine != "" && (!c.forms || (engine != enginePostgres && engine != engineMySQL)) {
+				return flags.Errorf("--forms-engine is %s or %s, beside --forms", enginePostgres, engineMySQL)
 			}
 			// a write that nobody reads fails, and the demo cleans up
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			ctx, leave := context.WithCancel(cmd.Context())
 			defer leave()
 			out := terminal.ScreenOf(cmd.OutOrStdout())
-			out.Writer = &audience{out.Writer, leave}
-			return demo(ctx, out, cmd.InOrStdin(), c)
+			out.Writer = &watchedWriter{out.Writer, leave}
+			return run(ctx, out, cmd.InOrStdin(), c)
 		},
 	}
 	f := cmd.Flags()
@@ -80,7 +72,7 @@ func newDemo() *cobra.Command {
 		&c.formsEngine,
 		"forms-engine",
 		"",
-		"what the Forms database is in: "+onPostgres+" or "+onMySQL+" (default "+onPostgres+")",
+		"what the Forms database is in: "+enginePostgres+" or "+engineMySQL+" (default "+enginePostgres+")",
 	)
 	f.BoolVar(&c.keep, "keep", false, "delete nothing; serve until Enter or Ctrl-C")
 	f.StringVar(
@@ -99,7 +91,7 @@ func newDemo() *cobra.Command {
 }
 
 // serving is the configuration of the demo's server.
-func (c demoConfig) serving(databaseURL string) serve.Config {
+func (c config) serverConfig(databaseURL string) serve.Config {
 	s := serve.ConfigOnFreePorts(databaseURL)
 	for _, address := range []struct {
 		given, usual string
@@ -122,20 +114,20 @@ func isFree(address string) bool {
 }
 
 // audience is what reads the demo's output. When it no longer does, it leaves.
-type audience struct {
+type watchedWriter struct {
 	io.Writer
-	leave context.CancelFunc
+	cancel context.CancelFunc
 }
 
-func (a *audience) Write(p []byte) (int, error) {
+func (a *watchedWriter) Write(p []byte) (int, error) {
 	n, err := a.Writer.Write(p)
 	if err != nil {
-		a.leave()
+		a.cancel()
 	}
 	return n, err
 }
 
-func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
+func run(ctx context.Context, w io.Writer, in io.Reader, c config) error {
 	mistakes := errors.Join(
 		flags.CheckAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
 		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
@@ -154,26 +146,26 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 	} else {
 		fmt.Fprintf(w, "Making a Campaign database of about %s rows …\n", humanize.Comma(int64(c.rows)))
 	}
-	if err := fillDemo(ctx, pg, c.rows); err != nil {
+	if err := createCampaign(ctx, pg, c.rows); err != nil {
 		return err
 	}
-	url := pg.URL(campaigndb.Role, demoDatabase)
-	config := c.serving(url)
+	url := pg.URL(campaigndb.Role, campaignDatabase)
+	config := c.serverConfig(url)
 	if c.forms {
 		folder, remove, err := tempdir.New(os.TempDir(), "cleanupd-gds-")
 		if err != nil {
 			return err
 		}
 		defer remove()
-		fill := fillForms
-		if c.formsEngine == onMySQL {
+		fill := createFormsInPostgres
+		if c.formsEngine == engineMySQL {
 			server, err := localmysql.Start(ctx)
 			if err != nil {
 				return err
 			}
 			defer server.Stop()
 			fill = func(ctx context.Context, _ *localpg.Server, folder string) (serve.FormsConfig, error) {
-				return fillFormsInMySQL(ctx, server, folder)
+				return createFormsInMySQL(ctx, server, folder)
 			}
 		}
 		fmt.Fprintf(
@@ -197,12 +189,12 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 	}()
 	switch {
 	case c.keep:
-		tellToTry(w, s, url, c.forms)
-		enter(serving, in)
+		printSuggestions(w, s, url, c.forms)
+		waitForEnter(serving, in)
 	case c.forms:
-		err = runFormsDemo(ctx, w, s)
+		err = eraseUser(ctx, w, s)
 	default:
-		err = runDemo(ctx, w, s, url)
+		err = runCleanup(ctx, w, s, url)
 	}
 	stop()
 	if serveErr := <-ended; err == nil {
@@ -212,7 +204,7 @@ func demo(ctx context.Context, w io.Writer, in io.Reader, c demoConfig) error {
 }
 
 // tellToTry prints commands for the demo's server, to be pasted.
-func tellToTry(w io.Writer, s *serve.Server, url string, forms bool) {
+func printSuggestions(w io.Writer, s *serve.Server, url string, forms bool) {
 	program, server := programName(), s.GRPC.Addr().String()
 	grpc := "grpcurl -plaintext " + server
 	rest := "http://" + s.HTTP.Addr().String()
@@ -256,7 +248,7 @@ func programName() string {
 }
 
 // enter returns when a line was read, or the context has ended.
-func enter(ctx context.Context, in io.Reader) {
+func waitForEnter(ctx context.Context, in io.Reader) {
 	line := make(chan struct{})
 	go func() {
 		if _, err := bufio.NewReader(in).ReadString('\n'); err == nil { // the end of the input is no line
@@ -267,69 +259,4 @@ func enter(ctx context.Context, in io.Reader) {
 	case <-line:
 	case <-ctx.Done():
 	}
-}
-
-func fillDemo(ctx context.Context, pg *localpg.Server, rows int) error {
-	conn, err := campaigndb.Create(ctx, pg.URL, demoDatabase, campaigndb.Schema)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
-}
-
-// runDemo runs the cleanup, and prints what was deleted.
-func runDemo(ctx context.Context, w io.Writer, s *serve.Server, url string) error {
-	conn, err := pgx.Connect(ctx, url)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	before, err := campaigndb.CountAll(ctx, conn)
-	if err != nil {
-		return err
-	}
-	server, err := (&rpc.Server{Address: s.GRPC.Addr().String()}).Dial()
-	if err != nil {
-		return err
-	}
-	defer func() { _ = server.Close() }()
-	client := cleanupv1.NewCleanupServiceClient(server)
-	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
-	if err != nil {
-		return rpc.PlainError(err)
-	}
-	if err := watch.New(ctx, nil, client, stream).Print(watch.NewView(terminal.ScreenOf(w))); err != nil {
-		return rpc.PlainError(err)
-	}
-	after, err := campaigndb.CountAll(ctx, conn)
-	if err != nil {
-		return err
-	}
-	return printCounts(terminal.ScreenOf(w), before, after)
-}
-
-// printCounts prints what was deleted and what stayed, a line per table that had rows.
-func printCounts(s *terminal.Screen, before, after []campaigndb.Count) error {
-	left := map[string]int64{}
-	for _, c := range after {
-		left[c.Table] = c.Rows
-	}
-	table := []terminal.Row{{"TABLE", "WENT", "STAYED"}}
-	var went, stayed int64
-	for _, c := range before {
-		if c.Rows == 0 {
-			continue
-		}
-		rows, there := left[c.Table]
-		stays := humanize.Comma(rows)
-		if !there {
-			stays = "dropped"
-		}
-		table = append(table, terminal.Row{c.Table, humanize.Comma(c.Rows - rows), stays})
-		went += c.Rows - rows
-		stayed += rows
-	}
-	fmt.Fprintln(s)
-	return s.PrintTable(append(table, terminal.Row{"total", humanize.Comma(went), humanize.Comma(stayed)}))
 }
