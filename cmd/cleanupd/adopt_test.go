@@ -125,7 +125,7 @@ func TestAdopt(t *testing.T) {
 	}
 	code, out, errs := cleanupd(t, "adopt", "--database-url", db.URL(), "--instance", "test", "--yes")
 	if code != 0 || !strings.Contains(out, `instance "production"`) || !strings.Contains(out, `instance "test"`) ||
-		!strings.Contains(out, "The schedule is disabled.") {
+		!strings.Contains(out, "The schedule will be disabled.") {
 		t.Errorf("adopt: %d %s %s", code, out, errs)
 	}
 	if code, out, errs := cleanupd(

@@ -39,7 +39,7 @@ func TestHealthCommand(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--tls-cert", other}, 1, "another certificate"},
+		{[]string{"--tls-cert", other}, 1, "certificate is not"},
 		{[]string{"--tls-cert", key}, 2, "--tls-cert"},
 		{[]string{"--tls-cert", "/nowhere"}, 2, "--tls-cert"},
 		{nil, 1, "HTTPS"},

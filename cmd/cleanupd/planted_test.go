@@ -35,7 +35,11 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	} {
 		db.Superuser(test.sql)
 		var log bytes.Buffer
-		s, err := serve.New(t.Context(), serve.ConfigOnFreePorts(db.As(least)), slog.New(slog.NewTextHandler(&log, nil)))
+		s, err := serve.New(
+			t.Context(),
+			serve.ConfigOnFreePorts(db.As(least)),
+			slog.New(slog.NewTextHandler(&log, nil)),
+		)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -81,8 +81,8 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 		"statement mode":      {[]string{"pool_mode = statement"}, "", 1, "statement pooling"},
 		"one connection":      {[]string{"default_pool_size = 1"}, "", 1, "two connections"},
 		"options":             {nil, "&options=-c%20lock_timeout%3D1s", 1, "options"},
-		"simple protocol":     {nil, "&default_query_exec_mode=simple_protocol", 2, "simple_protocol will not do"},
-		"exec":                {nil, "&default_query_exec_mode=exec", 2, "exec will not do"},
+		"simple protocol":     {nil, "&default_query_exec_mode=simple_protocol", 2, "simple_protocol is not supported"},
+		"exec":                {nil, "&default_query_exec_mode=exec", 2, "exec is not supported"},
 		"an unknown setting":  {nil, "&lock_timeuot=1s", 1, "lock_timeuot"},
 	} {
 		t.Run(name, func(t *testing.T) {

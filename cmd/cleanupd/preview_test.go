@@ -35,7 +35,7 @@ func TestRunPreview(t *testing.T) {
 	}
 	db.Do(insert)
 	_, out, _ = cleanupd(t, "run", "--dry-run", "--task", "audit-trail", "--server", r.grpc)
-	id := regexp.MustCompile(`Dry run (\S+) began`).FindStringSubmatch(out)
+	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(out)
 	if id == nil {
 		t.Fatal(out)
 	}

@@ -132,7 +132,7 @@ func TestRunAndRuns(t *testing.T) {
 		t.Errorf("a failed run: %d %s %s", code, out, errs)
 	}
 	code, out, _ = cleanupd(t, "run", "--server", r.grpc, "--detach", "--task", "sessions")
-	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	id := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("detached: %d %s", code, out)
 	}
@@ -194,10 +194,13 @@ func TestInterruptedClient(t *testing.T) {
 	out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, []string{"run", "--server", r.grpc, "--task", "audit-trail"}, out, errs) }()
-	id := out.wait(ctx, `Run (\S+) began`)[1]
+	id := out.wait(ctx, `Run (\S+) started`)[1]
 	interrupt()
 	if code := <-ended; code != 130 ||
-		errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
+		errs.wait(
+			t.Context(),
+			"run "+id+" continues: watch it with cleanupd runs watch "+id+" --server "+r.grpc,
+		) == nil {
 		t.Errorf("%d", code)
 	}
 	if code, _, errs := cleanupd(
@@ -206,7 +209,7 @@ func TestInterruptedClient(t *testing.T) {
 		"--server",
 		r.grpc,
 	); code != 1 ||
-		!strings.Contains(errs, "; cleanupd runs watch "+id+" --server "+r.grpc+" shows it\n") {
+		!strings.Contains(errs, "; watch it with cleanupd runs watch "+id+" --server "+r.grpc+"\n") {
 		t.Errorf("a second run: %d %s", code, errs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -257,13 +260,14 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 	if code != 0 ||
 		strings.Count(
 			out,
-			"the database lost the events after the first 2, as in a failover: going on from there\n",
+			"the database lost the events after the first 2, as in a failover: continuing from there\n",
 		) != 1 ||
 		!regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	code, out, errs = losing("DELETE FROM cleanupd.run WHERE state = 'RUNNING'", false)
-	if code != 1 || !regexp.MustCompile(`run \S+ is gone: the database lost it`).MatchString(errs) {
+	if code != 1 ||
+		!regexp.MustCompile(`run \S+ no longer exists: it was deleted, or the database lost it`).MatchString(errs) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
@@ -448,7 +452,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 	startServer(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
 	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) ||
-		strings.Count(out.String(), "began") != 1 {
+		strings.Count(out.String(), "started") != 1 {
 		t.Errorf("%d %s", code, out.String())
 	}
 }
@@ -501,7 +505,7 @@ func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 		args = append(args, "--task", name)
 	}
 	code, out, errs := cleanupd(t, args...)
-	began := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	began := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || began == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}

@@ -358,8 +358,8 @@ func TestMistakes(t *testing.T) {
 			1,
 			[]string{"database"},
 		},
-		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
-		{away + " --mid-sourcing =keep", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
+		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing must be NAME=URL or NAME=keep"}},
+		{away + " --mid-sourcing =keep", 2, []string{"--mid-sourcing must be NAME=URL or NAME=keep"}},
 		{away + " --mid-sourcing x=keep --mid-sourcing x=postgres://h/d", 2, []string{"--mid-sourcing", "twice"}},
 		{away + " --mid-sourcing x=postgres://u:secret@h:y/d", 2, []string{": --mid-sourcing x: "}},
 		{

@@ -298,7 +298,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		"--limit",
 		"1",
 	); code != 0 || strings.Count(out, "\n") != 2 ||
-		!strings.Contains(errs, "There are more") {
+		!strings.Contains(errs, "There are more entries") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -52,25 +51,27 @@ func newErase(server *rpc.Server) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
-			if len(args) > 0 {
-				req.UserId = args[0]
-			}
-			if req.Variables, err = parseVariables(variables); err != nil {
-				return err
-			}
-			if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
-				return flags.Errorf(
-					"give either a user id, or ids of process instances and orphan tasks (--process-instance, " +
-						"--orphan-task)",
-				)
-			}
-			client := cleanupv1.NewUserDataServiceClient(conn)
-			return eraseAfterPreview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
-				req.DryRun = dryRun
-				return erase(cmd.Context(), cmd.OutOrStdout(), output, client, &req)
-			})
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) (err error) {
+				if len(args) > 0 {
+					req.UserId = args[0]
+				}
+				if req.Variables, err = parseVariables(variables); err != nil {
+					return err
+				}
+				if byID := len(req.GetProcessInstanceIds())+len(req.GetTaskIds()) > 0; byID == (req.GetUserId() != "") {
+					return flags.Errorf(
+						"give either a user id, or ids of process instances and orphan tasks (--process-instance, " +
+							"--orphan-task)",
+					)
+				}
+				return eraseAfterPreview(cmd, yes, req.DryRun, "Erase this?", func(dryRun bool) (bool, error) {
+					req.DryRun = dryRun
+					return erase(cmd.Context(), cmd.OutOrStdout(), output, client, &req)
+				})
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	f := cmd.Flags()

@@ -36,28 +36,34 @@ func NewExplain() *cobra.Command {
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,
-		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-			if len(args) == 2 {
-				args[1] = strings.TrimPrefix(args[1], " ")
-				out, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]})
+		RunE: rpc.WithCleanup(
+			&server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				if len(args) == 2 {
+					args[1] = strings.TrimPrefix(args[1], " ")
+					out, err := client.ExplainRow(
+						cmd.Context(),
+						&cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]},
+					)
+					if err != nil {
+						return err
+					}
+					if output != format.Table {
+						return output.Print(cmd.OutOrStdout(), out, nil)
+					}
+					return printRow(terminal.ScreenOf(cmd.OutOrStdout()), args[1], out)
+				}
+				out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 				if err != nil {
 					return err
 				}
 				if output != format.Table {
 					return output.Print(cmd.OutOrStdout(), out, nil)
 				}
-				return printRow(terminal.ScreenOf(cmd.OutOrStdout()), args[1], out)
-			}
-			out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
-			if err != nil {
-				return err
-			}
-			if output != format.Table {
-				return output.Print(cmd.OutOrStdout(), out, nil)
-			}
-			printExplanation(terminal.ScreenOf(cmd.OutOrStdout()), out)
-			return nil
-		}),
+				printExplanation(terminal.ScreenOf(cmd.OutOrStdout()), out)
+				return nil
+			},
+		),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
@@ -170,7 +176,13 @@ func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) 
 func printExplanation(s *terminal.Screen, e *cleanupv1.ExplainTaskResponse) {
 	fmt.Fprintf(s, "%s, by the clock %s\n", e.GetTask(), e.GetReferenceTime().AsTime().Format(time.RFC3339))
 	if set := e.GetSet(); set != nil {
-		fmt.Fprintf(s, "\nIt begins with %d rows of %s: %s\n", e.GetSetRows(), set.GetTable(), terminal.Printable(set.GetRule()))
+		fmt.Fprintf(
+			s,
+			"\nIt begins with %d rows of %s: %s\n",
+			e.GetSetRows(),
+			set.GetTable(),
+			terminal.Printable(set.GetRule()),
+		)
 		printSQL(s, set)
 	}
 	for _, told := range e.GetStatements() {
@@ -182,7 +194,14 @@ func printExplanation(s *terminal.Screen, e *cleanupv1.ExplainTaskResponse) {
 		if told.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
 			verb = format.EnumName(told.GetAction()) + " "
 		}
-		fmt.Fprintf(s, "\n%s%s%s: %s\n", verb, terminal.Printable(told.GetTable()), in, terminal.Printable(told.GetRule()))
+		fmt.Fprintf(
+			s,
+			"\n%s%s%s: %s\n",
+			verb,
+			terminal.Printable(told.GetTable()),
+			in,
+			terminal.Printable(told.GetRule()),
+		)
 		printSQL(s, told)
 	}
 	if len(e.GetSkips()) > 0 {

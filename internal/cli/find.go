@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -32,7 +31,10 @@ func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err err
 		path, variable, _ := strings.Cut(text, ":")
 		application, workflow, ok := strings.Cut(path, "/")
 		if !ok || application == "" || workflow == "" {
-			return nil, flags.Errorf("--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", text)
+			return nil, flags.Errorf(
+				"--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q",
+				text,
+			)
 		}
 		list = append(
 			list,
@@ -53,21 +55,26 @@ func newFind(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
 			"--variable Loans/folder/sub/review --variable Claims/apply",
 		Args: flags.OneArgument("the user id, a principal's canonical name"),
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			list, err := parseVariables(variables)
-			if err != nil {
-				return err
-			}
-			found, err := cleanupv1.NewUserDataServiceClient(conn).
-				FindUserData(cmd.Context(), &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list})
-			if err != nil {
-				return err
-			}
-			if output != format.Table {
-				return output.Print(cmd.OutOrStdout(), found, nil)
-			}
-			return printFound(terminal.ScreenOf(cmd.OutOrStdout()), found)
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
+				list, err := parseVariables(variables)
+				if err != nil {
+					return err
+				}
+				found, err := client.FindUserData(
+					cmd.Context(),
+					&cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list},
+				)
+				if err != nil {
+					return err
+				}
+				if output != format.Table {
+					return output.Print(cmd.OutOrStdout(), found, nil)
+				}
+				return printFound(terminal.ScreenOf(cmd.OutOrStdout()), found)
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	variablesFlag(cmd.Flags(), &variables)
@@ -93,7 +100,10 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 			}
 			why = append(why, text)
 		}
-		rows = append(rows, terminal.Row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")})
+		rows = append(
+			rows,
+			terminal.Row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")},
+		)
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(s)

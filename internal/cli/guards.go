@@ -29,7 +29,7 @@ func NewGuards() *cobra.Command {
 		server rpc.Server
 		output format.Output
 	)
-	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
 		if err != nil {
 			return err
@@ -64,7 +64,7 @@ func NewGuards() *cobra.Command {
 			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 				"maxDropPercent=default",
 			Args: atLeastOneOption,
-			RunE: rpc.WithClient(
+			RunE: rpc.WithCleanup(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					change, cleared, err := parseGuardChanges(args)
@@ -174,7 +174,12 @@ func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
 }
 
 // printGuards prints the settings of an answer, and what is refused.
-func printGuards(cmd *cobra.Command, output *format.Output, answer proto.Message, g *cleanupv1.GetGuardsResponse) error {
+func printGuards(
+	cmd *cobra.Command,
+	output *format.Output,
+	answer proto.Message,
+	g *cleanupv1.GetGuardsResponse,
+) error {
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)

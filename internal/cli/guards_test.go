@@ -33,7 +33,7 @@ func TestNumbersAreTyped(t *testing.T) {
 			cmd,
 			trips,
 		); got != want ||
-			!strings.Contains(asked.String(), "share refuses this for a: 20 would go, and 10 may") {
+			!strings.Contains(asked.String(), "share refuses this for a: the number is 20, the limit is 10") {
 			t.Errorf("%q: %v, asked %q", typed, got, asked)
 		}
 	}

@@ -51,14 +51,17 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the holds in force, newest first",
 		Example: "  cleanupd holds list --include-ended",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			out, err := holds(cmd, client, limit, ended)
-			if err != nil {
-				return err
-			}
-			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-			return output.Print(cmd.OutOrStdout(), out, holdsTable(out.GetHolds()))
-		}),
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				out, err := holds(cmd, client, limit, ended)
+				if err != nil {
+					return err
+				}
+				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+				return output.Print(cmd.OutOrStdout(), out, holdsTable(out.GetHolds()))
+			},
+		),
 	}
 	cmd.Flags().BoolVar(&ended, "include-ended", false, "also those that were released or have expired")
 	rpc.AddLimitFlag(cmd.Flags(), &limit)
@@ -98,26 +101,29 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			hold, err := given.message()
-			if err != nil {
-				return err
-			}
-			out, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: hold})
-			if err != nil {
-				return err
-			}
-			if tables := out.GetHold().GetNotCovered(); len(tables) > 0 {
-				fmt.Fprintln(
-					cmd.ErrOrStderr(),
-					"Not covered, since they reach a recipient otherwise than by iRecipientId: "+strings.Join(
-						tables,
-						", ",
-					),
-				)
-			}
-			return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
-		}),
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				hold, err := given.message()
+				if err != nil {
+					return err
+				}
+				out, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: hold})
+				if err != nil {
+					return err
+				}
+				if tables := out.GetHold().GetNotCovered(); len(tables) > 0 {
+					fmt.Fprintln(
+						cmd.ErrOrStderr(),
+						"Not covered, since they reach a recipient otherwise than by iRecipientId: "+strings.Join(
+							tables,
+							", ",
+						),
+					)
+				}
+				return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+			},
+		),
 	}
 	f := cmd.Flags()
 	f.Int64SliceVar(
@@ -179,7 +185,9 @@ func (n *newHold) message() (*cleanupv1.Hold, error) {
 	}
 	switch {
 	case kinds != 1:
-		return nil, flags.Errorf("give one of --deliveries, --lists, --workflows, --table, --recipients and --everything")
+		return nil, flags.Errorf(
+			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything",
+		)
 	case n.reason == "":
 		return nil, flags.Errorf("--reason is required: say why, for whoever finds the hold years later")
 	case n.expires != "":
@@ -198,13 +206,16 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "End a hold: the next run takes what is due",
 		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of a hold, as in cleanupd holds"),
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-			out, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
-			if err != nil {
-				return err
-			}
-			return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
-		}),
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				out, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+			},
+		),
 	}
 }
 
@@ -214,18 +225,21 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Print all holds, also those that have ended, one a line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			out, err := holds(cmd, client, maxExportedHolds, true)
-			if err != nil {
-				return err
-			}
-			for _, h := range slices.Backward(out.GetHolds()) {
-				if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				out, err := holds(cmd, client, maxExportedHolds, true)
+				if err != nil {
 					return err
 				}
-			}
-			return nil
-		}),
+				for _, h := range slices.Backward(out.GetHolds()) {
+					if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+		),
 	}
 }
 

@@ -45,26 +45,29 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			in := &cleanupv1.ListRemoteDeliveriesRequest{}
-			if cmd.Flags().Changed("account") {
-				in.Account = &account
-			}
-			out, err := rpc.List(
-				limit,
-				service.MaxRemoteDeliveries,
-				func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
-					in.PageSize, in.PageToken = size, token
-					page, err := client.ListRemoteDeliveries(cmd.Context(), in)
-					return page, len(page.GetDeliveries()), err
-				},
-			)
-			if err != nil {
-				return err
-			}
-			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-			return output.Print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
-		}),
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				in := &cleanupv1.ListRemoteDeliveriesRequest{}
+				if cmd.Flags().Changed("account") {
+					in.Account = &account
+				}
+				out, err := rpc.List(
+					limit,
+					service.MaxRemoteDeliveries,
+					func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
+						in.PageSize, in.PageToken = size, token
+						page, err := client.ListRemoteDeliveries(cmd.Context(), in)
+						return page, len(page.GetDeliveries()), err
+					},
+				)
+				if err != nil {
+					return err
+				}
+				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+				return output.Print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().

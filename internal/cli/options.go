@@ -34,7 +34,7 @@ func NewOptions() *cobra.Command {
 		etag   string
 		yes    bool
 	)
-	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 		if err != nil {
 			return err
@@ -42,7 +42,7 @@ func NewOptions() *cobra.Command {
 		return printOptions(cmd, &output, out, out)
 	})
 	set := func(change func(args []string) (*cleanupv1.SetOptionsRequest, error)) func(*cobra.Command, []string) error {
-		return rpc.WithClient(
+		return rpc.WithCleanup(
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 				in, err := change(args)
@@ -129,7 +129,8 @@ func confirmOptions(
 	if err != nil {
 		return err
 	}
-	if err := watch.New(cmd.Context(), server, client, stream).Follow(watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))); err != nil {
+	if err := watch.NewRun(cmd.Context(), server, client, stream).
+		Follow(watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))); err != nil {
 		return err
 	}
 	if !terminal.Confirm(cmd, "Set these options?") {
@@ -208,7 +209,12 @@ func resetRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 }
 
 // printOptions prints the options of an answer, and tells of those that are stored, but not used.
-func printOptions(cmd *cobra.Command, output *format.Output, answer proto.Message, o *cleanupv1.GetOptionsResponse) error {
+func printOptions(
+	cmd *cobra.Command,
+	output *format.Output,
+	answer proto.Message,
+	o *cleanupv1.GetOptionsResponse,
+) error {
 	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
 		f := optionFields.Get(i)

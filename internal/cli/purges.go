@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -40,14 +39,16 @@ func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the rules, in the order of their names",
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			out, err := cleanupv1.NewUserDataServiceClient(conn).
-				ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
-			if err != nil {
-				return err
-			}
-			return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
+				out, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
+			},
+		),
 	}
 }
 
@@ -63,15 +64,17 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
 		Args: flags.OneArgument("the name of the rule"),
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			p.Name = args[0]
-			out, err := cleanupv1.NewUserDataServiceClient(conn).
-				SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
-			if err != nil {
-				return err
-			}
-			return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
+				p.Name = args[0]
+				out, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
+			},
+		),
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.Application, "application", "", "the application of the workflows (required)")
@@ -93,14 +96,19 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 		Short:   "Delete a rule; what it has deleted stays deleted",
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			if _, err := cleanupv1.NewUserDataServiceClient(conn).
-				DeleteFormsPurge(cmd.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}); err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
-			return nil
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
+				if _, err := client.DeleteFormsPurge(
+					cmd.Context(),
+					&cleanupv1.DeleteFormsPurgeRequest{Name: args[0]},
+				); err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
+				return nil
+			},
+		),
 	}
 }
 

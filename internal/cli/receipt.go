@@ -13,7 +13,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -51,17 +50,19 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
 			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
 		Args: flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts"),
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-			answer, err := cleanupv1.NewUserDataServiceClient(conn).
-				GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
-			if err != nil {
-				return err
-			}
-			if page != "" {
-				return writeReceiptPage(page, answer.GetReceipt())
-			}
-			return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
+				answer, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
+				if err != nil {
+					return err
+				}
+				if page != "" {
+					return writeReceiptPage(page, answer.GetReceipt())
+				}
+				return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().
@@ -122,39 +123,41 @@ func newReceipts(server *rpc.Server) *cobra.Command {
 		Short:   "List the receipts of erasures, newest first",
 		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			client := cleanupv1.NewUserDataServiceClient(conn)
-			out, err := rpc.List(
-				limit,
-				service.MaxReceipts,
-				func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
-					page, err := client.ListReceipts(
-						cmd.Context(),
-						&cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token},
-					)
-					return page, len(page.GetReceipts()), err
-				},
-			)
-			if err != nil {
-				return err
-			}
-			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-			rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
-			for _, r := range out.GetReceipts() {
-				rows = append(rows, terminal.Row{
-					r.GetId(),
-					r.GetCreateTime().AsTime().Format(time.RFC3339),
-					r.GetRequestedBy(),
-					strconv.Itoa(len(r.GetProcessInstanceIds())),
-					strconv.Itoa(
-						len(r.GetTaskIds()),
-					),
-					strconv.Itoa(len(r.GetFiles())),
-					strconv.FormatBool(r.GetSucceeded()),
-				})
-			}
-			return output.Print(cmd.OutOrStdout(), out, rows)
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
+				out, err := rpc.List(
+					limit,
+					service.MaxReceipts,
+					func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+						page, err := client.ListReceipts(
+							cmd.Context(),
+							&cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token},
+						)
+						return page, len(page.GetReceipts()), err
+					},
+				)
+				if err != nil {
+					return err
+				}
+				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+				rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
+				for _, r := range out.GetReceipts() {
+					rows = append(rows, terminal.Row{
+						r.GetId(),
+						r.GetCreateTime().AsTime().Format(time.RFC3339),
+						r.GetRequestedBy(),
+						strconv.Itoa(len(r.GetProcessInstanceIds())),
+						strconv.Itoa(
+							len(r.GetTaskIds()),
+						),
+						strconv.Itoa(len(r.GetFiles())),
+						strconv.FormatBool(r.GetSucceeded()),
+					})
+				}
+				return output.Print(cmd.OutOrStdout(), out, rows)
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	rpc.AddLimitFlag(cmd.Flags(), &limit)

@@ -63,7 +63,7 @@ func runAfterPreview(
 		if !acceptGuards(cmd, trips) {
 			return errors.New("nothing was run")
 		}
-		if !terminal.Confirm(cmd, watch.Total(found.GetRun(), nil)+". Run exactly this? It can not be undone.") {
+		if !terminal.Confirm(cmd, watch.Total(found.GetRun())+". Run exactly this? It can not be undone.") {
 			return errors.New("nothing was run")
 		}
 	}
@@ -101,40 +101,43 @@ func NewRun() *cobra.Command {
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
-		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			if cmd.Flags().Changed("max-duration") {
-				if limit <= 0 {
-					return flags.Errorf("--max-duration must be greater than 0, not %s", limit)
+		RunE: rpc.WithCleanup(
+			&server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				if cmd.Flags().Changed("max-duration") {
+					if limit <= 0 {
+						return flags.Errorf("--max-duration must be greater than 0, not %s", limit)
+					}
+					req.MaxDuration = durationpb.New(limit)
 				}
-				req.MaxDuration = durationpb.New(limit)
-			}
-			for _, pair := range [][2]string{
-				{"preview", "plan"},
-				{"preview", "dry-run"},
-				{"plan", "dry-run"},
-				{"plan", "task"},
-				{"plan", "skip-task"},
-				{"preview", "accept-guard"},
-			} {
-				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
-					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
+				for _, pair := range [][2]string{
+					{"preview", "plan"},
+					{"preview", "dry-run"},
+					{"plan", "dry-run"},
+					{"plan", "task"},
+					{"plan", "skip-task"},
+					{"preview", "accept-guard"},
+				} {
+					if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
+						return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
+					}
 				}
-			}
-			do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
-				stream, err := client.RunCleanup(cmd.Context(), req)
-				if err != nil {
-					return "", err
+				do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+					stream, err := client.RunCleanup(cmd.Context(), req)
+					if err != nil {
+						return "", err
+					}
+					f := watch.NewRun(cmd.Context(), &server, client, stream)
+					err = f.Follow(watch.NewPrinter(output, cmd))
+					return f.ID(), err
 				}
-				f := watch.New(cmd.Context(), &server, client, stream)
-				err = f.Follow(watch.NewPrinter(output, cmd))
-				return f.ID, err
-			}
-			if previews {
-				return runAfterPreview(cmd, client, &req, yes, do)
-			}
-			_, err := do(&req)
-			return err
-		}),
+				if previews {
+					return runAfterPreview(cmd, client, &req, yes, do)
+				}
+				_, err := do(&req)
+				return err
+			},
+		),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)

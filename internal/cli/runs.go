@@ -22,24 +22,27 @@ func NewRuns() *cobra.Command {
 		limit  int32
 		output format.Output
 	)
-	listRuns := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := rpc.List(
-			limit,
-			service.MaxRuns,
-			func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
-				page, err := client.ListRuns(
-					cmd.Context(),
-					&cleanupv1.ListRunsRequest{PageSize: size, PageToken: token},
-				)
-				return page, len(page.GetRuns()), err
-			},
-		)
-		if err != nil {
-			return err
-		}
-		defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-		return output.Print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
-	})
+	listRuns := rpc.WithCleanup(
+		&server,
+		func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+			out, err := rpc.List(
+				limit,
+				service.MaxRuns,
+				func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
+					page, err := client.ListRuns(
+						cmd.Context(),
+						&cleanupv1.ListRunsRequest{PageSize: size, PageToken: token},
+					)
+					return page, len(page.GetRuns()), err
+				},
+			)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+			return output.Print(cmd.OutOrStdout(), out, runsTable(out.GetRuns()))
+		},
+	)
 	listed := &cobra.Command{
 		Use:     "list",
 		Short:   "List the newest runs",
@@ -67,14 +70,14 @@ func NewRuns() *cobra.Command {
 			Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
 				"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
 			Args: flags.OneArgument("the id of one run"),
-			RunE: rpc.WithClient(
+			RunE: rpc.WithCleanup(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 					if err != nil {
 						return err
 					}
-					return watch.New(cmd.Context(), &server, client, stream).Follow(watch.NewPrinter(output, cmd))
+					return watch.NewRun(cmd.Context(), &server, client, stream).Follow(watch.NewPrinter(output, cmd))
 				},
 			),
 		},
@@ -83,7 +86,7 @@ func NewRuns() *cobra.Command {
 			Short:   "Stop a run after its current batch",
 			Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 			Args:    flags.OneArgument("the id of one run"),
-			RunE: rpc.WithClient(
+			RunE: rpc.WithCleanup(
 				&server,
 				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
 					out, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})

@@ -31,7 +31,7 @@ func NewSchedule() *cobra.Command {
 		output format.Output
 		change scheduleChange
 	)
-	get := rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 		out, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 		if err != nil {
 			return err
@@ -45,21 +45,24 @@ func NewSchedule() *cobra.Command {
 			"--time-zone Europe/Berlin --max-duration 2h\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
-		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-			now, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
-			if err != nil {
-				return err
-			}
-			s := now.GetSchedule()
-			if err := change.apply(cmd, s); err != nil {
-				return err
-			}
-			out, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
-			if err != nil {
-				return err
-			}
-			return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
-		}),
+		RunE: rpc.WithCleanup(
+			&server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				now, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+				if err != nil {
+					return err
+				}
+				s := now.GetSchedule()
+				if err := change.apply(cmd, s); err != nil {
+					return err
+				}
+				out, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
+			},
+		),
 	}
 	f := set.Flags()
 	f.StringArrayVar(
@@ -83,7 +86,12 @@ func NewSchedule() *cobra.Command {
 		0,
 		"stop a run after the batch during which this time has passed; 0: no limit",
 	)
-	f.BoolVar(&change.continueOnError, "continue-on-error", true, "continue after a failed task, with those that do not need it")
+	f.BoolVar(
+		&change.continueOnError,
+		"continue-on-error",
+		true,
+		"continue after a failed task, with those that do not need it",
+	)
 	cmd := &cobra.Command{
 		Use:     "schedule [get | set]",
 		Short:   "Show and change when runs start by themselves, on servers with --schedule",

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -26,22 +25,24 @@ func newSweep(server *rpc.Server) *cobra.Command {
 			"its files are\nolder than a day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, _ []string) error {
-			client := cleanupv1.NewUserDataServiceClient(conn)
-			return eraseAfterPreview(
-				cmd,
-				yes,
-				dryRun,
-				"Delete these documents, and note those that a later sweep may delete?",
-				func(dryRun bool) (bool, error) {
-					stream, err := client.SweepDocuments(
-						cmd.Context(),
-						&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
-					)
-					return printErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
-				},
-			)
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
+				return eraseAfterPreview(
+					cmd,
+					yes,
+					dryRun,
+					"Delete these documents, and note those that a later sweep may delete?",
+					func(dryRun bool) (bool, error) {
+						stream, err := client.SweepDocuments(
+							cmd.Context(),
+							&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
+						)
+						return printErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
+					},
+				)
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")

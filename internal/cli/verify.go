@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -33,30 +32,33 @@ func newVerify(server *rpc.Server) *cobra.Command {
 			}
 			return flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts")(cmd, args)
 		},
-		RunE: rpc.WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) (err error) {
-			req.ReceiptId = args[0]
-			if len(args) > 1 {
-				req.UserId = args[1]
-			}
-			if req.Variables, err = parseVariables(variables); err != nil {
-				return err
-			}
-			answer, err := cleanupv1.NewUserDataServiceClient(conn).VerifyErasure(cmd.Context(), &req)
-			if err != nil {
-				return err
-			}
-			if err := printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt()); err != nil {
-				return err
-			}
-			if v := answer.GetReceipt().GetVerification(); !v.GetClean() {
-				return fmt.Errorf(
-					"%d process instances and %d tasks are left",
-					len(v.GetProcessInstanceIds()),
-					len(v.GetTaskIds()),
-				)
-			}
-			return nil
-		}),
+		RunE: rpc.WithUserData(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) (err error) {
+				req.ReceiptId = args[0]
+				if len(args) > 1 {
+					req.UserId = args[1]
+				}
+				if req.Variables, err = parseVariables(variables); err != nil {
+					return err
+				}
+				answer, err := client.VerifyErasure(cmd.Context(), &req)
+				if err != nil {
+					return err
+				}
+				if err := printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt()); err != nil {
+					return err
+				}
+				if v := answer.GetReceipt().GetVerification(); !v.GetClean() {
+					return fmt.Errorf(
+						"%d process instances and %d tasks are left",
+						len(v.GetProcessInstanceIds()),
+						len(v.GetTaskIds()),
+					)
+				}
+				return nil
+			},
+		),
 	}
 	output.AddFlag(cmd)
 	variablesFlag(cmd.Flags(), &variables)

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -18,9 +17,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// demoDatabase is the demo's database.
+// campaignDatabase is the name of the Campaign database.
 const campaignDatabase = "campaign"
 
+// createCampaign creates a Campaign database of about so many rows.
 func createCampaign(ctx context.Context, pg *localpg.Server, rows int) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, campaignDatabase, campaigndb.Schema)
 	if err != nil {
@@ -30,8 +30,8 @@ func createCampaign(ctx context.Context, pg *localpg.Server, rows int) error {
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 
-// runDemo runs the cleanup, and prints what was deleted.
-func runCleanup(ctx context.Context, w io.Writer, s *serve.Server, url string) error {
+// runCleanup runs the cleanup, and prints how many rows were deleted.
+func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return err
@@ -51,37 +51,41 @@ func runCleanup(ctx context.Context, w io.Writer, s *serve.Server, url string) e
 	if err != nil {
 		return rpc.PlainError(err)
 	}
-	if err := watch.New(ctx, nil, client, stream).Print(watch.NewView(terminal.ScreenOf(w))); err != nil {
+	if err := watch.NewRun(ctx, nil, client, stream).Print(watch.NewView(out)); err != nil {
 		return rpc.PlainError(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return printCounts(terminal.ScreenOf(w), before, after)
+	return printCounts(out, before, after)
 }
 
-// printCounts prints what was deleted and what stayed, a line per table that had rows.
+// printCounts prints how many rows of each table were deleted. Tables that had no rows are left out.
 func printCounts(s *terminal.Screen, before, after []campaigndb.Count) error {
-	left := map[string]int64{}
+	remaining := map[string]int64{}
 	for _, c := range after {
-		left[c.Table] = c.Rows
+		remaining[c.Table] = c.Rows
 	}
-	table := []terminal.Row{{"TABLE", "WENT", "STAYED"}}
-	var went, stayed int64
+	table := []terminal.Row{{"TABLE", "DELETED", "REMAINING"}}
+	var totalDeleted, totalRemaining int64
 	for _, c := range before {
 		if c.Rows == 0 {
 			continue
 		}
-		rows, there := left[c.Table]
-		stays := humanize.Comma(rows)
-		if !there {
-			stays = "dropped"
+		rows, exists := remaining[c.Table]
+		text := humanize.Comma(rows)
+		if !exists {
+			text = "dropped"
 		}
-		table = append(table, terminal.Row{c.Table, humanize.Comma(c.Rows - rows), stays})
-		went += c.Rows - rows
-		stayed += rows
+		table = append(table, terminal.Row{c.Table, humanize.Comma(c.Rows - rows), text})
+		totalDeleted += c.Rows - rows
+		totalRemaining += rows
 	}
 	fmt.Fprintln(s)
-	return s.PrintTable(append(table, terminal.Row{"total", humanize.Comma(went), humanize.Comma(stayed)}))
+	return s.PrintTable(append(table, terminal.Row{
+		"total",
+		humanize.Comma(totalDeleted),
+		humanize.Comma(totalRemaining),
+	}))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -16,39 +17,68 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/serve"
+	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
-// formsMySQLUser is the user of a private MariaDB.
-const formsMySQLUser = "root"
-
-// The demo's Forms database, its size, and the user whose data is erased.
+// The demo's Forms database, and the user whose data is erased.
 const (
 	formsDatabase  = "forms"
 	formsInstances = 60
 	formsUser      = "bob.smith@example.com"
 	formsVariables = " --variable Loans/folder/sub/review --variable Claims/apply"
+	mysqlUser      = "root"
 )
 
-// What a Forms database may be in.
+// The servers that a Forms database may be on.
 const (
 	enginePostgres = "postgres"
 	engineMySQL    = "mysql"
 )
 
-// generateForms makes the content of a Forms database, with its document storage in a folder.
-func generateFormsData() *formsdb.Data {
-	return formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true)
+// createForms creates a Forms database and its document storage. remove removes what is not on the PostgreSQL server.
+func createForms(
+	ctx context.Context,
+	pg *localpg.Server,
+	engine string,
+) (c serve.FormsConfig, remove func(), err error) {
+	folder, removeFolder, err := tempdir.New(os.TempDir(), "cleanupd-gds-")
+	if err != nil {
+		return c, nil, err
+	}
+	data := formsdb.Generate(rand.New(rand.NewPCG(1, 0)), formsInstances, true)
+	remove = removeFolder
+	if engine == engineMySQL {
+		server, startErr := localmysql.Start(ctx)
+		if startErr != nil {
+			remove()
+			return c, nil, startErr
+		}
+		remove = func() {
+			server.Stop()
+			removeFolder()
+		}
+		c.DatabaseURL = server.URL(mysqlUser, formsDatabase)
+		err = loadMySQL(ctx, server, data, folder)
+	} else {
+		c.DatabaseURL = pg.URL(campaigndb.Role, formsDatabase)
+		err = loadPostgres(ctx, pg, data, folder)
+	}
+	if err != nil {
+		remove()
+		return c, nil, err
+	}
+	c.Folder = folder
+	return c, remove, nil
 }
 
-// fillFormsInMySQL creates a Forms database in MySQL, and its document storage in a folder.
-func createFormsInMySQL(ctx context.Context, server *localmysql.Server, folder string) (serve.FormsConfig, error) {
-	c := serve.FormsConfig{DatabaseURL: server.URL(formsMySQLUser, formsDatabase), Folder: folder}
-	config := server.Config(formsMySQLUser, "")
+// loadMySQL creates the Forms database in MySQL, and its document storage in a folder.
+func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Data, folder string) error {
+	config := server.Config(mysqlUser, "")
 	config.MultiStatements = true
 	config.Params = map[string]string{"sql_mode": "'ANSI,TRADITIONAL'"}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
-		return c, err
+		return err
 	}
 	db := sql.OpenDB(connector)
 	defer func() { _ = db.Close() }()
@@ -57,48 +87,41 @@ func createFormsInMySQL(ctx context.Context, server *localmysql.Server, folder s
 		ctx,
 		"CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
 	); err != nil {
-		return c, err
+		return err
 	}
-	if err := generateFormsData().LoadMySQL(ctx, db, folder); err != nil {
-		return c, err
+	if err := data.LoadMySQL(ctx, db, folder); err != nil {
+		return err
 	}
-	_, err = db.ExecContext(
-		ctx,
-		"ALTER TABLE tb_process_instance ADD complete_time datetime; UPDATE tb_process_instance SET complete_time = "+
-			"now() - INTERVAL id * 20 DAY",
-	)
-	return c, err
+	_, err = db.ExecContext(ctx, "ALTER TABLE tb_process_instance ADD complete_time datetime; "+
+		"UPDATE tb_process_instance SET complete_time = now() - INTERVAL id * 20 DAY")
+	return err
 }
 
-// fillForms creates a Forms database in PostgreSQL, and its document storage in a folder.
-func createFormsInPostgres(ctx context.Context, pg *localpg.Server, folder string) (serve.FormsConfig, error) {
-	c := serve.FormsConfig{DatabaseURL: pg.URL(campaigndb.Role, formsDatabase), Folder: folder}
+// loadPostgres creates the Forms database in PostgreSQL, and its document storage in a folder.
+func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, folder string) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
-		return c, err
+		return err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := generateFormsData().Load(ctx, conn, folder); err != nil {
-		return c, err
+	if err := data.Load(ctx, conn, folder); err != nil {
+		return err
 	}
-	_, err = conn.Exec(
-		ctx,
-		"ALTER TABLE tb_process_instance ADD complete_time timestamp; UPDATE tb_process_instance SET complete_time = "+
-			"now() - id * interval '20 days'",
-	)
-	return c, err
+	_, err = conn.Exec(ctx, "ALTER TABLE tb_process_instance ADD complete_time timestamp; "+
+		"UPDATE tb_process_instance SET complete_time = now() - id * interval '20 days'")
+	return err
 }
 
-// runFormsDemo finds and erases a person's data, and searches again, by the commands that it prints.
-func eraseUser(ctx context.Context, w io.Writer, s *serve.Server) error {
+// eraseUser finds and erases a person's data, and searches again. It runs the commands that it prints.
+func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
 		command += " --server " + s.GRPC.Addr().String()
-		fmt.Fprintf(w, "\n$ cleanupd userdata %s\n", command)
+		fmt.Fprintf(out, "\n$ cleanupd userdata %s\n", command)
 		cmd := cli.NewUserData()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(strings.Fields(command))
-		cmd.SetOut(w)
+		cmd.SetOut(out)
 		if err := cmd.ExecuteContext(ctx); err != nil {
 			return err
 		}

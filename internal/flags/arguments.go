@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// noCommand refuses arguments of a command that has commands of its own.
+// OnlyCommands refuses arguments that are not the name of a subcommand.
 func OnlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UnknownCommand(cmd, args[0])
@@ -15,7 +15,7 @@ func OnlyCommands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// unknownCommand says that a command has no such command, and which ones have similar names.
+// UnknownCommand returns the error that a command has no such subcommand. It suggests those with a similar name.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""
@@ -25,7 +25,7 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	return Errorf("%s has no command %q%s; see %[1]s --help", cmd.CommandPath(), name, hint)
 }
 
-// noArguments refuses arguments where there are only flags.
+// NoArguments refuses any argument.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Errorf("%s takes no argument, not %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
@@ -33,7 +33,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// one accepts one argument, and says what it is.
+// OneArgument requires exactly one argument; if it is missing, the error says what it is.
 func OneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -8,16 +8,17 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// connectTimeout is how long the database may take to answer, unless its URL says otherwise.
+// ConnectTimeout limits how long a database may take to answer, unless its URL has another limit.
 const ConnectTimeout = 10 * time.Second
 
-// sessionDefaults apply unless the URL says otherwise. No query of ours waits forever, for a lock or for its result
-// (batches have shorter timeouts of their own), and no transaction of a frozen process keeps its locks. A session that
-// holds locks may be idle, but ends within two minutes of its host.
+// sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result (batches
+// have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds advisory locks
+// may be idle, but ends within two minutes after its host is lost.
 var sessionDefaults = map[string]string{
 	"application_name":                    "cleanupd",
 	"lock_timeout":                        "10s",
@@ -29,34 +30,33 @@ var sessionDefaults = map[string]string{
 	"tcp_keepalives_count":                "6",
 }
 
-// parseDatabaseURL parses the URL of a flag without connecting. A connection begins in the time zone of the database or
-// the role, whatever the environment of this process says: dates without a zone are read in it where the application
-// names no other.
+// AddDatabaseURL adds the flag --database-url of a command that connects to the database itself.
+func AddDatabaseURL(f *pflag.FlagSet, url *string) {
+	f.StringVar(url, "database-url", "",
+		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
+			"?passfile= or PGPASSFILE names")
+}
+
+// DatabaseURL parses the URL that a flag has, without connecting. Connections begin in the time zone of the database or
+// the role, not in that of this process: dates without a zone are in it unless the application names another one.
 func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, Errorf("%s is required: postgres://USER@HOST/DATABASE", flag)
 	}
-	// pgx takes one with a = in it for a parameter of the session, which the server's refusal would quote.
-	if scheme, _, isURL := strings.Cut(
-		address,
-		"://",
-	); isURL && scheme != "postgres" && scheme != "postgresql" &&
-		!strings.Contains(scheme, "=") {
-		return nil, Errorf("%s: does not begin with postgres:// or postgresql://", flag)
+	// pgx would send a scheme with a = in it to the server as a setting; the server's error would quote it.
+	scheme, _, isURL := strings.Cut(address, "://")
+	if isURL && scheme != "postgres" && scheme != "postgresql" && !strings.Contains(scheme, "=") {
+		return nil, Errorf("%s: the URL must begin with postgres:// or postgresql://", flag)
 	}
 	config, err := pgxpool.ParseConfig(address)
 	if u, _ := url.Parse(address); err != nil && (u == nil || u.User == nil) && strings.Contains(address, "@") {
-		// pgx would quote what it takes for a port, or a path: a part of the password.
-		return nil, Errorf(
-			"%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a "+
-				"port is a number",
-			flag,
-		)
+		// pgx would quote a part of the password as the port or the path.
+		return nil, InvalidURL(flag)
 	}
 	if err != nil {
-		return nil, Errorf("%s: %w", flag, err) // pgx leaves passwords out
+		return nil, Errorf("%s: %w", flag, err) // pgx leaves out the password
 	}
-	// pgx would go on without the file
+	// pgx would continue without the file
 	if file := passwordFile(address); file != "" && config.ConnConfig.Password == "" {
 		if _, err := os.ReadFile(file); err != nil {
 			return nil, Errorf("%s: the password file: %w", flag, err)
@@ -75,32 +75,40 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = ConnectTimeout
 	}
-	if config.ConnConfig.ValidateConnect == nil { // of several hosts use the primary, even after a failover
+	if config.ConnConfig.ValidateConnect == nil { // of several hosts, use the primary, even after a failover
 		config.ConnConfig.ValidateConnect = connection.TakesWrites
 	}
 	switch mode := config.ConnConfig.DefaultQueryExecMode; mode {
 	case pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeExec:
-		// arrays and JSON need the types that only the server knows
+		// arrays and JSON need types that only the server knows
 		return nil, Errorf(
-			"%s: default_query_exec_mode=%s will not do; leave it out, or behind a pooler in session mode use "+
-				"cache_describe",
+			"%s: default_query_exec_mode=%s is not supported; leave it out, or use cache_describe behind a pooler in "+
+				"session mode",
 			flag,
 			strings.ReplaceAll(mode.String(), " ", "_"),
 		)
 	}
 	connection.Defer(config.ConnConfig)
 	connection.UTF8(config.ConnConfig)
-	config.BeforeConnect, config.AfterConnect, config.PrepareConn = connection.Refresh(
-		address,
-	), connection.Storable, connection.Zone
+	config.BeforeConnect = connection.Refresh(address)
+	config.AfterConnect = connection.Storable
+	config.PrepareConn = connection.Zone
 	if !strings.Contains(address, "pool_max_conns=") {
 		config.MaxConns = max(config.MaxConns, 10) // for runs
 	}
 	return config, nil
 }
 
-// passwordFile is the file that holds the password of a database, as its URL or the environment says; empty: neither
-// does.
+// InvalidURL returns the error that a flag is no URL. It quotes nothing: any part may belong to a password.
+func InvalidURL(flag string) error {
+	return Errorf(
+		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must be "+
+			"a number",
+		flag,
+	)
+}
+
+// passwordFile returns the name of the password file in the URL or in the environment, empty if neither has one.
 func passwordFile(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Query().Has("passfile") {
 		return u.Query().Get("passfile")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A URL that is not a database's is a usage error, and whatever the password is, it is not shown.
+// A URL that cannot be parsed is a usage error, which never shows the password.
 func FuzzDatabaseURL(f *testing.F) {
 	const secret = "hunter2x"
 	for _, c := range [][3]string{

@@ -4,21 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// longestInstance is how many characters the name of an instance may have.
+// maxInstanceLength limits the characters of an instance's name.
 const maxInstanceLength = 64
 
+// NewAdopt returns the command adopt.
 func NewAdopt() *cobra.Command {
 	var (
 		url, instance string
@@ -26,12 +25,13 @@ func NewAdopt() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "adopt --database-url URL --instance NAME",
-		Short: "Make a database that of this service",
-		Long: "Make a database that of this service: a restored or copied one, or one that was moved.\n" +
-			"A database keeps the name of the service that cleans it, the server's system identifier and its own " +
+		Short: "Make this service the owner of a database",
+		Long: "Make this service the owner of a database: of a restored or copied one, or of one that was moved.\n" +
+			"A database stores the name of the service that cleans it, the server's system identifier and its own " +
 			"oid. A service that finds\n" +
-			"others serves reads and dry runs, and changes nothing. This stores what is now, ends active runs, and " +
-			"disables the schedule.\nRestart the service afterwards if it is to reach mid-sourcing and Forms servers.",
+			"others there serves reads and dry runs, and changes nothing. This command stores the current ones, ends " +
+			"active runs, and\ndisables the schedule. Restart the service afterwards if it needs its mid-sourcing and " +
+			"Forms servers.",
 		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,59 +39,57 @@ func NewAdopt() *cobra.Command {
 			if err = errors.Join(err, checkInstance(instance)); err != nil {
 				return err
 			}
-			if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-				return flags.Errorf("there is nobody to ask whether to adopt the database: give --yes")
+			if !yes && !terminal.CanAsk() {
+				return flags.Errorf("adopting needs confirmation, and there is no terminal to ask on: give --yes")
 			}
-			ctx := cmd.Context()
-			if err := migrateDatabase(ctx, config); err != nil {
-				return err
-			}
-			pool, err := pgxpool.NewWithConfig(ctx, config)
-			if err != nil {
-				return err
-			}
-			defer pool.Close()
-			a, err := runs.Adopting(ctx, pool, instance)
-			if err != nil {
-				return err
-			}
-			w := cmd.OutOrStdout()
-			fmt.Fprintf(w, "It belongs to: %s\nIt will belong to: %s\n", a.From, a.To)
-			for _, id := range a.Runs {
-				fmt.Fprintf(w, "Run %s ends.\n", id)
-			}
-			if a.Scheduled {
-				fmt.Fprintln(w, "The schedule is disabled.")
-			}
-			if !yes && !terminal.Confirm(cmd, "Adopt this database?") {
-				return errors.New("nothing was changed")
-			}
-			if err := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)}).
-				Adopt(ctx); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(w, "Adopted.")
-			return err
+			return adopt(cmd, config, instance, yes)
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(
-		&url,
-		"database-url",
-		"",
-		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
-			"?passfile= or PGPASSFILE names",
-	)
+	flags.AddDatabaseURL(f, &url)
 	f.StringVar(&instance, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
 	f.BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
-// checkInstance refuses what is no name of an instance.
+// adopt shows what adopting the database changes, asks for confirmation unless yes is set, and adopts it.
+func adopt(cmd *cobra.Command, config *pgxpool.Config, instance string, yes bool) error {
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	if err := migrateDatabase(ctx, config); err != nil {
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	changes, err := runs.Adopting(ctx, pool, instance)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "Belongs to: %s\nWill belong to: %s\n", changes.From, changes.To)
+	for _, id := range changes.Runs {
+		fmt.Fprintf(w, "Run %s will end.\n", id)
+	}
+	if changes.Scheduled {
+		fmt.Fprintln(w, "The schedule will be disabled.")
+	}
+	if !yes && !terminal.Confirm(cmd, "Adopt this database?") {
+		return errors.New("nothing was changed")
+	}
+	manager := runs.New(runs.Config{Pool: pool, Instance: instance, Log: slog.New(slog.DiscardHandler)})
+	if err := manager.Adopt(ctx); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(w, "The database is adopted.")
+	return err
+}
+
+// checkInstance fails if a text cannot be the name of an instance.
 func checkInstance(name string) error {
 	if len([]rune(name)) > maxInstanceLength || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
 		return flags.Errorf(
-			"--instance must be %d characters at most that can be printed, without blanks around them",
+			"--instance must be at most %d printable characters, without blanks around them",
 			maxInstanceLength,
 		)
 	}

@@ -13,15 +13,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// serveConfig configures a server.
+// Config configures a server.
 type Config struct {
 	DatabaseURL      string
-	previewURL       string // of a standby; empty: none
 	GRPCListen       string
 	HTTPListen       string
+	Forms            FormsConfig
+	standbyURL       string // empty if dry runs read the database itself
 	lease            time.Duration
 	schedule         bool
-	databaseWait     time.Duration // with databases that are not there at the start
+	databaseWait     time.Duration // for databases that cannot be reached at the start
 	history          time.Duration
 	planMaxAge       time.Duration
 	instance         string
@@ -30,15 +31,14 @@ type Config struct {
 	listTables       []string
 	include          []string // TASK=TABLE
 	vacuumTruncate   bool
-	retainedWALGiven bool // --max-retained-wal
-	Forms            FormsConfig
+	retainedWALGiven bool // whether --max-retained-wal was given
 	access           accessConfig
 	console          bool
-	tracer           pgx.QueryTracer // of the databases' connections; nil: none
-	formsTracer      pgx.QueryTracer // of the Forms database's
+	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
+	formsTracer      pgx.QueryTracer
 }
 
-// defaults is the default configuration of a server.
+// DefaultConfig returns the default configuration of a server.
 func DefaultConfig() Config {
 	return Config{
 		GRPCListen: "127.0.0.1:9090",
@@ -61,59 +61,47 @@ func DefaultConfig() Config {
 	}
 }
 
-// onFreePorts is the default configuration of a server for a database, on free loopback ports.
+// ConfigOnFreePorts returns the default configuration of a server for a database, on free loopback ports.
 func ConfigOnFreePorts(databaseURL string) Config {
 	c := DefaultConfig()
 	c.DatabaseURL, c.GRPCListen, c.HTTPListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
 	return c
 }
 
-// setup is a checked configuration of a server.
+// validConfig is a checked Config, parsed.
 type validConfig struct {
 	database    *pgxpool.Config
-	standby     *pgxpool.Config            // nil: none
-	midSourcing map[string]*pgxpool.Config // of the mid-sourcing servers
-	keep        []string                   // whose deliveries are kept
-	include     map[string][]string
-	forms       *validForms // nil: none
+	standby     *pgxpool.Config            // nil if dry runs read the database itself
+	midSourcing map[string]*pgxpool.Config // by the names of external accounts
+	keep        []string                   // the external accounts whose deliveries are kept
+	include     map[string][]string        // tables by task
+	forms       *validForms                // nil without a Forms database
 }
 
-// check returns what is configured, or all mistakes in it that can be told without connecting.
-func (c *Config) check() (s validConfig, err error) {
+// check parses the configuration, or returns all mistakes that can be found without connecting.
+func (c *Config) check() (v validConfig, err error) {
 	var mistakes [6]error
-	s.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
-	s.midSourcing, s.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
-	s.include, mistakes[2] = parseInclude(c.include)
-	s.forms, mistakes[3] = c.Forms.check()
+	v.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
+	v.midSourcing, v.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
+	v.include, mistakes[2] = parseInclude(c.include)
+	v.forms, mistakes[3] = c.Forms.check()
 	mistakes[4] = c.access.check()
-	s.standby, mistakes[5] = parseStandby(c.previewURL)
-	return s, errors.Join(
-		append(
-			mistakes[:],
-			flags.CheckAddress("--grpc-listen", c.GRPCListen),
-			flags.CheckAddress("--http-listen", c.HTTPListen),
-			checkRange(
-				"--lease",
-				c.lease,
-				time.Second,
-				math.MaxInt64,
-			),
-			checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
-			checkRange("--history", c.history, time.Second, math.MaxInt64),
-			checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-			checkInstance(c.instance),
-			checkRange(
-				"--batch-target",
-				c.batches.Target,
-				time.Millisecond,
-				10*time.Second,
-			),
-			checkRange("--workers", c.batches.Workers, 1, 16),
-			checkLimits(c.batches.Limits),
-		)...)
+	v.standby, mistakes[5] = parseStandby(c.standbyURL)
+	return v, errors.Join(append(mistakes[:],
+		flags.CheckAddress("--grpc-listen", c.GRPCListen),
+		flags.CheckAddress("--http-listen", c.HTTPListen),
+		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
+		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
+		checkRange("--history", c.history, time.Second, math.MaxInt64),
+		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
+		checkInstance(c.instance),
+		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
+		checkRange("--workers", c.batches.Workers, 1, 16),
+		checkLimits(c.batches.Limits),
+	)...)
 }
 
-// between refuses the value of a flag that is out of range.
+// checkRange fails if the value of a flag is out of range.
 func checkRange[T int | int64 | time.Duration](flag string, value, least, most T) error {
 	switch {
 	case value >= least && value <= most:
@@ -124,24 +112,14 @@ func checkRange[T int | int64 | time.Duration](flag string, value, least, most T
 	return flags.Errorf("%s must be %v to %v, not %v", flag, least, most, value)
 }
 
-// checkLimits refuses negative limits.
+// checkLimits fails if a limit is negative.
 func checkLimits(l purge.Limits) error {
 	return errors.Join(
 		checkRange("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
 		checkRange("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
-		checkRange(
-			"--max-waiting-sessions",
-			l.WaitingSessions,
-			0,
-			math.MaxInt64,
-		),
+		checkRange("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64),
 		checkRange("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
-		checkRange(
-			"--max-retained-wal",
-			l.RetainedWAL,
-			0,
-			math.MaxInt64,
-		),
+		checkRange("--max-retained-wal", l.RetainedWAL, 0, math.MaxInt64),
 		checkRange("--max-wait", l.MaxWait, 0, math.MaxInt64),
 		checkRange("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64),
 	)

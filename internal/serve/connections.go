@@ -11,14 +11,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// callConns is how many connections there are for callers' calls, and callTimeout how long a statement of one may take,
-// whatever the URL says.
+// Limits of the pool for calls, which the URL cannot change.
 const (
 	maxCallConnections = 8
-	callTimeout        = "5s"
+	callTimeout        = "5s" // of a statement
 )
 
-// forCalls is the configuration of the pool for callers' calls.
+// callPoolConfig returns the configuration of the pool for calls.
 func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = maxCallConnections, 0, 0
@@ -26,15 +25,15 @@ func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
 	return config
 }
 
-// enough is how many connections a replica can do with, besides one for each worker: for the account of a run, its
-// lease and the load of the server, for notifications, VACUUM and callers. fewest is how many it needs.
+// A replica uses one connection per worker, and sharedConnections for the ledger of a run, its lease, the load of the
+// server, notifications, VACUUM and calls. With fewer it is slower; it needs minConnections.
 const (
-	connectionsBesideWorkers = 7
-	minConnections           = 2
+	sharedConnections = 7
+	minConnections    = 2
 )
 
-// room returns how many connections the database grants to a pool, up to the number wanted. Connections that were just
-// closed may still count there for a moment: where there are too few it asks again.
+// availableConnections returns how many connections the database grants to a pool, up to the number wanted. It tries
+// again if there are too few: connections that were just closed may still count there for a moment.
 func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
 	defer cancel()
@@ -51,7 +50,7 @@ func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) i
 	}
 }
 
-// granted returns how many connections the database grants to a pool at this moment. The pool keeps them.
+// acquireConnections returns how many connections the database grants to a pool now. The pool keeps them.
 func acquireConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	acquired := make([]*pgxpool.Conn, wanted)
 	var wg sync.WaitGroup

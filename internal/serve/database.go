@@ -14,10 +14,10 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// oldestServer is the first PostgreSQL with TID range scans, as in server_version_num.
-const oldestServer = 140000
+// minServerVersion is the first PostgreSQL with TID range scans, as server_version_num has it.
+const minServerVersion = 140000
 
-// migrateDatabase connects, checks that the server will do, and brings the schema cleanupd up to date.
+// migrateDatabase checks that the server is supported, and updates the schema cleanupd.
 func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
@@ -31,8 +31,8 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
 		return err
 	}
-	if version < oldestServer {
-		return fmt.Errorf("PostgreSQL 14 or later is needed, the server is version %d", version/10000)
+	if version < minServerVersion {
+		return fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
 	}
 	if err := runs.Migrate(ctx, conn); err != nil {
 		return err
@@ -40,15 +40,14 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	return userdata.Migrate(ctx, conn)
 }
 
-// errPooler says that sessions are shared, which breaks advisory locks, notifications and prepared statements.
+// errPooler is returned if sessions are shared, which breaks advisory locks, notifications and prepared statements.
 var errPooler = errors.New(
 	"the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory " +
 		"locks); connect to PostgreSQL itself, or to a pool in session mode",
 )
 
-// refusePooler fails if a connection changes its server process between transactions: a second connection keeps a
-// process busy, so that a pooler must give the first connection another one. It prepares no statement, which such a
-// pooler loses.
+// refusePooler fails if a connection changes its server process between transactions. A second connection keeps one
+// process busy, so that a pooler must give another one to the first. No statement is prepared: such a pooler loses it.
 func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*flags.ConnectTimeout)
 	defer cancel()
@@ -59,7 +58,7 @@ func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) e
 	}
 	other, err := connection.Connect(ctx, config)
 	if err != nil {
-		return fmt.Errorf("two connections to the database are needed at least; there was no second one: %w", err)
+		return fmt.Errorf("at least two connections to the database are needed, and the second one failed: %w", err)
 	}
 	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
 	if _, err := other.Exec(ctx, "BEGIN"); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// formsConfig configures a server for AEM Forms.
+// FormsConfig configures a server for AEM Forms.
 type FormsConfig struct {
 	DatabaseURL    string
 	Folder         string
@@ -30,51 +30,34 @@ type FormsConfig struct {
 	serverCA       string
 }
 
-func (c *FormsConfig) flags(f *pflag.FlagSet) {
-	f.StringVar(
-		&c.DatabaseURL,
-		"forms-database-url",
-		"",
+func (c *FormsConfig) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.DatabaseURL, "forms-database-url", "",
 		"the database of an AEM Forms server, in which user data is found and erased: "+
 			"mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or "+
-			"postgres://USER@HOST/DATABASE; without it UserDataService refuses every call",
-	)
+			"postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
 	f.StringVar(&c.Folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
 	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
-	f.StringVar(
-		&c.serverURL,
-		"forms-server-url",
-		"",
+	f.StringVar(&c.serverURL, "forms-server-url", "",
 		"the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without "+
 			"a password, or on this machine; redirects are not followed), which terminates and purges process "+
-			"instances; without it only the database is changed: do that only while the Forms server is shut down",
-	)
+			"instances; without it only the database is changed: do that only while the Forms server is shut down")
 	f.StringVar(&c.serverUser, "forms-server-user", "", "the user of the web service")
-	f.StringVar(
-		&c.serverPassword,
-		"forms-server-password",
-		"",
-		"the user's password; better set by the environment variable",
-	)
-	f.StringVar(
-		&c.serverCA,
-		"forms-server-ca",
-		"",
-		"a file with the certificate authorities of the web service (default those of the system)",
-	)
+	f.StringVar(&c.serverPassword, "forms-server-password", "",
+		"the user's password; better set by the environment variable")
+	f.StringVar(&c.serverCA, "forms-server-ca", "",
+		"a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// formsSetup is a checked configuration: how to connect, either to PostgreSQL or to MySQL, and what else is known about
-// the database.
+// validForms is a checked FormsConfig, parsed. Either postgres or mysql is set.
 type validForms struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
-	pool     *pgxpool.Pool // that open has made, of PostgreSQL
+	pool     *pgxpool.Pool // created by open for PostgreSQL
 	userdata.Config
 }
 
-// check checks the configuration; it returns nil without a database.
-func (c *FormsConfig) check() (s *validForms, err error) {
+// check parses the configuration. It returns nil without a Forms database.
+func (c *FormsConfig) check() (v *validForms, err error) {
 	const flag = "--forms-database-url"
 	if c.DatabaseURL == "" {
 		if *c != (FormsConfig{}) {
@@ -82,84 +65,84 @@ func (c *FormsConfig) check() (s *validForms, err error) {
 		}
 		return nil, nil
 	}
-	s = &validForms{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
+	v = &validForms{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
 	if strings.HasPrefix(c.DatabaseURL, "mysql://") {
-		s.mysql, err = parseMySQLURL(flag, c.DatabaseURL)
-	} else if s.postgres, err = flags.DatabaseURL(flag, c.DatabaseURL); err != nil {
+		v.mysql, err = parseMySQLURL(flag, c.DatabaseURL)
+	} else if v.postgres, err = flags.DatabaseURL(flag, c.DatabaseURL); err != nil {
 		err = fmt.Errorf("%w (or mysql://USER@HOST/DATABASE)", err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if c.Folder != "" && c.inDatabase {
-		return nil, flags.Errorf("--forms-gds-dir and --forms-gds-in-database: the document storage is either")
+		return nil, flags.Errorf("give either --forms-gds-dir or --forms-gds-in-database")
 	}
 	if c.Folder != "" {
 		if err := userdata.CheckFolder(c.Folder); err != nil {
 			return nil, flags.Errorf("--forms-gds-dir: %w", err)
 		}
 	}
-	s.Manager, err = c.manager()
-	return s, err
+	v.Manager, err = c.processManager()
+	return v, err
 }
 
-// formsConns is how many connections erasures may use in the service's own database, and as many in the Forms database.
+// maxFormsConnections limits the connections that erasures use to the service's own database.
 const maxFormsConnections = 8
 
-// open connects, with a tracer unless it is nil, and creates the service's own tables in the Forms database if they are
-// missing. Erasures are recorded in the database of another configuration.
-func (s *validForms) open(
+// open connects to the Forms database, and creates the service's own tables in it if they are missing. Erasures are
+// recorded in the database record, if it is given.
+func (v *validForms) open(
 	ctx context.Context,
 	record *pgxpool.Config,
 	tracer pgx.QueryTracer,
 ) (_ *userdata.Database, err error) {
-	if s.mysql != nil {
-		s.Forms, err = userdata.MySQL(s.mysql)
+	if v.mysql != nil {
+		v.Forms, err = userdata.MySQL(v.mysql)
 	} else {
-		s.Forms, err = s.openPostgres(ctx, tracer)
+		v.Forms, err = v.openPostgres(ctx, tracer)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Forms.Migrate(ctx); err != nil {
-		s.Forms.Close()
+	if err := v.Forms.Migrate(ctx); err != nil {
+		v.Forms.Close()
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
 	if record != nil {
 		record = record.Copy()
 		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
-		record.ConnConfig.Tracer = tracer // its statements name whom they are about
-		if s.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
-			s.Forms.Close()
+		record.ConnConfig.Tracer = tracer // its statements name the person
+		if v.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
+			v.Forms.Close()
 			return nil, err
 		}
 	}
-	return userdata.New(s.Config), nil
+	return userdata.New(v.Config), nil
 }
 
 // openPostgres connects to a Forms database of PostgreSQL.
-func (s *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
-	// rows that a policy hides would silently not be erased
-	connection.Set(s.postgres.ConnConfig, map[string]string{"row_security": "off"})
-	conn, err := connection.Connect(ctx, s.postgres)
+func (v *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*userdata.Forms, error) {
+	// a policy that hides rows must fail the erasure, not limit it
+	connection.Set(v.postgres.ConnConfig, map[string]string{"row_security": "off"})
+	conn, err := connection.Connect(ctx, v.postgres)
 	if err != nil {
 		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	if err := refusePooler(ctx, s.postgres, conn); err != nil {
+	if err := refusePooler(ctx, v.postgres, conn); err != nil {
 		return nil, fmt.Errorf("the Forms database: %w", err)
 	}
-	s.postgres.ConnConfig.Tracer = tracer
-	// statements hold their lists: none is worth keeping
-	s.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
-	if s.pool, err = pgxpool.NewWithConfig(ctx, s.postgres); err != nil {
+	v.postgres.ConnConfig.Tracer = tracer
+	// statements contain their lists of ids: none is worth caching
+	v.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
+	if v.pool, err = pgxpool.NewWithConfig(ctx, v.postgres); err != nil {
 		return nil, err
 	}
-	return userdata.PostgreSQL(s.pool), nil
+	return userdata.PostgreSQL(v.pool), nil
 }
 
-// manager is that of the Forms server; nil when none is given.
-func (c *FormsConfig) manager() (userdata.ProcessManager, error) {
+// processManager returns the client of the Forms server, nil if none is given.
+func (c *FormsConfig) processManager() (userdata.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
 			return nil, flags.Errorf(
@@ -174,12 +157,12 @@ func (c *FormsConfig) manager() (userdata.ProcessManager, error) {
 	}
 	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		// it may hold a password
-		return nil, flags.Errorf("--forms-server-url is no http or https address: http[s]://HOST[:PORT]/PATH")
+		return nil, flags.Errorf("--forms-server-url is not http[s]://HOST[:PORT]/PATH")
 	}
-	if _, within := u.User.Password(); u.Scheme == "http" && (within || c.serverPassword != "") &&
-		!access.IsLoopback(u.Host) {
+	_, inURL := u.User.Password()
+	if u.Scheme == "http" && (inURL || c.serverPassword != "") && !access.IsLoopback(u.Host) {
 		return nil, flags.Errorf(
-			"--forms-server-url: a password goes over https only, or to this machine: https://%s",
+			"--forms-server-url: a password is sent only over https, or to this machine: https://%s",
 			u.Host,
 		)
 	}

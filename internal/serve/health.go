@@ -23,9 +23,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// healthTimeout is how long a server may take to say how it is.
+// healthTimeout limits how long a server may take to answer.
 const healthTimeout = 5 * time.Second
 
+// NewHealth returns the command health.
 func NewHealth() *cobra.Command {
 	var (
 		listen, certificate string
@@ -33,36 +34,32 @@ func NewHealth() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask the server on this machine whether it is alive, for the health checks of containers",
-		Long: "Ask the server on this machine whether it is alive, or with --ready whether it can write to its " +
-			"database, too.\n" +
-			"It needs no credentials, and where a server is configured by the environment no flag. The exit status " +
-			"is 1 if not.",
+		Short: "Check whether the server on this machine is alive, for the health checks of containers",
+		Long: "Check whether the server on this machine is alive, or with --ready also whether it can write to its " +
+			"database.\n" +
+			"No credentials are needed, and no flags where the server is configured by environment variables. The " +
+			"exit status is 1\nif the check fails.",
 		Example: "  cleanupd health\n  cleanupd health --ready --http-listen :8080 --tls-cert cert.pem",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 			defer cancel()
-			said, err := checkHealth(ctx, listen, certificate, ready)
+			answer, err := checkHealth(ctx, listen, certificate, ready)
 			if err == nil {
-				_, err = fmt.Fprintln(cmd.OutOrStdout(), said)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), answer)
 			}
 			return err
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&listen, "http-listen", DefaultConfig().HTTPListen, "the address for REST; that of the server")
-	f.StringVar(
-		&certificate,
-		"tls-cert",
-		"",
-		"the certificate of both listeners, with its chain: a PEM file; no other one is trusted",
-	)
-	f.BoolVar(&ready, "ready", false, "ask whether it can write to its database, too")
+	f.StringVar(&listen, "http-listen", DefaultConfig().HTTPListen, "the address for REST, as given to serve")
+	f.StringVar(&certificate, "tls-cert", "",
+		"the certificate of both listeners, with its chain: a PEM file; no other one is trusted")
+	f.BoolVar(&ready, "ready", false, "check also whether it can write to its database")
 	return cmd
 }
 
-// askHealth returns what the server that listens on an address says of itself; an error unless that is good.
+// checkHealth returns the answer of the server on this machine, or its error if it is not healthy.
 func checkHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
 	if err := flags.CheckAddress("--http-listen", listen); err != nil {
 		return "", err
@@ -76,17 +73,17 @@ func checkHealth(ctx context.Context, listen, certificate string, ready bool) (s
 		path = "/readyz"
 	}
 	if certificate != "" {
-		own, err := readCertificate(certificate)
+		expected, err := readCertificate(certificate)
 		if err != nil {
 			return "", err
 		}
 		scheme = "https"
 		transport.TLSClientConfig = &tls.Config{
 			MinVersion:         tls.VersionTLS12,
-			InsecureSkipVerify: true, //nolint:gosec // it is compared with the one that is expected
+			InsecureSkipVerify: true, //nolint:gosec // VerifyConnection compares it
 			VerifyConnection: func(state tls.ConnectionState) error {
-				if !bytes.Equal(state.PeerCertificates[0].Raw, own.Raw) {
-					return errors.New("it has another certificate than --tls-cert")
+				if !bytes.Equal(state.PeerCertificates[0].Raw, expected.Raw) {
+					return errors.New("its certificate is not the one in --tls-cert")
 				}
 				return nil
 			},
@@ -103,14 +100,14 @@ func checkHealth(ctx context.Context, listen, certificate string, ready bool) (s
 	defer func() { _ = resp.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if err == nil && resp.StatusCode != http.StatusOK {
-		var why struct{ Message string }
-		_ = json.Unmarshal(body, &why) // what is no JSON is told as it is
-		err = errors.New(cmp.Or(why.Message, string(body)))
+		var failure struct{ Message string }
+		_ = json.Unmarshal(body, &failure) // an answer that is no JSON is printed
+		err = errors.New(cmp.Or(failure.Message, string(body)))
 	}
 	return terminal.Printable(strings.TrimSpace(string(body))), err
 }
 
-// readCertificate reads the first certificate of a file.
+// readCertificate reads the first certificate in a PEM file.
 func readCertificate(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -12,21 +12,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// parseInclude parses TASK=TABLE of tables that tasks take in, and returns the tables' stored names by task.
-func parseInclude(given []string) (map[string][]string, error) {
+// parseInclude parses TASK=TABLE, and returns the names of the tables in lower case by task.
+func parseInclude(entries []string) (map[string][]string, error) {
 	include := map[string][]string{}
 	var mistakes []error
-	for _, entry := range given {
+	for _, entry := range entries {
 		task, table, _ := strings.Cut(entry, "=")
 		if task == "" || table == "" {
-			mistakes = append(mistakes, flags.Errorf("--include is TASK=TABLE, not %q", entry))
+			mistakes = append(mistakes, flags.Errorf("--include must be TASK=TABLE, not %q", entry))
 		}
 		include[task] = append(include[task], strings.ToLower(table))
 	}
 	return include, errors.Join(mistakes...)
 }
 
-// checkInclude refuses tables that are missing, or do not look like those of the task.
+// checkInclude fails if an included table is missing, or does not look like the tables of its task.
 func checkInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]string) error {
 	if len(include) == 0 {
 		return nil

@@ -9,20 +9,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// logConfig says how the log is written.
+// logConfig configures the log.
 type logConfig struct{ format, level string }
 
-func (c *logConfig) flags(f *pflag.FlagSet) {
+func (c *logConfig) addFlags(f *pflag.FlagSet) {
 	f.StringVar(&c.format, "log-format", "text", "how the log is written: text or json, one event per line, to stderr")
-	f.StringVar(
-		&c.level,
-		"log-level",
-		"info",
-		"the lowest level that is logged: debug (every call), info, warn or error",
-	)
+	f.StringVar(&c.level, "log-level", "info",
+		"the lowest level that is logged: debug (every call), info, warn or error")
 }
 
-// open returns the log.
+// newLogger returns the log, which is written to w.
 func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {

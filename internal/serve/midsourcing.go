@@ -14,35 +14,40 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
-// keepHere is given instead of a URL where deliveries are to be kept.
+// keepDeliveries is given instead of a URL if the server's deliveries must be kept.
 const keepDeliveries = "keep"
 
-// parseMidSourcing parses NAME=URL of the databases of mid-sourcing servers without connecting, and NAME=keep.
-func parseMidSourcing(given []string) (others map[string]*pgxpool.Config, keep []string, err error) {
-	others = map[string]*pgxpool.Config{}
+// parseMidSourcing parses NAME=URL and NAME=keep without connecting. It returns the databases by the names of external
+// accounts, and the accounts whose deliveries are kept.
+func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, keep []string, err error) {
+	databases = map[string]*pgxpool.Config{}
 	var mistakes []error
-	for _, entry := range given {
+	for _, entry := range entries {
 		name, url, _ := strings.Cut(entry, "=")
 		switch {
 		case name == "" || url == "":
-			mistakes = append(mistakes, flags.Errorf("--mid-sourcing is NAME=URL or NAME=%s", keepDeliveries))
-		case others[name] != nil || slices.Contains(keep, name):
+			mistakes = append(mistakes, flags.Errorf("--mid-sourcing must be NAME=URL or NAME=%s", keepDeliveries))
+		case databases[name] != nil || slices.Contains(keep, name):
 			mistakes = append(mistakes, flags.Errorf("--mid-sourcing: %s is given twice", name))
 		case url == keepDeliveries:
 			keep = append(keep, name)
 		default:
-			others[name], err = flags.DatabaseURL("--mid-sourcing "+name, url)
+			databases[name], err = flags.DatabaseURL("--mid-sourcing "+name, url)
 			mistakes = append(mistakes, err)
 		}
 	}
-	return others, keep, errors.Join(mistakes...)
+	return databases, keep, errors.Join(mistakes...)
 }
 
-// connectOthers creates the pools of the mid-sourcing databases. One that does not answer now may do so during a run;
-// one that is the main database is a usage error.
-func (s *Server) connectMidSourcing(ctx context.Context, others map[string]*pgxpool.Config, tracer pgx.QueryTracer) error {
+// connectMidSourcing creates the pools of the mid-sourcing databases. It only warns if one does not answer, which may
+// do so when a run needs it. It is a usage error if one is the main database.
+func (s *Server) connectMidSourcing(
+	ctx context.Context,
+	databases map[string]*pgxpool.Config,
+	tracer pgx.QueryTracer,
+) error {
 	s.midSourcing = map[string]*pgxpool.Pool{}
-	for name, config := range others {
+	for name, config := range databases {
 		config.ConnConfig.Tracer = tracer
 		pool, err := pgxpool.NewWithConfig(ctx, config)
 		if err != nil {
@@ -55,11 +60,9 @@ func (s *Server) connectMidSourcing(ctx context.Context, others map[string]*pgxp
 		}
 		if err != nil {
 			s.log.Warn(
-				"a mid-sourcing database does not answer; its deliveries stay until it does",
-				"name",
-				name,
-				"error",
-				err,
+				"a mid-sourcing database does not answer; its deliveries are kept until it does",
+				"name", name,
+				"error", err,
 			)
 		}
 	}

@@ -16,9 +16,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. What is wrong is
-// told without quoting it, since it may hold a password. The files that it names are read again for each connection,
-// since they may have changed.
+// mysqlReadTimeout limits how long a statement may take.
+const mysqlReadTimeout = 10 * time.Minute
+
+// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. Its errors quote
+// nothing that may belong to a password. The files that it names are read again for each connection.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	config, err := readMySQLURL(flag, address)
 	if err != nil {
@@ -37,30 +39,26 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	}))
 }
 
-// readMySQLURL returns the configuration that the URL of a flag and the files in it give.
+// readMySQLURL returns the configuration in the URL of a flag and in the files that it names.
 func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {
-		return nil, flags.Errorf(
-			"%s: can not be read; characters such as / ? # and blanks must be percent-encoded in a password, and a "+
-				"port is a number",
-			flag,
-		)
+		return nil, flags.InvalidURL(flag)
 	}
 	c := mysql.NewConfig()
 	c.Logger = &mysql.NopLogger{} // errors are returned, too
-	c.Timeout, c.ReadTimeout, c.WriteTimeout = flags.ConnectTimeout, formsReadTimeout, flags.ConnectTimeout
+	c.Timeout, c.ReadTimeout, c.WriteTimeout = flags.ConnectTimeout, mysqlReadTimeout, flags.ConnectTimeout
 	c.User = u.User.Username()
 	c.Passwd, _ = u.User.Password()
 	c.Net, c.Addr = "tcp", net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "3306"))
 	c.DBName = strings.TrimPrefix(u.Path, "/")
-	authority := ""
+	authorities := ""
 	for name, values := range u.Query() {
 		switch value := values[0]; name {
 		case "socket":
 			c.Net, c.Addr = "unix", value
 		case "ssl-ca":
-			authority = value
+			authorities = value
 		case "password-file":
 			text, err := os.ReadFile(value)
 			if err != nil {
@@ -69,12 +67,12 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 			c.Passwd = strings.TrimRight(string(text), "\r\n")
 		case "tls":
 			if !slices.Contains([]string{"true", "false", "skip-verify", "preferred"}, value) {
-				return nil, flags.Errorf("%s: tls is true, false, preferred or skip-verify", flag)
+				return nil, flags.Errorf("%s: tls must be true, false, preferred or skip-verify", flag)
 			}
 			c.TLSConfig = value
 		default:
 			return nil, flags.Errorf(
-				"%s: there is no parameter %.32q: socket, tls, ssl-ca and password-file are known",
+				"%s: unknown parameter %.32q, not socket, tls, ssl-ca or password-file",
 				flag,
 				name,
 			)
@@ -82,19 +80,16 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	}
 	switch {
 	case c.User == "" || c.DBName == "" || strings.Contains(c.DBName, "/") || (c.Net == "tcp" && u.Hostname() == ""):
-		return nil, flags.Errorf("%s is mysql://USER@HOST/DATABASE", flag)
-	case authority == "":
+		return nil, flags.Errorf("%s must be mysql://USER@HOST/DATABASE", flag)
+	case authorities == "":
 		return c, nil
 	case c.TLSConfig != "" && c.TLSConfig != "true":
 		return nil, flags.Errorf("%s: ssl-ca needs tls=true", flag)
 	}
-	roots, err := flags.ReadAuthorities(flag+": ssl-ca", authority)
+	roots, err := flags.ReadAuthorities(flag+": ssl-ca", authorities)
 	if err != nil {
 		return nil, err
 	}
 	c.TLSConfig, c.TLS = "", &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12, ServerName: u.Hostname()}
 	return c, nil
 }
-
-// formsReadTimeout is how long a statement may take in MySQL.
-const formsReadTimeout = 10 * time.Minute

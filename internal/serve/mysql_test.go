@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 )
 
-// What is wrong with the address of a MySQL database is told, and never its password.
+// The error about the URL of a MySQL database never shows its password.
 func TestMySQLURL(t *testing.T) {
 	t.Parallel()
 	for url, want := range map[string]string{
@@ -24,10 +24,10 @@ func TestMySQLURL(t *testing.T) {
 		"mysql://forms:PLANTED@db.example/a/b":                       "mysql://USER@HOST/DATABASE",
 		"mysql://db.example/forms":                                   "mysql://USER@HOST/DATABASE",
 		"mysql://forms:PLANTED@/forms":                               "mysql://USER@HOST/DATABASE",
-		"mysql://forms:PLA/NTED@db.example/forms":                    "percent-encoded",
-		"mysql://forms:PLANTED@db.example:x/forms":                   "percent-encoded",
-		"mysql://forms:PLANTED@db.example/forms?tls=yes":             "tls is true, false, preferred or skip-verify",
-		"mysql://forms:PLANTED@db.example/forms?sslmode=require":     `no parameter "sslmode"`,
+		"mysql://forms:PLA/NTED@db.example/forms":                    "percent-encode",
+		"mysql://forms:PLANTED@db.example:x/forms":                   "percent-encode",
+		"mysql://forms:PLANTED@db.example/forms?tls=yes":             "tls must be true, false, preferred or skip-verify",
+		"mysql://forms:PLANTED@db.example/forms?sslmode=require":     `unknown parameter "sslmode"`,
 		"mysql://forms:PLANTED@db.example/forms?ssl-ca=x&tls=false":  "ssl-ca needs tls=true",
 		"mysql://forms@db.example/forms?password-file=/nowhere":      "the password file",
 		"mysql://forms:PLANTED@db.example/forms?ssl-ca=/nowhere.pem": "ssl-ca",

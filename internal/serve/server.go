@@ -25,182 +25,157 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// server is a replica that is ready to serve.
+// Server is a replica that is ready to serve.
 type Server struct {
-	pool           *pgxpool.Pool            // of work
-	calls          *pgxpool.Pool            // of callers, on the same database
-	fewConnections bool                     // connections: one pool for both, and no listener
-	standby        *pgxpool.Pool            // that dry runs read; nil: none
-	midSourcing    map[string]*pgxpool.Pool // of the mid-sourcing servers
-	forms          *userdata.Database       // nil: none
-	manager        *runs.Manager
-	server         *transport.Server
 	GRPC, HTTP     net.Listener
+	pool           *pgxpool.Pool            // for runs
+	calls          *pgxpool.Pool            // for calls, to the same database
+	fewConnections bool                     // runs and calls share a pool, without a connection for notifications
+	standby        *pgxpool.Pool            // that dry runs read, nil if they read the database itself
+	midSourcing    map[string]*pgxpool.Pool // by the names of external accounts
+	forms          *userdata.Database       // nil without a Forms database
+	manager        *runs.Manager
+	api            *transport.Server
 	log            *slog.Logger
-	stop           context.CancelFunc // ends streams
+	endStreams     context.CancelFunc
 }
 
-// maxRetainedWAL returns the default of --max-retained-wal in bytes, given that for a server without
-// max_slot_wal_keep_size, whose unit is MiB.
-const defaultRetainedWAL = "SELECT CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END " +
-	"FROM pg_settings WHERE name = 'max_slot_wal_keep_size'"
-
-// newServer takes the ports, connects, and brings the schema up to date.
-func New(ctx context.Context, c Config, log *slog.Logger) (s *Server, err error) {
-	given, err := c.check()
+// New opens the listeners, connects to the databases, and updates the schema cleanupd.
+func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
+	valid, err := c.check()
 	if err != nil {
 		return nil, err
 	}
-	config := given.database
-	s = &Server{log: log}
-	half := s
-	defer func() {
-		if err != nil {
-			half.close()
-		}
-	}()
-	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
+	s := &Server{log: log}
+	if err := s.start(ctx, &c, valid); err != nil {
+		s.close()
 		return nil, err
+	}
+	return s, nil
+}
+
+// start does the work of New.
+func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err error) {
+	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
+		return err
 	}
 	if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
-		return nil, err
+		return err
 	}
-	door, err := c.access.serverConfig(ctx, log, s.GRPC, s.HTTP)
+	apiConfig, err := c.access.serverConfig(ctx, s.log, s.GRPC, s.HTTP)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	door.Console = c.console
-	if err := waitForDatabase(ctx, log, c.databaseWait, func() error { return migrateDatabase(ctx, config) }); err != nil {
-		return nil, err
+	apiConfig.Console = c.console
+	migrate := func() error { return migrateDatabase(ctx, valid.database) }
+	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
+		return err
 	}
-	config.ConnConfig.Tracer = c.tracer
-	wanted, most := connectionsBesideWorkers+c.batches.Workers, int(config.MaxConns)
-	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
-	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-		return nil, err
+	if err := s.connect(ctx, c, valid.database); err != nil {
+		return err
 	}
-	n := availableConnections(ctx, s.pool, min(wanted, most))
-	if n < minConnections {
-		return nil, fmt.Errorf(
-			"two connections to the database are needed at least, %d is granted: raise the size of the pool, the "+
-				"role's CONNECTION LIMIT, max_connections or pool_max_conns",
-			n,
-		)
-	}
-	if s.fewConnections = n < min(wanted, 10); s.fewConnections { // a single pool, one batch at a time, and polling instead of notifications
-		log.Warn(
-			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
-			"granted",
-			n,
-			"wanted",
-			wanted,
-		)
-		s.pool.Close()
-		config.MaxConns, c.batches.Workers = int32(n), 1
-		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
-			return nil, err
-		}
-	}
-	// Connections that were closed or refused may still count on the server for a moment.
-	if err := waitForDatabase(ctx, log, max(c.databaseWait, flags.ConnectTimeout), func() error { return s.pool.Ping(ctx) }); err != nil {
-		return nil, err
-	}
-	if s.calls = s.pool; !s.fewConnections {
-		if s.calls, err = pgxpool.NewWithConfig(ctx, callPoolConfig(config)); err != nil {
-			return nil, err
-		}
-	}
-	if err := warnOfSuperuser(ctx, log, s.pool); err != nil {
-		return nil, err
-	}
-	if err := warnOfOpenSchemas(ctx, log, s.pool, "nmsdelivery"); err != nil {
-		return nil, err
-	}
-	if err := checkInclude(ctx, s.pool, given.include); err != nil {
-		return nil, err
-	}
-	if !c.retainedWALGiven {
-		if err := s.pool.QueryRow(ctx, defaultRetainedWAL, c.batches.Limits.RetainedWAL).
-			Scan(&c.batches.Limits.RetainedWAL); err != nil {
-			return nil, err
-		}
+	if err := s.checkDatabase(ctx, c, valid.include); err != nil {
+		return err
 	}
 	foreign, err := s.claimDatabase(ctx, c.instance)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	// what a copy names is the original's; deliveries that are there, too, stay until the service is restarted
+	// The servers that a copy names are those of the original. Their deliveries are kept until this service restarts.
 	if foreign != nil {
-		given.keep = slices.AppendSeq(given.keep, maps.Keys(given.midSourcing))
-		given.midSourcing, given.forms = nil, nil
+		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
+		valid.midSourcing, valid.forms = nil, nil
 	}
-	if err := s.connectStandby(ctx, given.standby, c.batches.Workers, c.tracer); err != nil {
-		return nil, err
+	if err := s.connectStandby(ctx, valid.standby, c.batches.Workers, c.tracer); err != nil {
+		return err
 	}
-	if err := s.connectMidSourcing(ctx, given.midSourcing, c.tracer); err != nil {
-		return nil, err
+	if err := s.connectMidSourcing(ctx, valid.midSourcing, c.tracer); err != nil {
+		return err
 	}
-	if forms := given.forms; forms != nil {
-		forms.Lease = c.lease
-		forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
-		forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, s.pool) }
-		if err := waitForDatabase(ctx, log, c.databaseWait, func() (err error) {
-			s.forms, err = forms.open(ctx, given.database, c.formsTracer)
-			return err
-		}); err != nil {
-			return nil, err
-		}
-		if forms.pool != nil {
-			if err := warnOfOpenSchemas(ctx, log, forms.pool, "tb_process_instance"); err != nil {
-				return nil, err
-			}
-		}
+	if err := s.connectForms(ctx, c, valid); err != nil {
+		return err
 	}
 	if c.instance == "" {
-		log.Warn(
-			"the service has no name: give each one its own, --instance NAME, so that a copy of the disk with the " +
-				"database is not taken for the database",
-		)
+		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
+			"with the database is not mistaken for the database")
 	}
-	hostname, _ := os.Hostname() // informational
-	var more *outside.Source
-	if s.forms != nil {
-		more = s.forms.Tasks()
-	}
-	s.manager = runs.New(runs.Config{
-		Pool:         s.pool,
-		Calls:        s.calls,
-		Standby:      pipeline.Standby{Pool: s.standby},
-		Outside:      more,
-		Lease:        c.lease,
-		KeepSchedule: c.schedule,
-		History:      c.history,
-		PlanMaxAge:   c.planMaxAge,
-		Instance:     c.instance,
-		Settings:     c.batches,
-		Log:          log,
-		Version:      version.String(),
-		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
-		MidSourcing: midsourcing.Config{
-			Databases: s.midSourcing,
-			Keep:      given.keep,
-		},
-		RelatedListTables: c.listTables,
-		VacuumTruncate:    c.vacuumTruncate,
-		Include:           given.include,
-	})
+	s.manager = s.newManager(c, valid)
 	var streams context.Context
-	streams, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
 	users := service.NewUserData(streams, s.forms)
 	if foreign != nil {
 		users = service.NoUserData(foreign)
 	}
-	s.server, err = service.NewServer(service.New(streams, s.calls, s.manager), users, door)
-	return s, err
+	s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig)
+	return err
 }
 
-// belongs makes a database that nobody cleans yet that of an instance. foreign says that it is another one's, or a
-// copy: it is served, and nothing is changed, there or elsewhere.
+// connect creates the pools for runs and for calls, or a single pool if the database grants few connections.
+func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
+	config.ConnConfig.Tracer = c.tracer
+	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
+	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	granted := availableConnections(ctx, s.pool, min(wanted, most))
+	if granted < minConnections {
+		return fmt.Errorf(
+			"at least two connections to the database are needed, but only %d is granted: raise the size of the pool, "+
+				"the role's CONNECTION LIMIT, max_connections or pool_max_conns",
+			granted,
+		)
+	}
+	if s.fewConnections = granted < min(wanted, 10); s.fewConnections {
+		s.log.Warn(
+			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
+			"granted", granted,
+			"wanted", wanted,
+		)
+		s.pool.Close()
+		config.MaxConns, c.batches.Workers = int32(granted), 1
+		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+			return err
+		}
+	}
+	// Connections that were closed or refused may still count on the server for a moment.
+	ping := func() error { return s.pool.Ping(ctx) }
+	if err := waitForDatabase(ctx, s.log, max(c.databaseWait, flags.ConnectTimeout), ping); err != nil {
+		return err
+	}
+	if s.calls = s.pool; !s.fewConnections {
+		s.calls, err = pgxpool.NewWithConfig(ctx, callPoolConfig(config))
+	}
+	return err
+}
+
+// defaultRetainedWAL returns the default of --max-retained-wal in bytes; $1 is that of a server without
+// max_slot_wal_keep_size, which is in MiB.
+const defaultRetainedWAL = `SELECT
+	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
+FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
+
+// checkDatabase warns of roles that could run code with the service's rights, checks the included tables, and reads the
+// default of --max-retained-wal.
+func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
+	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
+		return err
+	}
+	if err := warnOfOpenSchemas(ctx, s.log, s.pool, "nmsdelivery"); err != nil {
+		return err
+	}
+	if err := checkInclude(ctx, s.pool, include); err != nil {
+		return err
+	}
+	if c.retainedWALGiven {
+		return nil
+	}
+	limit := &c.batches.Limits.RetainedWAL
+	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
+}
+
+// claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another service,
+// or is a copy, foreign is the reason why it is served without changing anything.
 func (s *Server) claimDatabase(ctx context.Context, instance string) (foreign *refused.Error, err error) {
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
@@ -209,26 +184,78 @@ func (s *Server) claimDatabase(ctx context.Context, instance string) (foreign *r
 	return nil, err
 }
 
-// serve serves until the context ends, or one of the listeners fails. Then it ends, in this order, streams, REST, gRPC,
-// the work after its current batch, and the pool.
+// connectForms connects to the Forms database if there is one.
+func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig) error {
+	forms := valid.forms
+	if forms == nil {
+		return nil
+	}
+	forms.Lease = c.lease
+	forms.Own = func(ctx context.Context) error { return runs.Own(ctx, s.pool, c.instance) }
+	forms.Held = func(ctx context.Context) error { return runs.Unheld(ctx, s.pool) }
+	open := func() (err error) {
+		s.forms, err = forms.open(ctx, valid.database, c.formsTracer)
+		return err
+	}
+	if err := waitForDatabase(ctx, s.log, c.databaseWait, open); err != nil {
+		return err
+	}
+	if forms.pool == nil {
+		return nil
+	}
+	return warnOfOpenSchemas(ctx, s.log, forms.pool, "tb_process_instance")
+}
+
+func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
+	hostname, _ := os.Hostname() // informational
+	var formsTasks *outside.Source
+	if s.forms != nil {
+		formsTasks = s.forms.Tasks()
+	}
+	return runs.New(runs.Config{
+		Pool:         s.pool,
+		Calls:        s.calls,
+		Standby:      pipeline.Standby{Pool: s.standby},
+		Outside:      formsTasks,
+		Lease:        c.lease,
+		KeepSchedule: c.schedule,
+		History:      c.history,
+		PlanMaxAge:   c.planMaxAge,
+		Instance:     c.instance,
+		Settings:     c.batches,
+		Log:          s.log,
+		Version:      version.String(),
+		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+		MidSourcing: midsourcing.Config{
+			Databases: s.midSourcing,
+			Keep:      valid.keep,
+		},
+		RelatedListTables: c.listTables,
+		VacuumTruncate:    c.vacuumTruncate,
+		Include:           valid.include,
+	})
+}
+
+// Serve serves until the context ends or a listener fails. Then it ends, in this order: streams, REST, gRPC, the work on
+// runs after its current batch, and the pools.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
 	defer end()
-	defer context.AfterFunc(ctx, s.stop)()
+	defer context.AfterFunc(ctx, s.endStreams)()
 	s.log.Info("serving", "grpc", s.GRPC.Addr().String(), "http", s.HTTP.Addr().String())
 	var wg sync.WaitGroup
-	working, rest := context.WithCancel(context.WithoutCancel(ctx))
+	listening, endListening := context.WithCancel(context.WithoutCancel(ctx))
 	wg.Go(func() { s.manager.Work(ctx) })
 	if !s.fewConnections {
-		wg.Go(func() { s.manager.Listen(working) })
+		wg.Go(func() { s.manager.Listen(listening) })
 	}
 	if s.forms != nil {
 		wg.Go(func() { s.forms.Work(ctx, s.log) })
 	}
-	err := s.server.Serve(ctx, s.GRPC, s.HTTP)
+	err := s.api.Serve(ctx, s.GRPC, s.HTTP)
 	end()
-	rest()
+	endListening()
 	wg.Wait()
 	if err == nil {
 		s.log.Info("stopped")
@@ -236,9 +263,10 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
+// close closes what is open, also of a server that failed to start.
 func (s *Server) close() {
-	if s.stop != nil {
-		s.stop()
+	if s.endStreams != nil {
+		s.endStreams()
 	}
 	for _, l := range []net.Listener{s.GRPC, s.HTTP} {
 		if l != nil {
@@ -259,7 +287,7 @@ func (s *Server) close() {
 	}
 }
 
-// listen listens on an address. One that is in use is no usage error.
+// listen listens on the address of a flag. It is no usage error if the address is in use.
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

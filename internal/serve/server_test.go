@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A server that is stopped while starting ends like one that is stopped later. One whose listener fails ends, too, and
-// says so, instead of continuing unreachable.
+// A server that is stopped while it starts ends like one that is stopped later. A server whose listener fails ends with
+// an error, instead of continuing unreachable.
 func TestServingThatEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -15,7 +15,7 @@ import (
 
 const standbyFlag = "--preview-database-url"
 
-// parseStandby is how to connect to the standby that dry runs read; nil: there is none.
+// parseStandby parses the URL of the standby that dry runs read. It returns nil if there is none.
 func parseStandby(address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, nil
@@ -24,12 +24,12 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.ConnConfig.ValidateConnect = connection.InRecovery // of several hosts one that is, even after a failover
+	config.ConnConfig.ValidateConnect = connection.InRecovery // of several hosts, use a standby, even after a failover
 	return config, nil
 }
 
-// connectStandby connects to the standby. One that does not answer is warned of; a server that is no standby of this
-// database is refused.
+// connectStandby connects to the standby if there is one. It only warns if the standby does not answer, but fails if the
+// server is no standby of this database.
 func (s *Server) connectStandby(
 	ctx context.Context,
 	config *pgxpool.Config,

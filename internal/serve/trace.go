@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/exaring/otelpgx"
@@ -18,24 +19,24 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// tracing are the environment variables of OpenTelemetry of which any enables traces.
-var tracingVariables = []string{"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"}
+// tracingVariables are environment variables of OpenTelemetry. Traces are sent if one of them is set.
+var tracingVariables = []string{
+	"OTEL_TRACES_EXPORTER",
+	"OTEL_EXPORTER_OTLP_ENDPOINT",
+	"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+}
 
-// startTracing sends traces where OpenTelemetry's environment variables say, and returns the tracers of connections to
-// databases, and to a Forms database; nil without any of them. stop sends what is left.
+// startTracing sends traces as OpenTelemetry's environment variables demand. It returns the tracers of database
+// connections and of connections to a Forms database, nil if none of the variables is set. stop sends what is pending.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
-	asked := false
-	for _, name := range tracingVariables {
-		asked = asked || os.Getenv(name) != ""
-	}
-	if !asked {
+	if !slices.ContainsFunc(tracingVariables, func(name string) bool { return os.Getenv(name) != "" }) {
 		return nil, nil, func() {}, nil
 	}
 	exporter, err := autoexport.NewSpanExporter(ctx)
 	if err != nil {
 		return nil, nil, nil, flags.Errorf("%s: %w", tracingVariables[0], err)
 	}
-	what, err := resource.New(
+	attributes, err := resource.New(
 		ctx,
 		resource.WithTelemetrySDK(),
 		resource.WithHost(),
@@ -45,10 +46,11 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	if err != nil {
 		return nil, nil, nil, flags.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}
-	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(what))
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
 	otel.SetTracerProvider(provider)
 	otel.SetTextMapPropagator(propagation.TraceContext{})
-	return otelpgx.NewTracer(), otelpgx.NewTracer(otelpgx.WithTracerProvider(errorHidingProvider{provider})), func() {
+	forms = otelpgx.NewTracer(otelpgx.WithTracerProvider(errorHidingProvider{provider}))
+	return otelpgx.NewTracer(), forms, func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
 		if err := provider.Shutdown(ctx); err != nil {

@@ -15,13 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// await calls connect until the database that it connects to is there, has refused it, or patience has run out. Why it
-// waits is logged once for each reason.
-func waitForDatabase(ctx context.Context, log *slog.Logger, patience time.Duration, connect func() error) error {
-	if patience == 0 {
+// waitForDatabase calls connect until it succeeds, the database rejects it, or the timeout passes. It logs each reason
+// for waiting once.
+func waitForDatabase(ctx context.Context, log *slog.Logger, timeout time.Duration, connect func() error) error {
+	if timeout == 0 {
 		return connect()
 	}
-	told := map[string]bool{}
+	logged := map[string]bool{}
 	_, err := backoff.Retry(ctx, func() (any, error) {
 		err := connect()
 		var refused *pgconn.PgError
@@ -31,11 +31,11 @@ func waitForDatabase(ctx context.Context, log *slog.Logger, patience time.Durati
 		case !sqlstate.Lost(err) && !mysqlerr.Lost(err),
 			errors.As(err, &refused) && pgerrcode.IsInvalidAuthorizationSpecification(refused.Code):
 			return nil, backoff.Permanent(err)
-		case !told[err.Error()]:
-			told[err.Error()] = true
-			log.Info("waiting for a database", "error", terminal.OneLine(err.Error()), "for", patience)
+		case !logged[err.Error()]:
+			logged[err.Error()] = true
+			log.Info("waiting for a database", "error", terminal.OneLine(err.Error()), "for", timeout)
 		}
 		return nil, err
-	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(patience))
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(timeout))
 	return err
 }

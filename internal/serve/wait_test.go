@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A MySQL database that is not there is tried again until the time to wait for it has passed.
+// Connecting to a MySQL database that does not answer is retried until the timeout.
 func TestMySQLIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	tries := 0

@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// A superuser is warned of where tables belong to others, without running what they have planted.
+// A warning is logged for a superuser if tables belong to others, without calling functions that these created.
 func TestSuperuserIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 )
 
-// printable makes a text one line without control characters, which a terminal only displays: anyone may have chosen
+// Printable returns a text as one line without control characters, on which no terminal acts: anyone may have chosen
 // the names of tables, files and variables.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
@@ -25,7 +25,7 @@ func Printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// printableJSON escapes in JSON what is not printable, which can be in its strings only.
+// PrintableJSON escapes the unprintable characters of JSON, which only its strings can have.
 func PrintableJSON(raw []byte) string {
 	var out strings.Builder
 	for _, r := range string(raw) {
@@ -42,8 +42,7 @@ func PrintableJSON(raw []byte) string {
 	return out.String()
 }
 
-// oneLine returns a text as one printable line, in which each of its lines is once: the driver tells of every try to
-// connect.
+// OneLine returns a text as one printable line, without repeated lines: the driver reports every try to connect.
 func OneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

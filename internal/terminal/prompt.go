@@ -5,19 +5,24 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
-// confirmed asks a question, and reports whether the answer is yes.
+// CanAsk reports whether somebody can answer a question: whether the input is a terminal.
+func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
+
+// Confirm asks a question, and reports whether the answer is yes.
 func Confirm(cmd *cobra.Command, question string) bool {
 	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
 	text := ReadAnswer(cmd.Context(), cmd.InOrStdin())
 	return text == "y" || text == "yes"
 }
 
-// answer reads a line, in lower case; empty when the context ends first.
+// ReadAnswer reads a line, and returns it in lower case, empty if the context ends first.
 func ReadAnswer(ctx context.Context, in io.Reader) string {
 	line := make(chan string, 1)
 	go func() {

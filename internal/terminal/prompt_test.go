@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Interrupting the prompt is not a yes.
+// An interrupted prompt is not answered with yes.
 func TestQuestionInterrupted(t *testing.T) {
 	t.Parallel()
 	silence, end := io.Pipe()

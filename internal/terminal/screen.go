@@ -8,15 +8,15 @@ import (
 	"golang.org/x/term"
 )
 
-// screen is where a command prints to: a terminal, a file or a pipe.
+// Screen is what a command prints to: a terminal, a file or a pipe.
 type Screen struct {
 	io.Writer
-	Width   func() int // in columns; 0: as wide as a line is
-	Moves   bool       // lines can be drawn again
-	Colours bool       // words can have a colour, unless NO_COLOR or TERM=dumb says otherwise
+	Width   func() int // in columns; 0 if lines are not limited
+	Moves   bool       // whether lines can be drawn again
+	Colours bool       // whether words may be coloured; NO_COLOR and TERM=dumb prevent it
 }
 
-// screenOf is the screen behind a writer, or the writer itself if it is one.
+// ScreenOf returns the screen that a writer prints to, or the writer itself if it is a Screen.
 func ScreenOf(w io.Writer) *Screen {
 	if s, ok := w.(*Screen); ok {
 		return s
@@ -35,14 +35,14 @@ func ScreenOf(w io.Writer) *Screen {
 	return &Screen{Writer: w, Width: width, Moves: os.Getenv("TERM") != "dumb", Colours: true}
 }
 
-// colours are those of the states that are told by more than their word.
+// colours are the colours of a run's states.
 var colours = map[string]text.Color{
 	"succeeded": text.FgGreen,
 	"failed":    text.FgRed,
 	"cancelled": text.FgYellow,
 }
 
-// painted is a word in its colour, where the screen has colours and the word one.
+// Paint returns a word in its colour if it has one and the screen shows colours.
 func (s *Screen) Paint(word string) string {
 	if colour, ok := colours[word]; ok && s.Colours {
 		return colour.Sprint(word)

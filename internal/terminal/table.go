@@ -9,20 +9,20 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// A row has a cell for each column. The first row of a table is its header.
+// Row has a cell for each column. The first row of a table is its header.
 type Row []string
 
-// The space between two columns, and the least width to which a text is cut.
+// gutter separates two columns. A text is not cut to less than minTextWidth columns.
 const (
-	gutter   = "  "
-	leastCut = 10
+	gutter       = "  "
+	minTextWidth = 10
 )
 
-// quantity is what numbers are printed as, with a unit or without: these are aligned to the right.
+// quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// printTable prints a table, whatever anyone has written into a database. On a narrow screen columns are left out, the
-// last ones first, and the last text is cut.
+// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the last
+// ones first, and cuts the last text.
 func (s *Screen) PrintTable(rows []Row) error {
 	for _, cells := range rows {
 		for i := range cells {
@@ -44,10 +44,10 @@ func (s *Screen) PrintTable(rows []Row) error {
 			c.Align, c.AlignHeader = text.AlignRight, text.AlignRight
 		}
 		switch {
-		case !filled && len(rows) > 1: // it would say nothing
+		case !filled && len(rows) > 1: // an empty column
 		case s.Width() == 0 || widest <= left:
 			c.Hidden, left = false, left-widest-len(gutter)
-		case !quantities && left >= leastCut && (i == 0 || i == len(rows[0])-1):
+		case !quantities && left >= minTextWidth && (i == 0 || i == len(rows[0])-1):
 			c.Hidden, c.WidthMax, left = false, left, 0
 			c.WidthMaxEnforcer = func(cell string, width int) string { return text.Snip(cell, width, "…") }
 		default:
@@ -69,10 +69,10 @@ func (s *Screen) PrintTable(rows []Row) error {
 	return err
 }
 
-// cells are those of a row as the screen shows them.
-func (s *Screen) paintRow(of Row) table.Row {
+// paintRow returns the cells of a row in their colours.
+func (s *Screen) paintRow(cells Row) table.Row {
 	var shown table.Row
-	for _, cell := range of {
+	for _, cell := range cells {
 		shown = append(shown, s.Paint(cell))
 	}
 	return shown

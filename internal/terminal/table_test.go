@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A table loses columns where the screen is narrow, and those that say nothing; what anyone may have written stays in
-// its cell.
+// A table is printed without its empty columns, and without those that do not fit a narrow screen. Control characters
+// in a cell are escaped.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	rows := []Row{

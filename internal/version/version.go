@@ -1,3 +1,4 @@
+// Package version reports which version of the program this is, for the command line, the API and the stored runs.
 package version
 
 import (
@@ -5,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// programVersion is the version of this program, and of Go.
+// String returns the version of this program and of the Go that built it.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

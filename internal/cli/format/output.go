@@ -15,64 +15,64 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// format is how an answer is printed: as a table for people, or as the API's JSON, or the same in YAML.
+// Output is the format in which an answer is printed. It is the value of the flag --output.
 type Output string
 
+// Table prints an answer as a table for people.
 const Table Output = "table"
 
-var formats = []string{string(Table), "json", "yaml"}
+var outputs = []string{string(Table), "json", "yaml"}
 
-// flag adds --output to a command.
-func (f *Output) AddFlag(cmd *cobra.Command) {
-	*f = Table
-	cmd.PersistentFlags().
-		VarP(f, "output", "o", "how the answer is printed: table, json (the API's; of a stream a message a line) or "+
-			"yaml (the same)")
-	// it fails for an unknown flag alone
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats, cobra.ShellCompDirectiveNoFileComp))
+// AddFlag adds the flag --output to a command.
+func (o *Output) AddFlag(cmd *cobra.Command) {
+	*o = Table
+	cmd.PersistentFlags().VarP(o, "output", "o",
+		"how the answer is printed: table, json (the API's; of a stream one message per line) or yaml (the same)")
+	// it fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // String implements pflag.Value.
-func (f *Output) String() string { return string(*f) }
+func (o *Output) String() string { return string(*o) }
 
 // Set implements pflag.Value.
-func (f *Output) Set(name string) error {
-	if !slices.Contains(formats, name) {
-		return fmt.Errorf("must be %s", strings.Join(formats, ", "))
+func (o *Output) Set(name string) error {
+	if !slices.Contains(outputs, name) {
+		return fmt.Errorf("must be %s", strings.Join(outputs, ", "))
 	}
-	*f = Output(name)
+	*o = Output(name)
 	return nil
 }
 
 // Type implements pflag.Value.
-func (f *Output) Type() string { return "format" }
+func (o *Output) Type() string { return "format" }
 
-// print prints an answer, or the table of it.
-func (f *Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) error {
-	if *f == Table {
+// Print prints an answer, or its table.
+func (o Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) error {
+	if o == Table {
 		return terminal.ScreenOf(w).PrintTable(table)
 	}
 	text, err := protojson.MarshalOptions{Multiline: true, EmitDefaultValues: true}.Marshal(answer)
-	return errors.Join(err, f.write(w, text))
+	return errors.Join(err, o.write(w, text))
 }
 
-// message prints a message of a stream: JSON as a line, YAML as a document.
-func (f *Output) PrintMessage(w io.Writer, m proto.Message) error {
+// PrintMessage prints one message of a stream: a line of JSON, or a document of YAML.
+func (o Output) PrintMessage(w io.Writer, m proto.Message) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
-	return errors.Join(err, f.PrintLine(w, text))
+	return errors.Join(err, o.PrintLine(w, text))
 }
 
-// line prints one of several answers, which is given in JSON.
-func (f *Output) PrintLine(w io.Writer, text []byte) error {
-	if *f == "yaml" {
+// PrintLine prints one of several answers, given in JSON.
+func (o Output) PrintLine(w io.Writer, json []byte) error {
+	if o == "yaml" {
 		fmt.Fprintln(w, "---")
 	}
-	return f.write(w, text)
+	return o.write(w, json)
 }
 
-// write prints an answer that is given in JSON.
-func (f *Output) write(w io.Writer, text []byte) (err error) {
-	if *f == "yaml" {
+// write prints an answer, given in JSON.
+func (o Output) write(w io.Writer, text []byte) (err error) {
+	if o == "yaml" {
 		if text, err = yaml.JSONToYAML(text); err != nil {
 			return err
 		}

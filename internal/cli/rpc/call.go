@@ -7,10 +7,26 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// withConn turns a function that needs a connection to the server into that of a command.
-func WithConn(
+// WithCleanup returns a command's function that calls do with a client of CleanupService.
+func WithCleanup(
 	server *Server,
-	do func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error,
+	do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error,
+) func(*cobra.Command, []string) error {
+	return with(server, cleanupv1.NewCleanupServiceClient, do)
+}
+
+// WithUserData returns a command's function that calls do with a client of UserDataService.
+func WithUserData(
+	server *Server,
+	do func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error,
+) func(*cobra.Command, []string) error {
+	return with(server, cleanupv1.NewUserDataServiceClient, do)
+}
+
+func with[C any](
+	server *Server,
+	newClient func(grpc.ClientConnInterface) C,
+	do func(cmd *cobra.Command, client C, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		conn, err := server.Dial()
@@ -18,16 +34,6 @@ func WithConn(
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		return PlainError(server.explain(do(cmd, conn, args)))
+		return PlainError(server.explainError(do(cmd, newClient(conn), args)))
 	}
-}
-
-// withClient is withConn for a function that needs a client of CleanupService.
-func WithClient(
-	server *Server,
-	do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error,
-) func(*cobra.Command, []string) error {
-	return WithConn(server, func(cmd *cobra.Command, conn *grpc.ClientConn, args []string) error {
-		return do(cmd, cleanupv1.NewCleanupServiceClient(conn), args)
-	})
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// explained is an error of a call. If another run is active, it says how to watch that; if no server answered, which
-// one, and what may be wrong with the address.
-func (t *Server) explain(err error) error {
+// explainError adds to the error of a call what the user can do: watch the run that is active already, or check the
+// address of a server that cannot be reached.
+func (server *Server) explainError(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
 			return status.Errorf(
 				s.Code(),
-				"%s; %s shows it",
+				"%s; watch it with %s",
 				s.Message(),
-				t.Command("runs watch", info.GetMetadata()["run_id"]),
+				server.Command("runs watch", info.GetMetadata()["run_id"]),
 			)
 		}
 	}
@@ -31,14 +31,14 @@ func (t *Server) explain(err error) error {
 			!strings.HasPrefix(s.Message(), "name resolver error: ")) {
 		return err
 	}
-	hint := ""
+	var hint string
 	if strings.Contains(s.Message(), "server preface") {
 		hint = " (is it the gRPC address, and does the server speak TLS: --tls, --tls-ca?)"
 	}
-	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", t.Address, s.Message(), hint)
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
 }
 
-// plain is an error of a call for people. An invalid argument is a usage error.
+// PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.
 func PlainError(err error) error {
 	s, ok := status.FromError(err)
 	switch {

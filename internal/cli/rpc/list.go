@@ -11,42 +11,45 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// limitFlag adds the flag that limits how many entries are listed.
+// AddLimitFlag adds the flag that limits how many entries are listed.
 func AddLimitFlag(f *pflag.FlagSet, limit *int32) {
 	f.Int32Var(limit, "limit", service.DefaultPageSize, "how many of the newest to list at most, 1 or more")
 }
 
-// listing is an answer with a page of a list.
-type listing interface {
+// listResponse is an answer with a page of a list.
+type listResponse interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// list returns the first entries, up to limit, of as many pages as that takes; ask asks for a page, of most entries at
-// most, and says how many it has.
-func List[M listing](
-	limit, most int32,
-	ask func(size int32, token string) (page M, entries int, err error),
+// List returns the first entries of a list, up to limit, merged from pages of at most pageSize entries. fetch requests
+// a page, and returns how many entries it has.
+func List[M listResponse](
+	limit, pageSize int32,
+	fetch func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {
 	if limit < 1 {
 		return all, flags.Errorf("--limit must be 1 or more, not %d", limit)
 	}
-	all, had, err := ask(min(limit, most), "")
-	for err == nil && all.GetNextPageToken() != "" && int32(had) < limit {
-		page, entries, failed := ask(min(limit-int32(had), most), all.GetNextPageToken())
-		if err = failed; err == nil {
+	all, fetched, err := fetch(min(limit, pageSize), "")
+	for err == nil && all.GetNextPageToken() != "" && int32(fetched) < limit {
+		page, entries, fetchErr := fetch(min(limit-int32(fetched), pageSize), all.GetNextPageToken())
+		if err = fetchErr; err == nil {
 			next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
 			all.ProtoReflect().Clear(next)
 			proto.Merge(all, page)
-			had += entries
+			fetched += entries
 		}
 	}
 	return all, err
 }
 
-// tellOfMore prints that a list has more entries, if it has.
-func PrintMore(w io.Writer, of listing) {
-	if of.GetNextPageToken() != "" {
-		fmt.Fprintln(w, "There are more: --limit says how many are listed.")
+// MoreEntries tells the user that a list was cut.
+const MoreEntries = "There are more entries: a higher --limit lists them."
+
+// PrintMore prints MoreEntries if the list has more pages.
+func PrintMore(w io.Writer, list listResponse) {
+	if list.GetNextPageToken() != "" {
+		fmt.Fprintln(w, MoreEntries)
 	}
 }

@@ -12,30 +12,30 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// makePrintable makes all strings of a message printable.
+// makePrintable replaces all strings of a message by printable ones.
 func makePrintable(message any) {
 	m, ok := message.(proto.Message)
 	if !ok {
 		return
 	}
 	_ = protorange.Range(m.ProtoReflect(), func(values protopath.Values) error {
-		last, holder := values.Index(-1), values.Index(-2)
+		last, parent := values.Index(-1), values.Index(-2)
 		text, ok := last.Value.Interface().(string)
 		if !ok {
 			return nil
 		}
-		shown := protoreflect.ValueOfString(terminal.Printable(text))
+		replacement := protoreflect.ValueOfString(terminal.Printable(text))
 		switch last.Step.Kind() {
 		case protopath.FieldAccessStep:
-			holder.Value.Message().Set(last.Step.FieldDescriptor(), shown)
+			parent.Value.Message().Set(last.Step.FieldDescriptor(), replacement)
 		case protopath.ListIndexStep:
-			holder.Value.List().Set(last.Step.ListIndex(), shown)
+			parent.Value.List().Set(last.Step.ListIndex(), replacement)
 		}
 		return nil
 	})
 }
 
-// printableAnswers makes the responses of calls printable.
+// printableResponses intercepts calls, and makes their responses printable.
 func printableResponses(
 	ctx context.Context,
 	method string,
@@ -49,7 +49,7 @@ func printableResponses(
 	return err
 }
 
-// printableStreams makes the messages of streams printable.
+// printableStreams intercepts streams, and makes their messages printable.
 func printableStreams(
 	ctx context.Context,
 	desc *grpc.StreamDesc,

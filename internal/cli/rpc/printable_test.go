@@ -8,7 +8,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// Control characters are escaped wherever they are in a message; everything else stays as it is.
+// Control characters are escaped wherever they are in a message; everything else is unchanged.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	const bad, good = "e\x1b[31m\nReceipt \"fake\"", `e\x1b[31m Receipt \"fake\"`

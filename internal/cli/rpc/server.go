@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// target is the server that a client talks to, and the client's credentials.
+// Server is the address of a server, and how the client authenticates itself.
 type Server struct {
 	Address              string
 	tls                  bool
@@ -24,32 +24,28 @@ type Server struct {
 	token                string
 }
 
-// flags adds the flags that say which server a command talks to.
-func (t *Server) AddFlags(cmd *cobra.Command) {
+// AddFlags adds the flags of the server and the credentials to a command and its subcommands.
+func (s *Server) AddFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&t.Address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
-	f.BoolVar(&t.tls, "tls", false, "speak TLS, and trust the authorities of the system")
-	f.StringVar(&t.ca, "tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
-	f.StringVar(&t.certificate, "client-cert", "", "speak TLS, and present the client certificate in this PEM file")
-	f.StringVar(&t.key, "client-key", "", "the key of --client-cert: a PEM file")
-	f.StringVar(
-		&t.token,
-		"token",
-		"",
-		"a static token or a JWT to send; other users of the machine can see a flag, but not the variable",
-	)
+	f.StringVar(&s.Address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
+	f.BoolVar(&s.tls, "tls", false, "use TLS, and trust the certificate authorities of the system")
+	f.StringVar(&s.ca, "tls-ca", "", "use TLS, and trust the certificate authorities in this PEM file")
+	f.StringVar(&s.certificate, "client-cert", "", "use TLS, and present the client certificate in this PEM file")
+	f.StringVar(&s.key, "client-key", "", "the key of --client-cert: a PEM file")
+	f.StringVar(&s.token, "token", "",
+		"a static token or a JWT to send; other users of the machine can see the flag, but not the variable")
 }
 
-// command is a command about a run on the same server, to be pasted. It has no token in it.
-func (t *Server) Command(name, runID string) string {
-	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, t.Address)
-	if t.tls {
+// Command returns a command line about a run on the same server, to be pasted. It leaves out the token.
+func (s *Server) Command(name, runID string) string {
+	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, s.Address)
+	if s.tls {
 		text += " --tls"
 	}
 	for _, file := range []struct{ flag, name string }{
-		{"tls-ca", t.ca},
-		{"client-cert", t.certificate},
-		{"client-key", t.key},
+		{"tls-ca", s.ca},
+		{"client-cert", s.certificate},
+		{"client-key", s.key},
 	} {
 		if file.name != "" {
 			text += fmt.Sprintf(" --%s %s", file.flag, file.name)
@@ -58,13 +54,13 @@ func (t *Server) Command(name, runID string) string {
 	return text
 }
 
-// dial returns a connection to the server, which connects with the first call.
-func (t *Server) Dial() (*grpc.ClientConn, error) {
-	_, port, err := net.SplitHostPort(t.Address)
-	if number, unknown := net.LookupPort("tcp", port); err != nil || unknown != nil || number == 0 {
-		return nil, flags.Errorf("--server: %q is no HOST:PORT", t.Address)
+// Dial returns a connection to the server, which connects with the first call.
+func (s *Server) Dial() (*grpc.ClientConn, error) {
+	_, port, err := net.SplitHostPort(s.Address)
+	if number, portErr := net.LookupPort("tcp", port); err != nil || portErr != nil || number == 0 {
+		return nil, flags.Errorf("--server: %q is not HOST:PORT", s.Address)
 	}
-	creds, secure, err := t.transport()
+	creds, encrypted, err := s.transport()
 	if err != nil {
 		return nil, err
 	}
@@ -74,34 +70,35 @@ func (t *Server) Dial() (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(printableResponses),
 		grpc.WithStreamInterceptor(printableStreams),
 	}
-	if t.token != "" {
-		if !secure && !access.IsLoopback(t.Address) {
-			return nil, flags.Errorf("--token would be sent to %s in plain text: add --tls or --tls-ca", t.Address)
+	if s.token != "" {
+		if !encrypted && !access.IsLoopback(s.Address) {
+			return nil, flags.Errorf("--token would be sent to %s in plain text: add --tls or --tls-ca", s.Address)
 		}
-		options = append(options, grpc.WithPerRPCCredentials(bearer(t.token)))
+		options = append(options, grpc.WithPerRPCCredentials(bearer(s.token)))
 	}
-	conn, err := grpc.NewClient(t.Address, options...)
+	conn, err := grpc.NewClient(s.Address, options...)
 	if err != nil {
 		return nil, flags.Errorf("--server: %w", err)
 	}
 	return conn, nil
 }
 
-func (t *Server) transport() (c credentials.TransportCredentials, secure bool, err error) {
-	if (t.certificate == "") != (t.key == "") {
-		return nil, false, flags.Errorf("--client-cert and --client-key need each other")
+// transport returns the credentials of the connection, and whether they encrypt it.
+func (s *Server) transport() (c credentials.TransportCredentials, encrypted bool, err error) {
+	if (s.certificate == "") != (s.key == "") {
+		return nil, false, flags.Errorf("--client-cert and --client-key must be given together")
 	}
-	if !t.tls && t.ca == "" && t.certificate == "" {
+	if !s.tls && s.ca == "" && s.certificate == "" {
 		return insecure.NewCredentials(), false, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if t.ca != "" {
-		if config.RootCAs, err = flags.ReadAuthorities("--tls-ca", t.ca); err != nil {
+	if s.ca != "" {
+		if config.RootCAs, err = flags.ReadAuthorities("--tls-ca", s.ca); err != nil {
 			return nil, false, err
 		}
 	}
-	if t.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(t.certificate, t.key)
+	if s.certificate != "" {
+		pair, err := tls.LoadX509KeyPair(s.certificate, s.key)
 		if err != nil {
 			return nil, false, flags.Errorf("--client-cert, --client-key: %w", err)
 		}
@@ -110,7 +107,7 @@ func (t *Server) transport() (c credentials.TransportCredentials, secure bool, e
 	return credentials.NewTLS(config), true, nil
 }
 
-// bearer is a token as the credentials of calls.
+// bearer is a token that is sent with each call.
 type bearer string
 
 // GetRequestMetadata implements credentials.PerRPCCredentials.
@@ -118,5 +115,5 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, dial allows tokens on loopback only.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, Dial allows tokens only to loopback addresses.
 func (bearer) RequireTransportSecurity() bool { return false }

@@ -11,27 +11,27 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// events prints the events of a run as the API has them, and notes elsewhere.
-type events struct {
-	format.Output
-	out, errs io.Writer
-}
-
-func (v *events) Event(e *cleanupv1.RunEvent) error {
-	return v.PrintMessage(v.out, &cleanupv1.WatchRunResponse{Event: e})
-}
-
-func (v *events) Note(text string) error {
-	_, err := fmt.Fprintln(v.errs, text)
-	return err
-}
-
-func (v *events) Clear() error { return nil }
-
-// newPrinter returns a printer of a run's events in a format.
+// NewPrinter returns the printer of a run's events for an output format.
 func NewPrinter(output format.Output, cmd *cobra.Command) Printer {
 	if output == format.Table {
 		return NewView(terminal.ScreenOf(cmd.OutOrStdout()))
 	}
-	return &events{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
+	return &eventPrinter{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
 }
+
+// eventPrinter prints the events of a run as the API's messages.
+type eventPrinter struct {
+	output      format.Output
+	out, errOut io.Writer
+}
+
+func (p *eventPrinter) Event(e *cleanupv1.RunEvent) error {
+	return p.output.PrintMessage(p.out, &cleanupv1.WatchRunResponse{Event: e})
+}
+
+func (p *eventPrinter) Note(text string) error {
+	_, err := fmt.Fprintln(p.errOut, text)
+	return err
+}
+
+func (p *eventPrinter) Clear() error { return nil }

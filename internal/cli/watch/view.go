@@ -10,74 +10,40 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/jedib0t/go-pretty/v6/text"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// show prints a run's events as they come. Its error is how the stream ended.
-func (f *Run) Print(v Printer) error {
-	for {
-		event, err := f.next()
-		for why := f.resumable(err); why != ""; why = f.resumable(err) {
-			if err := v.Note(why); err != nil {
-				return err
-			}
-			if event, err = f.resume(err); status.Code(err) == codes.Unavailable {
-				break
-			}
-		}
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			_ = v.Clear() // the end of the stream says more
-			return err
-		}
-		if err := v.Event(event); err != nil {
-			return err
-		}
-	}
-}
-
-// viewer prints the events of a run.
-type Printer interface {
-	Event(e *cleanupv1.RunEvent) error
-	Note(text string) error // about the watching itself
-	Clear() error           // of the events, before the last one
-}
-
-// plainEvery is how often progress is printed where it can't be drawn again.
+// progressInterval separates the lines of progress where they cannot be drawn again.
 const progressInterval = 5 * time.Second
 
-// view prints a run for people: a line per task, below it progress, and tables at the end.
+// View prints a run for people: a line for each task, progress below it, and tables at the end.
 type View struct {
 	*terminal.Screen
 	dryRun        bool
 	startTime     time.Time
-	started       *cleanupv1.TaskStarted
-	rows          int64 // deleted and updated by the tasks that have finished
-	progressDrawn bool  // progress is on the last two lines
-	progressTime  time.Time
+	task          *cleanupv1.TaskStarted // the current task
+	rows          int64                  // deleted and updated by the tasks that have finished
+	progressDrawn bool                   // on the last two lines
+	progressTime  time.Time              // when progress was printed last
 }
 
-// newView returns a printer of a run's events for people.
+// NewView returns a printer of a run's events for people.
 func NewView(s *terminal.Screen) *View { return &View{Screen: s} }
 
+// Event implements Printer.
 func (v *View) Event(e *cleanupv1.RunEvent) error {
 	switch {
 	case e.GetRunStarted() != nil:
-		what := "Run %s began."
-		if v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); v.dryRun {
-			what = "Dry run %s began: nothing is changed."
-		}
 		v.startTime = e.GetTime().AsTime()
-		return v.Note(fmt.Sprintf(what, e.GetRunId()))
+		if v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); v.dryRun {
+			return v.Note(fmt.Sprintf("Dry run %s started: nothing is changed.", e.GetRunId()))
+		}
+		return v.Note(fmt.Sprintf("Run %s started.", e.GetRunId()))
 	case e.GetTaskStarted() != nil:
-		v.started, v.progressTime = e.GetTaskStarted(), time.Now()
+		v.task, v.progressTime = e.GetTaskStarted(), time.Now()
 	case e.GetTaskProgress() != nil:
 		return v.progress(e)
 	case e.GetTaskFinished() != nil:
@@ -92,14 +58,14 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	return nil
 }
 
-// note prints a line that stays.
+// Note implements Printer. It prints a line above the progress.
 func (v *View) Note(line string) error {
 	err := v.Clear()
 	fmt.Fprintln(v, line)
 	return err
 }
 
-// end erases the progress from the screen.
+// Clear implements Printer.
 func (v *View) Clear() (err error) {
 	if v.progressDrawn {
 		_, err = io.WriteString(v, "\r\x1b[K\x1b[A\x1b[K")
@@ -108,20 +74,20 @@ func (v *View) Clear() (err error) {
 	return err
 }
 
-// label is the beginning of a task's line.
+// taskLabel returns the beginning of a task's line.
 func (v *View) taskLabel(task string) string {
-	return fmt.Sprintf("[%2d/%d] %-20s", v.started.GetPosition(), v.started.GetTaskCount(), task)
+	return fmt.Sprintf("[%2d/%d] %-20s", v.task.GetPosition(), v.task.GetTaskCount(), task)
 }
 
-// progress shows how far the task is, and the run: on a terminal in place of the last progress, otherwise every
-// plainEvery.
+// progress prints the progress of the task and the run: on a terminal over the last progress, elsewhere as a line every
+// progressInterval.
 func (v *View) progress(e *cleanupv1.RunEvent) error {
 	p := e.GetTaskProgress()
 	if v.Moves {
-		share := completed(p)
-		tasks := max(v.started.GetTaskCount(), 1)
-		run := (float64(max(v.started.GetPosition(), 1)-1) + share) / float64(tasks)
-		all := fmt.Sprintf(
+		share := completedShare(p)
+		tasks := max(v.task.GetTaskCount(), 1)
+		run := (float64(max(v.task.GetPosition(), 1)-1) + share) / float64(tasks)
+		total := fmt.Sprintf(
 			"%.0f %%, %s, %s",
 			100*run,
 			format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
@@ -129,13 +95,13 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 		)
 		err := v.Clear()
 		v.progressDrawn = true
-		_, drawing := fmt.Fprintf(
+		_, drawErr := fmt.Fprintf(
 			v,
 			"%s\n%s",
 			v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
-			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), all)),
+			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), total)),
 		)
-		return errors.Join(err, drawing)
+		return errors.Join(err, drawErr)
 	}
 	if time.Since(v.progressTime) < progressInterval {
 		return nil
@@ -144,32 +110,33 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
 }
 
-// bar is a bar of which a share is full; it takes a fifth of the screen.
+// bar draws a bar that is filled by a share, on a fifth of the screen.
 func (v *View) bar(share float64) string {
 	width := min(max(v.Width()/5-4, 2), 30)
 	full := int(share * float64(width))
 	return " [" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "] "
 }
 
-// cut shortens a line to what the screen has room for.
+// truncate cuts a line to the width of the screen.
 func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
-// ratio is how much of a task is done, from 0 to 1, as far as it's known.
-func completed(p *cleanupv1.TaskProgress) float64 {
+// completedShare returns the completed share of a task, from 0 to 1, or 0 if it is unknown.
+func completedShare(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
 	}
 	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
 }
 
-// soFar describes how far a task is, the most important first.
+// describeProgress returns the progress of a task, the most important figures first, since a narrow screen cuts it.
 func describeProgress(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
 	if expected := p.GetRowsExpected(); expected > 0 {
-		parts = append(parts, fmt.Sprintf("%.0f %%", 100*completed(p)))
+		parts = append(parts, fmt.Sprintf("%.0f %%", 100*completedShare(p)))
 		if rate >= 1 && done < expected {
-			parts = append(parts, remainingTime(time.Duration(float64(expected-done)/rate*float64(time.Second)))+" left")
+			remaining := time.Duration(float64(expected-done) / rate * float64(time.Second))
+			parts = append(parts, inSeconds(remaining)+" left")
 		}
 	}
 	if p.GetThrottledBy() != "" {
@@ -181,30 +148,30 @@ func describeProgress(p *cleanupv1.TaskProgress) string {
 	return strings.Join(append(parts, p.GetObject()), ", ")
 }
 
-// whole is a time to come, in seconds: it's not known better.
-func remainingTime(d time.Duration) string {
+// inSeconds returns an estimated duration, which is not more precise than a second.
+func inSeconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 	}
 	return d.Round(time.Second).String()
 }
 
-// summary describes what a task did, or would do; empty: nothing.
-func summary(r *cleanupv1.TaskResult, dry bool) (text string) {
+// summary returns what a task did or would do, each part after a comma, empty if it did nothing.
+func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 	for _, count := range []struct {
 		n                 int64
-		one, many, became string
+		one, many, action string
 	}{
 		{r.GetRowsDeleted(), "row", "rows", "deleted"},
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
 		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"},
 	} {
-		if dry {
-			count.became = "would be " + count.became
+		if dryRun {
+			count.action = "would be " + count.action
 		}
 		if count.n > 0 {
-			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.became
+			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.action
 		}
 	}
 	if r.GetDetail() != "" {

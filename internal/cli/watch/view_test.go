@@ -12,13 +12,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// What a task did is told as far as it did anything.
+// The summary of a task leaves out what it did not do.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		r    *cleanupv1.TaskResult
-		dry  bool
-		says string
+		r      *cleanupv1.TaskResult
+		dryRun bool
+		says   string
 	}{
 		{&cleanupv1.TaskResult{}, false, ""},
 		{
@@ -47,14 +47,14 @@ func TestSummary(t *testing.T) {
 			", 9 rows deleted; obsolete rows stay: 1 row refuses: why",
 		},
 	} {
-		if got := summary(c.r, c.dry); got != c.says {
+		if got := summary(c.r, c.dryRun); got != c.says {
 			t.Errorf("got %q, want %q", got, c.says)
 		}
 	}
 }
 
-// On a terminal progress stays on two lines, however narrow, whatever is known about what is left: a bar for the task,
-// with what a batch waits for, and one for the run.
+// On a terminal progress takes two lines, however narrow it is: a bar for the task, with the reason why a batch waits,
+// and one for the run.
 func TestProgressOnATerminal(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestProgressOnATerminal(t *testing.T) {
 		v := &View{
 			Screen:    &terminal.Screen{Writer: &out, Width: func() int { return c.columns }, Moves: true},
 			startTime: time.Unix(10, 0),
-			started:   &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
+			task:      &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
 			rows:      1000,
 		}
 		c.p.Task, c.p.Object = "visitors", "nmsvisitor"

@@ -7,8 +7,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// discreetProvider makes tracers whose spans say that something failed, but not with which error: those of statements
-// about user data may quote it.
+// errorHidingProvider makes tracers whose spans record that a statement failed, but not its error, which may quote user
+// data.
 type errorHidingProvider struct{ trace.TracerProvider }
 
 // Tracer implements trace.TracerProvider.
