@@ -49,7 +49,7 @@ func TestHolds(t *testing.T) {
 		"a person",
 		"--expire-time",
 		"2999-01-31T00:00:00Z",
-	); code != 0 || !strings.Contains(errs, "Not covered") ||
+	); code != 0 || !strings.Contains(errs, "Not on hold") ||
 		!strings.Contains(errs, "nmscouponvalue") {
 		t.Errorf("%d %q", code, errs)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
+// newRoot returns the command cleanupd with all its commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cleanupd",
@@ -49,35 +50,41 @@ func newRoot() *cobra.Command {
 		cli.NewVersion(),
 	)
 	for _, cmd := range root.Commands() {
-		offerEnvironment(cmd)
+		documentEnvironment(cmd)
 	}
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = aCommand
+		help.Args = knownCommand
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return readEnvironment(cmd.Flags()) }
 	return root
 }
 
-// aCommand accepts a command, or nothing: the library's help treats an unknown one like none.
-func aCommand(cmd *cobra.Command, args []string) error {
+// knownCommand fails if arguments do not name a command. cobra's help would ignore them.
+func knownCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
 		return flags.UnknownCommand(cmd.Root(), strings.Join(args, " "))
 	}
 	return nil
 }
 
-// offerEnvironment adds to the help of a command, and of its subcommands, which environment variable sets each flag.
-func offerEnvironment(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
-	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
+// documentEnvironment adds the environment variable of each flag to the help of a command and its subcommands.
+func documentEnvironment(cmd *cobra.Command) {
+	document := func(f *pflag.Flag) {
+		hint := " [$" + variable(f.Name) + "]"
+		if !strings.HasSuffix(f.Usage, hint) { // two commands may share a flag
+			f.Usage += hint
+		}
+	}
+	cmd.Flags().VisitAll(document)
+	cmd.PersistentFlags().VisitAll(document)
 	for _, sub := range cmd.Commands() {
-		offerEnvironment(sub)
+		documentEnvironment(sub)
 	}
 }
 
-// readEnvironment sets flags that were not given from their variables. The values of a flag that may be repeated
-// are separated by blanks.
+// readEnvironment sets the flags that were not given from environment variables. In the variable of a flag that may be
+// repeated, blanks separate the values.
 func readEnvironment(set *pflag.FlagSet) (err error) {
 	set.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))
@@ -97,7 +104,7 @@ func readEnvironment(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// variable is the environment variable of a flag.
+// variable returns the name of a flag's environment variable.
 func variable(flag string) string {
 	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

@@ -135,7 +135,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	)
 	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") ||
 		!strings.Contains(out, "Orphan tasks: ") ||
-		!strings.Contains(out, "Can not be found: ") {
+		!strings.Contains(out, "Cannot be found: ") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, _, errs := ask("userdata", "erase", "ann"); code != 2 || !strings.Contains(errs, "--yes") {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -16,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
+// NewAudit returns the command audit.
 func NewAudit() *cobra.Command {
 	var (
 		url    string
@@ -42,59 +44,61 @@ func NewAudit() *cobra.Command {
 			if since <= 0 || limit < 1 {
 				return flags.Errorf("--since must be greater than 0, and --limit 1 or more")
 			}
-			conn, err := connection.Connect(cmd.Context(), config)
-			if err != nil {
-				return fmt.Errorf("cannot connect to the database: %w", err)
-			}
-			defer func() { _ = conn.Close(context.WithoutCancel(cmd.Context())) }()
 			if asJSON {
 				output = "json"
 			}
-			rows, listed, out := []terminal.Row{
-				{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"},
-			}, 0, cmd.OutOrStdout()
-			err = audit.List(cmd.Context(), conn, time.Now().Add(-since), int(limit), func(e audit.Entry) error {
-				listed++
-				if output != format.Table {
-					line, err := json.Marshal(e)
-					return errors.Join(err, output.PrintLine(out, []byte(terminal.PrintableJSON(line))))
-				}
-				details, err := json.Marshal(e.Details)
-				rows = append(
-					rows,
-					terminal.Row{
-						e.Time.UTC().Format(time.RFC3339),
-						e.Subject,
-						e.Role,
-						e.Address,
-						e.RPC,
-						e.Result,
-						string(details),
-					},
-				)
-				return err
-			})
-			if err == nil && output == format.Table {
-				err = terminal.ScreenOf(out).PrintTable(rows)
-			}
-			if listed == int(limit) {
-				fmt.Fprintln(cmd.ErrOrStderr(), "There may be more: --limit says how many are listed.")
-			}
-			return err
+			return printAudit(cmd, config, output, time.Now().Add(-since), int(limit))
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(
-		&url,
-		"database-url",
-		"",
-		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
-			"?passfile= or PGPASSFILE names",
-	)
+	flags.AddDatabaseURL(f, &url)
 	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")
-	_ = f.MarkHidden("json") // it fails for an unknown flag alone
+	_ = f.MarkHidden("json") // it fails only for an unknown flag
 	output.AddFlag(cmd)
 	return cmd
+}
+
+// printAudit connects to the database, and prints the newest entries of its audit.
+func printAudit(
+	cmd *cobra.Command,
+	config *pgxpool.Config,
+	output format.Output,
+	since time.Time,
+	limit int,
+) error {
+	ctx, w := cmd.Context(), cmd.OutOrStdout()
+	conn, err := connection.Connect(ctx, config)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	rows := []terminal.Row{{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"}}
+	listed := 0
+	err = audit.List(ctx, conn, since, limit, func(e audit.Entry) error {
+		listed++
+		if output != format.Table {
+			line, err := json.Marshal(e)
+			return errors.Join(err, output.PrintLine(w, []byte(terminal.PrintableJSON(line))))
+		}
+		details, err := json.Marshal(e.Details)
+		rows = append(rows, terminal.Row{
+			e.Time.UTC().Format(time.RFC3339),
+			e.Subject,
+			e.Role,
+			e.Address,
+			e.RPC,
+			e.Result,
+			string(details),
+		})
+		return err
+	})
+	if err == nil && output == format.Table {
+		err = terminal.ScreenOf(w).PrintTable(rows)
+	}
+	if listed == limit {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There may be more entries: a higher --limit lists them.")
+	}
+	return err
 }

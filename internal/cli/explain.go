@@ -2,13 +2,14 @@ package cli
 
 import (
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -17,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
+// NewExplain returns the command explain.
 func NewExplain() *cobra.Command {
 	var (
 		server rpc.Server
@@ -24,43 +26,41 @@ func NewExplain() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "explain TASK | TABLE KEY",
-		Short: "Show what a task would do here and now, or why a row is, or is not, deleted",
-		Long: "Show what a task would do here and now: the SQL with its parameters, how rows are found, and what is " +
-			"skipped and\nwhy. What the tasks before it would change is not taken into account: run --dry-run does.\n" +
-			"Or show what the next run would do with a row, and why: by each step that concerns its table, part by " +
-			"part. KEY is\n" +
-			"the value of the table's integer key, or COLUMN=VALUE, several of them with commas, for all columns of " +
-			"one of its unique\n" +
-			"keys; moments as 2026-02-28T12:00:00Z. A text may only be the whole key, and needs the role admin.\n" +
-			"Of a row that is not there, show which runs took rows of its table. Nothing is changed or locked.",
+		Short: "Show what a task would do now, or why a row is deleted or not",
+		Long: "Show what a task would do now: the SQL with its parameters, how rows are found, and which steps are " +
+			"skipped and\nwhy. Changes by the tasks before it are not taken into account: run --dry-run does that.\n" +
+			"Or show what the next run would do with a row, and why: for each step on its table, condition by " +
+			"condition. KEY is\n" +
+			"the value of the table's integer key, or COLUMN=VALUE for each column of one of its unique keys, " +
+			"separated by\n" +
+			"commas; times as 2026-02-28T12:00:00Z. A text must be the whole key, and needs the role admin.\n" +
+			"For a row that does not exist, show which runs deleted rows of its table. Nothing is changed or locked.",
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,
 		RunE: rpc.WithCleanup(
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				w := cmd.OutOrStdout()
 				if len(args) == 2 {
-					args[1] = strings.TrimPrefix(args[1], " ")
-					out, err := client.ExplainRow(
-						cmd.Context(),
-						&cleanupv1.ExplainRowRequest{Table: args[0], Key: args[1]},
-					)
+					key := strings.TrimPrefix(args[1], " ")
+					row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: key})
 					if err != nil {
 						return err
 					}
 					if output != format.Table {
-						return output.Print(cmd.OutOrStdout(), out, nil)
+						return output.Print(w, row, nil)
 					}
-					return printRow(terminal.ScreenOf(cmd.OutOrStdout()), args[1], out)
+					return printRow(terminal.ScreenOf(w), key, row)
 				}
-				out, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
+				task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
 				if err != nil {
 					return err
 				}
 				if output != format.Table {
-					return output.Print(cmd.OutOrStdout(), out, nil)
+					return output.Print(w, task, nil)
 				}
-				printExplanation(terminal.ScreenOf(cmd.OutOrStdout()), out)
+				printTask(w, task)
 				return nil
 			},
 		),
@@ -70,24 +70,20 @@ func NewExplain() *cobra.Command {
 	return cmd
 }
 
-// withNegativeKey are the arguments of the program, in which the key of a row that is below 0 has a space before it:
-// ids often are, and would be taken for flags.
+// ProtectNegativeKey returns the arguments of the program with a space before the negative key of a row, which would be
+// parsed as a flag otherwise. explain removes the space.
 func ProtectNegativeKey(args []string) []string {
 	args = slices.Clone(args)
 	for i := range args {
-		if n, err := strconv.ParseInt(
-			args[i],
-			10,
-			64,
-		); err == nil && n < 0 && args[0] == "explain" &&
-			!slices.Contains(args[:i], "--") {
+		n, err := strconv.ParseInt(args[i], 10, 64)
+		if err == nil && n < 0 && args[0] == "explain" && !slices.Contains(args[:i], "--") {
 			args[i] = " " + args[i]
 		}
 	}
 	return args
 }
 
-// taskOrRow accepts the name of a task, or a table and a key.
+// taskOrRow requires the name of a task, or a table and a key.
 func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
 		return flags.Errorf(
@@ -99,43 +95,27 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// printRow prints why a row is, or is not, deleted.
-func printRow(s *terminal.Screen, key string, x *cleanupv1.ExplainRowResponse) error {
-	if !x.GetExists() {
-		fmt.Fprintf(s, "%s %s: there is no such row\n", terminal.Printable(x.GetTable()), terminal.Printable(key))
-		if len(x.GetRuns()) == 0 {
-			fmt.Fprintln(s, "No run is known that took rows of this table.")
-			return nil
-		}
-		rows := []terminal.Row{{"RUN", "BEGAN", "ROWS OF THE TABLE", "TASKS"}}
-		for _, r := range x.GetRuns() {
-			rows = append(
-				rows,
-				terminal.Row{
-					r.GetRunId(),
-					r.GetStartTime().AsTime().Format(time.RFC3339),
-					humanize.Comma(r.GetRowsDeleted()),
-					strings.Join(r.GetTasks(), ", "),
-				},
-			)
-		}
-		return s.PrintTable(rows)
+// printRow prints why a row is deleted or not.
+func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse) error {
+	if !row.GetExists() {
+		fmt.Fprintf(s, "%s %s: no such row\n", terminal.Printable(row.GetTable()), terminal.Printable(key))
+		return printRunsOfTable(s, row.GetRuns())
 	}
 	fmt.Fprintf(
 		s,
 		"%s %s: %s\n",
-		terminal.Printable(x.GetTable()),
+		terminal.Printable(row.GetTable()),
 		terminal.Printable(key),
-		verdictText(x.GetVerdict(), x.GetTask(), x.GetSince().AsTime(), x.GetWhy()),
+		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetSince(), row.GetWhy()),
 	)
-	fmt.Fprintf(s, "by the clock %s\n", x.GetReferenceTime().AsTime().Format(time.RFC3339))
-	for _, step := range x.GetSteps() {
+	fmt.Fprintf(s, "reference time %s\n", format.Time(row.GetReferenceTime()))
+	for _, step := range row.GetSteps() {
 		fmt.Fprintf(
 			s,
 			"\n%s, %s: %s\n",
 			step.GetTask(),
 			format.EnumName(step.GetAction()),
-			verdictText(step.GetVerdict(), "", step.GetSince().AsTime(), step.GetWhy()),
+			describeVerdict(step.GetVerdict(), "", step.GetSince(), step.GetWhy()),
 		)
 		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
 		for _, p := range step.GetParts() {
@@ -157,70 +137,85 @@ func printRow(s *terminal.Screen, key string, x *cleanupv1.ExplainRowResponse) e
 	return nil
 }
 
-// verdictText is a verdict for people.
-func verdictText(v cleanupv1.Verdict, task string, since time.Time, why string) string {
-	text := strings.ToUpper(format.EnumName(v))
+// printRunsOfTable prints the runs that deleted rows of a table.
+func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error {
+	if len(runs) == 0 {
+		fmt.Fprintln(s, "No known run deleted rows of this table.")
+		return nil
+	}
+	rows := []terminal.Row{{"RUN", "STARTED", "ROWS OF THE TABLE", "TASKS"}}
+	for _, r := range runs {
+		rows = append(rows, terminal.Row{
+			r.GetRunId(),
+			format.Time(r.GetStartTime()),
+			humanize.Comma(r.GetRowsDeleted()),
+			strings.Join(r.GetTasks(), ", "),
+		})
+	}
+	return s.PrintTable(rows)
+}
+
+// verdicts are the texts of verdicts. A row that is selected is deleted, or changed by a step that updates.
+var verdicts = map[cleanupv1.Verdict]string{
+	cleanupv1.Verdict_VERDICT_GOES:    "SELECTED",
+	cleanupv1.Verdict_VERDICT_LATER:   "SELECTED LATER",
+	cleanupv1.Verdict_VERDICT_STAYS:   "NOT SELECTED",
+	cleanupv1.Verdict_VERDICT_UNKNOWN: "UNKNOWN",
+}
+
+// describeVerdict returns a verdict on a row, with the task and the reason if they are given.
+func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timestamp, reason string) string {
+	text := verdicts[v]
 	if v == cleanupv1.Verdict_VERDICT_LATER {
-		text += " from " + since.Format(time.RFC3339)
+		text += " from " + format.Time(since)
 	}
 	if task != "" {
 		text += " by the task " + task
 	}
-	if why != "" {
-		text += ": " + terminal.Printable(why)
+	if reason != "" {
+		text += ": " + terminal.Printable(reason)
 	}
 	return text
 }
 
-// printExplanation prints what a task would do.
-func printExplanation(s *terminal.Screen, e *cleanupv1.ExplainTaskResponse) {
-	fmt.Fprintf(s, "%s, by the clock %s\n", e.GetTask(), e.GetReferenceTime().AsTime().Format(time.RFC3339))
-	if set := e.GetSet(); set != nil {
-		fmt.Fprintf(
-			s,
-			"\nIt begins with %d rows of %s: %s\n",
-			e.GetSetRows(),
-			set.GetTable(),
-			terminal.Printable(set.GetRule()),
-		)
-		printSQL(s, set)
+// printTask prints what a task would do.
+func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
+	fmt.Fprintf(w, "%s, reference time %s\n", task.GetTask(), format.Time(task.GetReferenceTime()))
+	if set := task.GetSet(); set != nil {
+		rule := terminal.Printable(set.GetRule())
+		fmt.Fprintf(w, "\nIt starts with %d rows of %s: %s\n", task.GetSetRows(), set.GetTable(), rule)
+		printSQL(w, set)
 	}
-	for _, told := range e.GetStatements() {
-		in := ""
-		if told.GetPartitions() > 1 {
-			in = " in " + strconv.Itoa(int(told.GetPartitions())) + " partitions"
+	for _, statement := range task.GetStatements() {
+		partitions := ""
+		if statement.GetPartitions() > 1 {
+			partitions = " in " + strconv.Itoa(int(statement.GetPartitions())) + " partitions"
 		}
-		verb := ""
-		if told.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
-			verb = format.EnumName(told.GetAction()) + " "
+		action := ""
+		if statement.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
+			action = format.EnumName(statement.GetAction()) + " "
 		}
-		fmt.Fprintf(
-			s,
-			"\n%s%s%s: %s\n",
-			verb,
-			terminal.Printable(told.GetTable()),
-			in,
-			terminal.Printable(told.GetRule()),
-		)
-		printSQL(s, told)
+		table, rule := terminal.Printable(statement.GetTable()), terminal.Printable(statement.GetRule())
+		fmt.Fprintf(w, "\n%s%s%s: %s\n", action, table, partitions, rule)
+		printSQL(w, statement)
 	}
-	if len(e.GetSkips()) > 0 {
-		fmt.Fprintln(s, "\nSkipped:")
+	if len(task.GetSkips()) > 0 {
+		fmt.Fprintln(w, "\nSkipped:")
 	}
-	for _, why := range e.GetSkips() {
-		fmt.Fprintln(s, "  "+terminal.Printable(why))
+	for _, skip := range task.GetSkips() {
+		fmt.Fprintln(w, "  "+terminal.Printable(skip))
 	}
 }
 
 // printSQL prints a statement with its parameters, and how its rows are found.
-func printSQL(s *terminal.Screen, told *cleanupv1.ExplainedStatement) {
-	if told.GetSql() != "" {
-		fmt.Fprintln(s, "  "+terminal.Printable(told.GetSql()))
+func printSQL(w io.Writer, statement *cleanupv1.ExplainedStatement) {
+	if statement.GetSql() != "" {
+		fmt.Fprintln(w, "  "+terminal.Printable(statement.GetSql()))
 	}
-	for i, value := range told.GetParameters() {
-		fmt.Fprintf(s, "  $%d = %s\n", i+1, terminal.Printable(value))
+	for i, value := range statement.GetParameters() {
+		fmt.Fprintf(w, "  $%d = %s\n", i+1, terminal.Printable(value))
 	}
-	if told.GetWay() != "" {
-		fmt.Fprintln(s, "  found by "+terminal.Printable(told.GetWay()))
+	if statement.GetWay() != "" {
+		fmt.Fprintln(w, "  found by "+terminal.Printable(statement.GetWay()))
 	}
 }

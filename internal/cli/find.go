@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -14,36 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// variablesFlag adds the flag that names variables of workflows to search.
-func variablesFlag(f *pflag.FlagSet, given *[]string) {
-	f.StringArrayVar(
-		given,
-		"variable",
-		nil,
-		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: look for the user id there, too; WORKFLOW includes "+
-			"its folders; may be repeated",
-	)
-}
-
-// parseVariables reads the flag.
-func parseVariables(given []string) (list []*cleanupv1.WorkflowVariable, err error) {
-	for _, text := range given {
-		path, variable, _ := strings.Cut(text, ":")
-		application, workflow, ok := strings.Cut(path, "/")
-		if !ok || application == "" || workflow == "" {
-			return nil, flags.Errorf(
-				"--variable is APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q",
-				text,
-			)
-		}
-		list = append(
-			list,
-			&cleanupv1.WorkflowVariable{Application: application, Workflow: workflow, Variable: variable},
-		)
-	}
-	return list, nil
-}
-
 func newFind(server *rpc.Server) *cobra.Command {
 	var (
 		variables []string
@@ -51,7 +20,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "find USER",
-		Short: "Find every trace of a user id that the Forms database reveals",
+		Short: "Find the data of a user id in the Forms database",
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
 			"--variable Loans/folder/sub/review --variable Claims/apply",
 		Args: flags.OneArgument("the user id, a principal's canonical name"),
@@ -62,10 +31,8 @@ func newFind(server *rpc.Server) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				found, err := client.FindUserData(
-					cmd.Context(),
-					&cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list},
-				)
+				req := &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list}
+				found, err := client.FindUserData(cmd.Context(), req)
 				if err != nil {
 					return err
 				}
@@ -77,33 +44,30 @@ func newFind(server *rpc.Server) *cobra.Command {
 		),
 	}
 	output.AddFlag(cmd)
-	variablesFlag(cmd.Flags(), &variables)
+	addVariablesFlag(cmd.Flags(), &variables)
 	return cmd
 }
 
-// printFound prints what was found, and what cannot be.
+// printFound prints what a search found, what it did not search, and what it cannot find.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
-	for _, in := range found.GetProcessInstances() {
-		var why []string
-		for _, r := range in.GetReasons() {
-			text := format.EnumName(r.GetKind())
+	for _, p := range found.GetProcessInstances() {
+		var reasons []string
+		for _, r := range p.GetReasons() {
+			reason := format.EnumName(r.GetKind())
 			if v := r.GetVariable(); v != nil {
-				text += fmt.Sprintf(
-					" %s of %s/%s (%s)",
-					v.GetVariable(),
-					v.GetApplication(),
-					v.GetWorkflow(),
-					format.EnumName(r.GetMatch()),
-				)
+				match := format.EnumName(r.GetMatch())
+				reason += fmt.Sprintf(" %s of %s/%s (%s)", v.GetVariable(), v.GetApplication(), v.GetWorkflow(), match)
 			}
-			why = append(why, text)
+			reasons = append(reasons, reason)
 		}
-		rows = append(
-			rows,
-			terminal.Row{in.GetId(), statusName(in), in.GetLongLivedInvocationId(), strings.Join(why, ", ")},
-		)
+		rows = append(rows, terminal.Row{
+			p.GetId(),
+			statusName(p),
+			p.GetLongLivedInvocationId(),
+			strings.Join(reasons, ", "),
+		})
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(s)
@@ -112,22 +76,23 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 		}
 	}
 	fmt.Fprintf(s, "\nOrphan tasks: %s\n", joinOrNone(found.GetOrphanTaskIds()))
-	for _, what := range found.GetNotSearched() {
-		fmt.Fprintf(s, "Not searched: %s\n", what)
+	for _, text := range found.GetNotSearched() {
+		fmt.Fprintf(s, "Not searched: %s\n", text)
 	}
-	for _, what := range found.GetBlindSpots() {
-		fmt.Fprintf(s, "Can not be found: %s\n", what)
+	for _, text := range found.GetBlindSpots() {
+		fmt.Fprintf(s, "Cannot be found: %s\n", text)
 	}
 	return nil
 }
 
-func statusName(in *cleanupv1.ProcessInstance) string {
+// statusName returns the status of a process instance, "gone" if only data that refers to it is left.
+func statusName(p *cleanupv1.ProcessInstance) string {
 	switch {
-	case in.GetLongLivedInvocationId() == "" && in.GetStatus() == 0:
+	case p.GetLongLivedInvocationId() == "" && p.GetStatus() == 0:
 		return "gone"
-	case in.GetStatus() == 2:
+	case p.GetStatus() == 2:
 		return "complete"
-	case in.GetStatus() == 4:
+	case p.GetStatus() == 4:
 		return "terminated"
 	}
 	return "running"

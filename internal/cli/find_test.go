@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A variable's flag is taken apart where it was put together.
+// The parts of a --variable flag, put together, are the flag.
 func FuzzVariableFlag(f *testing.F) {
 	for _, text := range []string{
 		"",

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -24,87 +25,86 @@ import (
 
 var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
 
+// NewGuards returns the command guards.
 func NewGuards() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
 	)
-	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
-		if err != nil {
-			return err
-		}
-		return printGuards(cmd, &output, out, out)
-	})
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the guards, and the tasks that they refuse",
+		Example: "  cleanupd guards get -o yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(
+			&server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				resp, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+				if err != nil {
+					return err
+				}
+				return printGuards(cmd, output, resp, resp)
+			},
+		),
+	}
 	cmd := &cobra.Command{
 		Use:   "guards [get | set NAME=VALUE …]",
-		Short: "Show and change what is unusual and needs somebody's word, and show what is refused",
-		Long: "Show and change what is unusual and needs somebody's word. A task that would do it is refused before " +
-			"it has changed anything,\n" +
-			"at every run, until a plan that accepts it has run (cleanupd run --preview), or an option of the task " +
-			"or the guard is changed.",
+		Short: "Show and change which deletes are unusual and need approval, and show which are refused",
+		Long: "Show and change which deletes are unusual and need approval. A task that would do such a delete is " +
+			"refused before it changes\nanything, in every run, until a plan that accepts it has run (cleanupd run " +
+			"--preview), or an option of the task or the guard\nis changed.",
 		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
 			"maxGrowth=off",
 		Args: flags.OnlyCommands,
-		RunE: get,
+		RunE: get.RunE,
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:     "get",
-			Short:   "Show the guards, and what they refuse",
-			Example: "  cleanupd guards get -o yaml",
-			Args:    flags.NoArguments,
-			RunE:    get,
-		},
-		&cobra.Command{
-			Use:   "set NAME=VALUE …",
-			Short: "Change guards; those that are not named stay as they are",
-			Long: "Change guards; those that are not named stay as they are. A value is a number, a time such as 5m " +
-				"or 90d, off, or default.\nWhat a guard refused before it was changed is judged again at the next run.",
-			Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
-				"maxDropPercent=default",
-			Args: atLeastOneOption,
-			RunE: rpc.WithCleanup(
-				&server,
-				func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-					change, cleared, err := parseGuardChanges(args)
-					if err != nil {
-						return err
-					}
-					now, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
-					if err != nil {
-						return err
-					}
-					settings := now.GetGuards()
-					proto.Merge(settings, change)
-					for _, f := range cleared {
-						settings.ProtoReflect().Clear(f)
-					}
-					out, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
-					if err != nil {
-						return err
-					}
-					return printGuards(
-						cmd,
-						&output,
-						out,
-						&cleanupv1.GetGuardsResponse{
-							Guards:   out.GetGuards(),
-							Defaults: now.GetDefaults(),
-							Latched:  out.GetLatched(),
-						},
-					)
-				},
-			),
-		},
-	)
+	cmd.AddCommand(get, newSetGuards(&server, &output))
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
 }
 
-// changedGuards are the settings that NAME=VALUE sets, and those that become what they are by default.
-func parseGuardChanges(args []string) (change *cleanupv1.Guards, cleared []protoreflect.FieldDescriptor, err error) {
+func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME=VALUE …",
+		Short: "Change guards; the others keep their values",
+		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off, or " +
+			"default.\nTasks that a guard refused before it was changed are judged again in the next run.",
+		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
+			"maxDropPercent=default",
+		Args: atLeastOneOption,
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				change, cleared, err := parseGuardChanges(args)
+				if err != nil {
+					return err
+				}
+				current, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+				if err != nil {
+					return err
+				}
+				settings := current.GetGuards()
+				proto.Merge(settings, change)
+				for _, f := range cleared {
+					settings.ProtoReflect().Clear(f)
+				}
+				resp, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
+				if err != nil {
+					return err
+				}
+				return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
+					Guards:   resp.GetGuards(),
+					Defaults: current.GetDefaults(),
+					Latched:  resp.GetLatched(),
+				})
+			},
+		),
+	}
+}
+
+// parseGuardChanges returns the settings that NAME=VALUE changes, and those that NAME=default resets.
+func parseGuardChanges(args []string) (change *cleanupv1.Guards, reset []protoreflect.FieldDescriptor, err error) {
 	values := map[string]json.RawMessage{}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
@@ -116,12 +116,12 @@ func parseGuardChanges(args []string) (change *cleanupv1.Guards, cleared []proto
 			return nil, nil, err
 		}
 		if value == "default" {
-			cleared = append(cleared, f)
+			reset = append(reset, f)
 			continue
 		}
 		text, err := guardJSON(f, value)
 		if err != nil {
-			return nil, nil, flags.Errorf("%s: %q is neither %s, off nor default", name, value, err.Error())
+			return nil, nil, flags.Errorf("%s: %q must be %s, off or default", name, value, err.Error())
 		}
 		values[f.JSONName()] = json.RawMessage(text)
 	}
@@ -131,88 +131,87 @@ func parseGuardChanges(args []string) (change *cleanupv1.Guards, cleared []proto
 	}
 	change = &cleanupv1.Guards{}
 	if err := protojson.Unmarshal(text, change); err != nil {
-		return nil, nil, flags.Errorf("%s: a whole number is too great, or has a fraction", strings.Join(args, " "))
+		return nil, nil, flags.Errorf("%s: a number is too large, or not a whole number", strings.Join(args, " "))
 	}
-	return change, cleared, nil
+	return change, reset, nil
 }
 
-// guardJSON is a setting in JSON; its error says what it must be.
+// What the values of guards must be, if they are not off or default.
+var (
+	errNotOn       = errors.New("on")
+	errNotDuration = errors.New("a time such as 5m or 90d")
+	errNotNumber   = errors.New("a number")
+)
+
+// guardJSON returns the value of a guard in JSON. Its error tells what the value must be.
 func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
-		if on, known := map[string]string{
-			"on":    "true",
-			"true":  "true",
-			"off":   "false",
-			"false": "false",
-		}[value]; known {
-			return on, nil
+		switch value {
+		case "on", "true":
+			return "true", nil
+		case "off", "false":
+			return "false", nil
 		}
-		return "", fmt.Errorf("on")
+		return "", errNotOn
 	case protoreflect.MessageKind:
-		d, err := time.ParseDuration(value)
-		if days, isDays := strings.CutSuffix(value, "d"); isDays {
-			var n float64
-			n, err = strconv.ParseFloat(days, 64)
-			d = time.Duration(n * 24 * float64(time.Hour))
-		}
-		if value == "off" {
-			d, err = 0, nil
-		}
-		if err != nil {
-			return "", fmt.Errorf("a time such as 5m or 90d")
-		}
-		return strconv.Quote(strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"), nil
+		return durationJSON(value)
 	}
 	if value == "off" {
 		return "0", nil
 	}
 	if _, err := strconv.ParseFloat(value, 64); err != nil {
-		return "", fmt.Errorf("a number")
+		return "", errNotNumber
 	}
 	return value, nil
 }
 
-// printGuards prints the settings of an answer, and what is refused.
-func printGuards(
-	cmd *cobra.Command,
-	output *format.Output,
-	answer proto.Message,
-	g *cleanupv1.GetGuardsResponse,
-) error {
+// durationJSON returns a duration such as 5m or 90d in JSON.
+func durationJSON(value string) (string, error) {
+	if value == "off" {
+		value = "0"
+	}
+	d, err := time.ParseDuration(value)
+	if days, ok := strings.CutSuffix(value, "d"); ok {
+		var n float64
+		n, err = strconv.ParseFloat(days, 64)
+		d = time.Duration(n * 24 * float64(time.Hour))
+	}
+	if err != nil {
+		return "", errNotDuration
+	}
+	return strconv.Quote(strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"), nil
+}
+
+// printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than tables.
+func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)
 		table = append(table, terminal.Row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
 	}
-	if err := output.Print(
-		cmd.OutOrStdout(),
-		answer,
-		table,
-	); err != nil || *output != format.Table ||
-		len(g.GetLatched()) == 0 {
+	w := cmd.OutOrStdout()
+	err := output.Print(w, resp, table)
+	if err != nil || output != format.Table || len(g.GetLatched()) == 0 {
 		return err
 	}
-	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "WOULD", "MAY", "SINCE", "RUN"}}
+	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "NUMBER", "LIMIT", "SINCE", "RUN"}}
 	for _, l := range g.GetLatched() {
-		table = append(
-			table,
-			terminal.Row{
-				l.GetTask(),
-				l.GetGuard().GetGuard(),
-				l.GetGuard().GetTable(),
-				humanize.Comma(l.GetGuard().GetNumber()),
-				humanize.Comma(l.GetGuard().GetMost()),
-				l.GetTripTime().AsTime().Format(time.RFC3339),
-				l.GetRunId(),
-			},
-		)
+		table = append(table, terminal.Row{
+			l.GetTask(),
+			l.GetGuard().GetGuard(),
+			l.GetGuard().GetTable(),
+			humanize.Comma(l.GetGuard().GetNumber()),
+			humanize.Comma(l.GetGuard().GetMost()),
+			format.Time(l.GetTripTime()),
+			l.GetRunId(),
+		})
 	}
-	fmt.Fprintln(cmd.OutOrStdout())
-	return terminal.ScreenOf(cmd.OutOrStdout()).PrintTable(table)
+	fmt.Fprintln(w)
+	return terminal.ScreenOf(w).PrintTable(table)
 }
 
-// guardValue is a setting for people.
+// guardValue returns the value of a guard for people.
 func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	value := g.ProtoReflect().Get(f)
 	var off bool
@@ -237,7 +236,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	return text
 }
 
-// acceptances are guards that a run may pass, as a flag: GUARD,TABLE,NUMBER. A table's name may have commas.
+// guardsFlag has the guards that a run accepts, given as GUARD,TABLE,NUMBER. The name of a table may have commas.
 type guardsFlag []*cleanupv1.TrippedGuard
 
 // String implements pflag.Value.
@@ -255,17 +254,17 @@ func (a *guardsFlag) Set(text string) error {
 	}
 	number, err := strconv.ParseInt(rest[i+1:], 10, 64)
 	if err != nil {
-		return fmt.Errorf("%q is no number", rest[i+1:])
+		return fmt.Errorf("%q is not a number", rest[i+1:])
 	}
 	*a = append(*a, &cleanupv1.TrippedGuard{Guard: guard, Table: rest[:i], Number: number})
 	return nil
 }
 
-// acceptGuards asks for the number of each guard that would trip to be typed; ok is false if it was not.
-func acceptGuards(cmd *cobra.Command, trips []*cleanupv1.TrippedGuard) (ok bool) {
-	for _, t := range trips {
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", watch.DescribeGuard(t))
-		if terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(t.GetNumber(), 10) {
+// acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed.
+func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
+	for _, g := range guards {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", watch.DescribeGuard(g))
+		if terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(g.GetNumber(), 10) {
 			return false
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// A guard is passed only if its number is typed.
+// A guard is accepted only if its number is typed.
 func TestNumbersAreTyped(t *testing.T) {
 	t.Parallel()
 	trips := []*cleanupv1.TrippedGuard{

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,22 +20,26 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
+// NewHolds returns the command holds.
 func NewHolds() *cobra.Command {
-	var server rpc.Server
-	var output format.Output
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	list := newListHolds(&server, &output)
 	cmd := &cobra.Command{
 		Use:   "holds [list | create | release | export]",
-		Short: "Show and change what stays, whatever the rules say",
-		Long: "Show and change what stays, whatever the rules say: what a hold is about is not deleted, updated or " +
-			"dropped until it\nis released or expires. Holds bind this service, not the application itself.",
+		Short: "Show and change what is on hold: kept whatever the rules select",
+		Long: "Show and change what is on hold, such as for a lawsuit: the service does not delete, update or drop it, " +
+			"whatever the\nrules select, until the hold is released or expires. Holds bind this service, not the " +
+			"application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
 		Args:    flags.OnlyCommands,
+		RunE:    list.RunE,
 	}
-	inForce := newListHolds(&server, &output)
-	cmd.RunE = inForce.RunE
-	cmd.Flags().AddFlagSet(inForce.Flags())
+	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.AddCommand(
-		inForce,
+		list,
 		newCreateHold(&server, &output),
 		newReleaseHold(&server, &output),
 		newExportHolds(&server, &output),
@@ -48,43 +54,40 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	var limit int32
 	cmd := &cobra.Command{
 		Use:     "list",
-		Short:   "List the holds in force, newest first",
+		Short:   "List the current holds, newest first",
 		Example: "  cleanupd holds list --include-ended",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				out, err := holds(cmd, client, limit, ended)
+				holds, err := listHolds(cmd, client, limit, ended)
 				if err != nil {
 					return err
 				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-				return output.Print(cmd.OutOrStdout(), out, holdsTable(out.GetHolds()))
+				defer rpc.PrintMore(cmd.ErrOrStderr(), holds)
+				return output.Print(cmd.OutOrStdout(), holds, holdsTable(holds.GetHolds()...))
 			},
 		),
 	}
-	cmd.Flags().BoolVar(&ended, "include-ended", false, "also those that were released or have expired")
+	cmd.Flags().BoolVar(&ended, "include-ended", false, "also list holds that were released or have expired")
 	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
 }
 
-// holds are those that there are, up to a limit.
-func holds(
+func listHolds(
 	cmd *cobra.Command,
 	client cleanupv1.CleanupServiceClient,
 	limit int32,
 	ended bool,
 ) (*cleanupv1.ListHoldsResponse, error) {
 	return rpc.List(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
-		page, err := client.ListHolds(
-			cmd.Context(),
-			&cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended},
-		)
+		req := &cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended}
+		page, err := client.ListHolds(cmd.Context(), req)
 		return page, len(page.GetHolds()), err
 	})
 }
 
-// newHold is what `holds create` is given.
+// newHold has the values of the flags of `holds create`.
 type newHold struct {
 	deliveries, lists, workflows, recipients []int64
 	table, reason, expires                   string
@@ -92,11 +95,11 @@ type newHold struct {
 }
 
 func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
-	var given newHold
+	var hold newHold
 	cmd := &cobra.Command{
 		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
 			"IDS | --everything)",
-		Short: "Create a hold, and wait until it is in force",
+		Short: "Create a hold, and wait until it applies to active runs",
 		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
@@ -104,76 +107,62 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		RunE: rpc.WithCleanup(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				hold, err := given.message()
+				message, err := hold.message()
 				if err != nil {
 					return err
 				}
-				out, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: hold})
+				resp, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: message})
 				if err != nil {
 					return err
 				}
-				if tables := out.GetHold().GetNotCovered(); len(tables) > 0 {
+				if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
 					fmt.Fprintln(
 						cmd.ErrOrStderr(),
-						"Not covered, since they reach a recipient otherwise than by iRecipientId: "+strings.Join(
+						"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(
 							tables,
 							", ",
 						),
 					)
 				}
-				return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+				return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
 			},
 		),
 	}
 	f := cmd.Flags()
-	f.Int64SliceVar(
-		&given.deliveries,
-		"deliveries",
-		nil,
-		"the ids of deliveries: they stay with all that belongs to them",
-	)
-	f.Int64SliceVar(&given.lists, "lists", nil, "the ids of lists: they stay with their members and tables")
-	f.Int64SliceVar(
-		&given.workflows,
-		"workflows",
-		nil,
-		"the ids of workflows: their logs, tasks, events and work tables stay",
-	)
-	f.Int64SliceVar(
-		&given.recipients,
-		"recipients",
-		nil,
-		"the ids of recipients: rows that have one in iRecipientId stay",
-	)
-	f.StringVar(&given.table, "table", "", "the name of a table: it stays with all of its rows")
-	f.BoolVar(&given.everything, "everything", false, "nothing is deleted until the hold is released")
-	f.StringVar(&given.reason, "reason", "", "why, for whoever finds the hold years later (required)")
-	f.StringVar(
-		&given.expires,
-		"expire-time",
-		"",
-		"when it ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released",
-	)
+	f.Int64SliceVar(&hold.deliveries, "deliveries", nil,
+		"the ids of deliveries to keep, with everything that belongs to them")
+	f.Int64SliceVar(&hold.lists, "lists", nil, "the ids of lists to keep, with their members and tables")
+	f.Int64SliceVar(&hold.workflows, "workflows", nil,
+		"the ids of workflows whose logs, tasks, events and work tables to keep")
+	f.Int64SliceVar(&hold.recipients, "recipients", nil,
+		"the ids of recipients: rows that have one in iRecipientId are kept")
+	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
+	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
+	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
+	f.StringVar(&hold.expires, "expire-time", "",
+		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
 	return cmd
 }
 
-// message is the hold that is to be created.
+// message returns the hold to create.
 func (n *newHold) message() (*cleanupv1.Hold, error) {
 	hold := &cleanupv1.Hold{Reason: n.reason}
 	kinds := 0
-	for _, ids := range []struct {
-		ids []int64
-		of  func(rows *cleanupv1.HeldRows)
-	}{
-		{n.deliveries, func(rows *cleanupv1.HeldRows) { hold.What = &cleanupv1.Hold_Deliveries{Deliveries: rows} }},
-		{n.lists, func(rows *cleanupv1.HeldRows) { hold.What = &cleanupv1.Hold_Lists{Lists: rows} }},
-		{n.workflows, func(rows *cleanupv1.HeldRows) { hold.What = &cleanupv1.Hold_Workflows{Workflows: rows} }},
-		{n.recipients, func(rows *cleanupv1.HeldRows) { hold.What = &cleanupv1.Hold_Recipients{Recipients: rows} }},
-	} {
-		if ids.ids != nil {
-			kinds++
-			ids.of(&cleanupv1.HeldRows{Ids: ids.ids})
-		}
+	rows := func(ids []int64) *cleanupv1.HeldRows {
+		kinds++
+		return &cleanupv1.HeldRows{Ids: ids}
+	}
+	if n.deliveries != nil {
+		hold.What = &cleanupv1.Hold_Deliveries{Deliveries: rows(n.deliveries)}
+	}
+	if n.lists != nil {
+		hold.What = &cleanupv1.Hold_Lists{Lists: rows(n.lists)}
+	}
+	if n.workflows != nil {
+		hold.What = &cleanupv1.Hold_Workflows{Workflows: rows(n.workflows)}
+	}
+	if n.recipients != nil {
+		hold.What = &cleanupv1.Hold_Recipients{Recipients: rows(n.recipients)}
 	}
 	if n.table != "" {
 		kinds++
@@ -189,11 +178,11 @@ func (n *newHold) message() (*cleanupv1.Hold, error) {
 			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything",
 		)
 	case n.reason == "":
-		return nil, flags.Errorf("--reason is required: say why, for whoever finds the hold years later")
+		return nil, flags.Errorf("--reason is required: give the reason, for those who find the hold years later")
 	case n.expires != "":
 		at, err := time.Parse(time.RFC3339, n.expires)
 		if err != nil {
-			return nil, flags.Errorf("--expire-time: %q is no time such as 2027-01-31T00:00:00Z", n.expires)
+			return nil, flags.Errorf("--expire-time: %q is not a time such as 2027-01-31T00:00:00Z", n.expires)
 		}
 		hold.ExpireTime = timestamppb.New(at)
 	}
@@ -203,17 +192,17 @@ func (n *newHold) message() (*cleanupv1.Hold, error) {
 func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "release HOLD_ID",
-		Short:   "End a hold: the next run takes what is due",
+		Short:   "End a hold: the next run deletes what the rules select",
 		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of a hold, as in cleanupd holds"),
 		RunE: rpc.WithCleanup(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				out, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
+				resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
 				if err != nil {
 					return err
 				}
-				return output.Print(cmd.OutOrStdout(), out, holdsTable([]*cleanupv1.Hold{out.GetHold()}))
+				return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
 			},
 		),
 	}
@@ -222,17 +211,17 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "export",
-		Short:   "Print all holds, also those that have ended, one a line in JSON, the oldest first",
+		Short:   "Print all holds, also those that have ended, one per line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				out, err := holds(cmd, client, maxExportedHolds, true)
+				holds, err := listHolds(cmd, client, math.MaxInt32, true)
 				if err != nil {
 					return err
 				}
-				for _, h := range slices.Backward(out.GetHolds()) {
+				for _, h := range slices.Backward(holds.GetHolds()) {
 					if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
 						return err
 					}
@@ -243,60 +232,51 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
-// mostExported is more holds than there are.
-const maxExportedHolds = 1 << 30
-
-func holdsTable(list []*cleanupv1.Hold) []terminal.Row {
+func holdsTable(holds ...*cleanupv1.Hold) []terminal.Row {
 	rows := []terminal.Row{{"HOLD", "WHAT", "CREATED", "BY", "ENDS", "REASON"}}
-	for _, h := range list {
-		ends := "when released"
-		switch {
-		case h.GetReleaseTime() != nil:
-			ends = "released " + h.GetReleaseTime().AsTime().Format(time.RFC3339) + " by " + h.GetReleasedBy()
-		case h.GetExpireTime() != nil:
-			ends = h.GetExpireTime().AsTime().Format(time.RFC3339)
+	for _, h := range holds {
+		ends := cmp.Or(format.Time(h.GetExpireTime()), "when released")
+		if h.GetReleaseTime() != nil {
+			ends = "released " + format.Time(h.GetReleaseTime()) + " by " + h.GetReleasedBy()
 		}
-		rows = append(
-			rows,
-			terminal.Row{
-				h.GetId(),
-				holdSubject(h),
-				h.GetCreateTime().AsTime().Format(time.RFC3339),
-				h.GetCreatedBy(),
-				ends,
-				h.GetReason(),
-			},
-		)
+		rows = append(rows, terminal.Row{
+			h.GetId(),
+			holdSubject(h),
+			format.Time(h.GetCreateTime()),
+			h.GetCreatedBy(),
+			ends,
+			h.GetReason(),
+		})
 	}
 	return rows
 }
 
-// heldShown is how many ids of a hold are shown.
-const idsShown = 5
-
-// heldWhat says what is held.
+// holdSubject returns what a hold is about.
 func holdSubject(h *cleanupv1.Hold) string {
-	some := func(kind string, rows *cleanupv1.HeldRows) string {
-		var ids []string
-		for _, id := range rows.GetIds()[:min(len(rows.GetIds()), idsShown)] {
-			ids = append(ids, strconv.FormatInt(id, 10))
-		}
-		if more := len(rows.GetIds()) - idsShown; more > 0 {
-			ids = append(ids, fmt.Sprintf("and %d more", more))
-		}
-		return kind + " " + strings.Join(ids, ", ")
-	}
 	switch what := h.GetWhat().(type) {
 	case *cleanupv1.Hold_Deliveries:
-		return some("deliveries", what.Deliveries)
+		return "deliveries " + firstIDs(what.Deliveries)
 	case *cleanupv1.Hold_Lists:
-		return some("lists", what.Lists)
+		return "lists " + firstIDs(what.Lists)
 	case *cleanupv1.Hold_Workflows:
-		return some("workflows", what.Workflows)
+		return "workflows " + firstIDs(what.Workflows)
 	case *cleanupv1.Hold_Recipients:
-		return some("recipients", what.Recipients)
+		return "recipients " + firstIDs(what.Recipients)
 	case *cleanupv1.Hold_Table:
 		return "table " + what.Table.GetName()
 	}
 	return "everything"
+}
+
+// firstIDs returns the first ids of rows, and how many more there are.
+func firstIDs(rows *cleanupv1.HeldRows) string {
+	const limit = 5
+	var ids []string
+	for _, id := range rows.GetIds()[:min(len(rows.GetIds()), limit)] {
+		ids = append(ids, strconv.FormatInt(id, 10))
+	}
+	if more := len(rows.GetIds()) - limit; more > 0 {
+		ids = append(ids, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(ids, ", ")
 }

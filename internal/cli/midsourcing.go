@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"strconv"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,11 +14,12 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
+// NewMidSourcing returns the command mid-sourcing.
 func NewMidSourcing() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:     "mid-sourcing",
-		Short:   "List what stays on mid-sourcing servers",
+		Short:   "List the deliveries that remain on mid-sourcing servers",
 		Example: "  cleanupd mid-sourcing leftovers",
 		Args:    flags.OnlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -37,61 +37,50 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "leftovers",
-		Short: "List the deliveries that were deleted here and stay on mid-sourcing servers",
-		Long: "List the deliveries that were deleted here alone, since no database was configured for their " +
+		Short: "List the deliveries that were deleted here and remain on mid-sourcing servers",
+		Long: "List the deliveries that were deleted only here, since no database was configured for their " +
 			"mid-sourcing\n" +
 			"server, by the names of their accounts and their ids there. The next run deletes them there once serve " +
-			"has\n--mid-sourcing ACCOUNT=URL; or hand the list to whoever runs that server.",
+			"has\n--mid-sourcing ACCOUNT=URL; or give the list to the administrator of that server.",
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				in := &cleanupv1.ListRemoteDeliveriesRequest{}
+				req := &cleanupv1.ListRemoteDeliveriesRequest{}
 				if cmd.Flags().Changed("account") {
-					in.Account = &account
+					req.Account = &account
 				}
-				out, err := rpc.List(
-					limit,
-					service.MaxRemoteDeliveries,
-					func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
-						in.PageSize, in.PageToken = size, token
-						page, err := client.ListRemoteDeliveries(cmd.Context(), in)
-						return page, len(page.GetDeliveries()), err
-					},
-				)
+				fetch := func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
+					req.PageSize, req.PageToken = size, token
+					page, err := client.ListRemoteDeliveries(cmd.Context(), req)
+					return page, len(page.GetDeliveries()), err
+				}
+				deliveries, err := rpc.List(limit, service.MaxRemoteDeliveries, fetch)
 				if err != nil {
 					return err
 				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
-				return output.Print(cmd.OutOrStdout(), out, leftoversTable(out.GetDeliveries()))
+				defer rpc.PrintMore(cmd.ErrOrStderr(), deliveries)
+				return output.Print(cmd.OutOrStdout(), deliveries, leftoversTable(deliveries.GetDeliveries()))
 			},
 		),
 	}
 	output.AddFlag(cmd)
-	cmd.Flags().
-		StringVar(
-			&account,
-			"account",
-			"",
-			"only the deliveries of this account; empty: those without one (default all)",
-		)
+	cmd.Flags().StringVar(&account, "account", "",
+		"only the deliveries of this account; empty: those without one (default all)")
 	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
 }
 
-func leftoversTable(list []*cleanupv1.RemoteDelivery) []terminal.Row {
+func leftoversTable(deliveries []*cleanupv1.RemoteDelivery) []terminal.Row {
 	rows := []terminal.Row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
-	for _, d := range list {
+	for _, d := range deliveries {
 		rows = append(rows, terminal.Row{
-			cmp.Or(
-				d.GetAccount(),
-				"(none)",
-			),
+			cmp.Or(d.GetAccount(), "(none)"),
 			strconv.FormatInt(d.GetRemoteId(), 10),
 			strconv.FormatInt(d.GetDeliveryId(), 10),
-			d.GetLeaveTime().AsTime().Format(time.RFC3339),
+			format.Time(d.GetLeaveTime()),
 			d.GetRunId(),
 			d.GetLabel(),
 		})

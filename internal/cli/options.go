@@ -4,13 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -27,110 +25,131 @@ import (
 
 var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
+// NewOptions returns the command options.
 func NewOptions() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
-		etag   string
-		yes    bool
 	)
-	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
-		if err != nil {
-			return err
-		}
-		return printOptions(cmd, &output, out, out)
-	})
-	set := func(change func(args []string) (*cleanupv1.SetOptionsRequest, error)) func(*cobra.Command, []string) error {
-		return rpc.WithCleanup(
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the current options",
+		Example: "  cleanupd options get -o yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(
 			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				in, err := change(args)
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 				if err != nil {
 					return err
 				}
-				in.Etag = etag
-				if cmd.Name() == "set" && !yes && term.IsTerminal(int(os.Stdin.Fd())) {
-					if err := confirmOptions(cmd, &server, client, in.GetOptions()); err != nil {
-						return err
-					}
-				}
-				out, err := client.SetOptions(cmd.Context(), in)
-				if err != nil {
-					return err
-				}
-				return printOptions(
-					cmd,
-					&output,
-					out,
-					&cleanupv1.GetOptionsResponse{
-						Options:    out.GetOptions(),
-						Defaults:   out.GetDefaults(),
-						Customized: out.GetCustomized(),
-						Invalid:    out.GetInvalid(),
-					},
-				)
+				return printOptions(cmd, output, resp)
 			},
-		)
+		),
 	}
 	cmd := &cobra.Command{
 		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
-		Short: "Show and change the retention options, which are kept in XtkOption",
+		Short: "Show and change the retention options, which are stored in XtkOption",
 		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
 			"broadLogPurgeDelayDays",
 		Args: flags.OnlyCommands,
-		RunE: get,
+		RunE: get.RunE,
 	}
-	changing := []*cobra.Command{
-		{
-			Use:   "set NAME=VALUE …",
-			Short: "Change options; those that are not named stay as they are",
-			Long: "Change options; those that are not named stay as they are.\nOn a terminal it shows what a run " +
-				"would do by the new options and by the old ones, and asks.",
-			Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
-				"set storageOptimization=ANALYZE",
-			RunE: set(setRequest),
-		},
-		{
-			Use:     "reset NAME …",
-			Short:   "Give options their defaults again, by deleting their rows",
-			Example: "  cleanupd options reset broadLogPurgeDelayDays",
-			RunE:    set(resetRequest),
-		},
-	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:     "get",
-			Short:   "Show the options in force",
-			Example: "  cleanupd options get -o yaml",
-			Args:    flags.NoArguments,
-			RunE:    get,
-		},
-	)
-	changing[0].Flags().BoolVar(&yes, "yes", false, "do not ask")
-	for _, c := range changing {
-		c.Args = atLeastOneOption
-		c.Flags().StringVar(&etag, "etag", "", "change nothing if the options have changed since they had this etag")
-		cmd.AddCommand(c)
-	}
+	cmd.AddCommand(get, newSetOptions(&server, &output), newResetOptions(&server, &output))
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
 }
 
-// confirmOptions shows what a run would do by new options, and by those that are stored, and asks.
+func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
+	var (
+		etag string
+		yes  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set NAME=VALUE …",
+		Short: "Change options; the others keep their values",
+		Long: "Change options; the others keep their values.\nOn a terminal, show what a run would do with the new " +
+			"options and with the old ones, and ask for confirmation.",
+		Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
+			"set storageOptimization=ANALYZE",
+		Args: atLeastOneOption,
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				req, err := setRequest(args)
+				if err != nil {
+					return err
+				}
+				req.Etag = etag
+				if !yes && terminal.CanAsk() {
+					if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
+						return err
+					}
+				}
+				return setOptions(cmd, *output, client, req)
+			},
+		),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	addEtagFlag(cmd, &etag)
+	return cmd
+}
+
+func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
+	var etag string
+	cmd := &cobra.Command{
+		Use:     "reset NAME …",
+		Short:   "Reset options to their defaults, by deleting their rows",
+		Example: "  cleanupd options reset broadLogPurgeDelayDays",
+		Args:    atLeastOneOption,
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
+				req, err := resetRequest(args)
+				if err != nil {
+					return err
+				}
+				req.Etag = etag
+				return setOptions(cmd, *output, client, req)
+			},
+		),
+	}
+	addEtagFlag(cmd, &etag)
+	return cmd
+}
+
+func addEtagFlag(cmd *cobra.Command, etag *string) {
+	cmd.Flags().StringVar(etag, "etag", "", "change nothing if the options have changed since they had this etag")
+}
+
+// setOptions changes options, and prints them.
+func setOptions(
+	cmd *cobra.Command,
+	output format.Output,
+	client cleanupv1.CleanupServiceClient,
+	req *cleanupv1.SetOptionsRequest,
+) error {
+	resp, err := client.SetOptions(cmd.Context(), req)
+	if err != nil {
+		return err
+	}
+	return printOptions(cmd, output, resp)
+}
+
+// confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
 func confirmOptions(
 	cmd *cobra.Command,
 	server *rpc.Server,
 	client cleanupv1.CleanupServiceClient,
-	o *cleanupv1.Options,
+	options *cleanupv1.Options,
 ) error {
-	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: o})
+	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {
 		return err
 	}
-	if err := watch.NewRun(cmd.Context(), server, client, stream).
-		Follow(watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))); err != nil {
+	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))
+	if err := watch.NewRun(cmd.Context(), server, client, stream).Follow(view); err != nil {
 		return err
 	}
 	if !terminal.Confirm(cmd, "Set these options?") {
@@ -139,7 +158,7 @@ func confirmOptions(
 	return nil
 }
 
-// someOptions refuses to change nothing.
+// atLeastOneOption requires an argument.
 func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
@@ -147,8 +166,8 @@ func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// namedField is a field by its name in JSON or in the API's messages; what says of what it is one.
-func fieldByName(fields protoreflect.FieldDescriptors, what, name string) (protoreflect.FieldDescriptor, error) {
+// fieldByName returns a field by its name in JSON or in the API's messages. kind is what an error calls it.
+func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
 	for i := range fields.Len() {
 		f := fields.Get(i)
@@ -157,12 +176,12 @@ func fieldByName(fields protoreflect.FieldDescriptors, what, name string) (proto
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, flags.Errorf("there is no %s %q; there are %s", what, name, strings.Join(known, ", "))
+	return nil, flags.Errorf("unknown %s %q: use one of %s", kind, name, strings.Join(known, ", "))
 }
 
-// changedOptions is the request that sets NAME=VALUE.
+// setRequest returns the request that sets NAME=VALUE.
 func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
-	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	values := map[string]any{}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
@@ -175,46 +194,47 @@ func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 		}
 		values[f.JSONName()] = json.RawMessage(strconv.Quote(value))
 		if f.Kind() == protoreflect.EnumKind {
-			values[f.JSONName()] = "STORAGE_OPTIMIZATION_" + strings.TrimPrefix(
-				strings.ToUpper(value),
-				"STORAGE_OPTIMIZATION_",
-			)
+			values[f.JSONName()] = storagePrefix + strings.TrimPrefix(strings.ToUpper(value), storagePrefix)
 		}
-		in.UpdateMask.Paths = append(in.UpdateMask.Paths, string(f.Name()))
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
 	}
 	text, err := json.Marshal(values)
 	if err != nil {
 		return nil, err
 	}
-	if err := protojson.Unmarshal(text, in.GetOptions()); err != nil {
+	if err := protojson.Unmarshal(text, req.GetOptions()); err != nil {
 		return nil, flags.Errorf(
-			"%s: a delay is a number of days, storageOptimization is VACUUM_ANALYZE, ANALYZE or NONE",
+			"%s: a delay must be a number of days, and storageOptimization VACUUM_ANALYZE, ANALYZE or NONE",
 			strings.Join(args, " "),
 		)
 	}
-	return in, nil
+	return req, nil
 }
 
-// resetOptions is the request that resets options by name.
-func resetRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
-	in := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	for _, name := range args {
+// resetRequest returns the request that resets options by their names.
+func resetRequest(names []string) (*cleanupv1.SetOptionsRequest, error) {
+	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	for _, name := range names {
 		f, err := fieldByName(optionFields, "option", name)
 		if err != nil {
 			return nil, err
 		}
-		in.UpdateMask.Paths = append(in.UpdateMask.Paths, string(f.Name()))
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
 	}
-	return in, nil
+	return req, nil
 }
 
-// printOptions prints the options of an answer, and tells of those that are stored, but not used.
-func printOptions(
-	cmd *cobra.Command,
-	output *format.Output,
-	answer proto.Message,
-	o *cleanupv1.GetOptionsResponse,
-) error {
+// optionsResponse is a response with the current options.
+type optionsResponse interface {
+	proto.Message
+	GetOptions() *cleanupv1.Options
+	GetDefaults() *cleanupv1.Options
+	GetCustomized() *fieldmaskpb.FieldMask
+	GetInvalid() []*cleanupv1.InvalidOption
+}
+
+// printOptions prints the options of a response, and why stored ones are not used.
+func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) error {
 	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
 		f := optionFields.Get(i)
@@ -222,10 +242,12 @@ func printOptions(
 		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
 			stored = "yes"
 		}
-		table = append(
-			table,
-			terminal.Row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored},
-		)
+		table = append(table, terminal.Row{
+			f.JSONName(),
+			optionValue(o.GetOptions(), f),
+			optionValue(o.GetDefaults(), f),
+			stored,
+		})
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()
@@ -234,19 +256,22 @@ func printOptions(
 		}
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())
 	}
-	return output.Print(cmd.OutOrStdout(), answer, table)
+	return output.Print(cmd.OutOrStdout(), o, table)
 }
 
-// optionValue is a value for people; empty: there is none.
+// storagePrefix begins the names of the values of storageOptimization.
+const storagePrefix = "STORAGE_OPTIMIZATION_"
+
+// optionValue returns the value of an option for people, empty if it has none.
 func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
 	if !o.ProtoReflect().Has(f) {
 		return ""
 	}
 	value := o.ProtoReflect().Get(f)
-	switch {
-	case f.Kind() == protoreflect.EnumKind:
-		return strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), "STORAGE_OPTIMIZATION_")
-	case f.Kind() == protoreflect.MessageKind:
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		return strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), storagePrefix)
+	case protoreflect.MessageKind:
 		return value.Message().Interface().(*timestamppb.Timestamp).AsTime().Format("2006-01-02 15:04 UTC")
 	}
 	return fmt.Sprintf("%d days", value.Int())

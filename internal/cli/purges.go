@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -15,20 +16,20 @@ import (
 
 func newPurges(server *rpc.Server) *cobra.Command {
 	var output format.Output
+	list := newListPurges(server, &output)
 	cmd := &cobra.Command{
 		Use:   "purges [list | set | delete]",
-		Short: "Show and change which process instances go that have ended long ago",
-		Long: "Show and change the rules by which process instances of AEM Forms go that are complete or terminated, " +
+		Short: "Show and change the rules that delete old process instances",
+		Long: "Show and change the rules that delete process instances of AEM Forms which are complete or terminated, " +
 			"with their tasks,\n" +
-			"data and documents. Each is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run --task " +
-			"forms/NAME`.",
+			"data and documents. Each rule is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run " +
+			"--task forms/NAME`.",
 		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans " +
 			"--date-column complete_time --days 365",
 		Args: flags.OnlyCommands,
+		RunE: list.RunE,
 	}
-	all := newListPurges(server, &output)
-	cmd.RunE = all.RunE
-	cmd.AddCommand(all, newSetPurge(server, &output), newDeletePurge(server))
+	cmd.AddCommand(list, newSetPurge(server, &output), newDeletePurge(server))
 	output.AddFlag(cmd)
 	return cmd
 }
@@ -36,17 +37,17 @@ func newPurges(server *rpc.Server) *cobra.Command {
 func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the rules, in the order of their names",
+		Short:   "List the rules in the order of their names",
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				out, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+				resp, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
 				if err != nil {
 					return err
 				}
-				return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurges()...))
+				return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurges()...))
 			},
 		),
 	}
@@ -57,8 +58,8 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
 		Short: "Create or replace a rule",
-		Long: "Create or replace a rule. Without --enable no run does it, and a dry run that names the task " +
-			"forms/NAME shows what it\nwould do: set it again with --enable when that is right.",
+		Long: "Create or replace a rule. Without --enable runs skip it, and a dry run that names the task forms/NAME " +
+			"shows what it would\ndelete: set it again with --enable when that is right.",
 		Example: "  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365\n" +
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
@@ -68,41 +69,35 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
 				p.Name = args[0]
-				out, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+				resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
 				if err != nil {
 					return err
 				}
-				return output.Print(cmd.OutOrStdout(), out, purgesTable(out.GetPurge()))
+				return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurge()))
 			},
 		),
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.Application, "application", "", "the application of the workflows (required)")
-	f.StringVar(
-		&p.Workflow,
-		"workflow",
-		"",
-		"the workflow, its full path inside the application: FOLDER/WORKFLOW; empty: all of the application",
-	)
+	f.StringVar(&p.Workflow, "workflow", "",
+		"the workflow, its full path inside the application: FOLDER/WORKFLOW; empty: all of the application")
 	f.StringVar(&p.DateColumn, "date-column", "", "the column of tb_process_instance whose date must be old (required)")
 	f.Int32Var(&p.Days, "days", 0, "how many days old, 1 to 24855 (required)")
-	f.BoolVar(&p.Enabled, "enable", false, "runs do it from now on")
+	f.BoolVar(&p.Enabled, "enable", false, "apply the rule in runs from now on")
 	return cmd
 }
 
 func newDeletePurge(server *rpc.Server) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete NAME",
-		Short:   "Delete a rule; what it has deleted stays deleted",
+		Short:   "Delete a rule; this does not restore what it has deleted",
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				if _, err := client.DeleteFormsPurge(
-					cmd.Context(),
-					&cleanupv1.DeleteFormsPurgeRequest{Name: args[0]},
-				); err != nil {
+				req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}
+				if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
 					return err
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
@@ -112,27 +107,21 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 	}
 }
 
-func purgesTable(list ...*cleanupv1.FormsPurge) []terminal.Row {
+func purgesTable(purges ...*cleanupv1.FormsPurge) []terminal.Row {
 	rows := []terminal.Row{{"TASK", "ENABLED", "OLDER THAN", "BY", "APPLICATION", "WORKFLOW"}}
-	for _, p := range list {
-		workflow, enabled := p.GetWorkflow(), "no"
-		if workflow == "" {
-			workflow = "all"
-		}
+	for _, p := range purges {
+		enabled := "no"
 		if p.GetEnabled() {
 			enabled = "yes"
 		}
-		rows = append(
-			rows,
-			terminal.Row{
-				userdata.TaskPrefix + p.GetName(),
-				enabled,
-				fmt.Sprintf("%d days", p.GetDays()),
-				p.GetDateColumn(),
-				p.GetApplication(),
-				workflow,
-			},
-		)
+		rows = append(rows, terminal.Row{
+			userdata.TaskPrefix + p.GetName(),
+			enabled,
+			fmt.Sprintf("%d days", p.GetDays()),
+			p.GetDateColumn(),
+			p.GetApplication(),
+			cmp.Or(p.GetWorkflow(), "all"),
+		})
 	}
 	return rows
 }

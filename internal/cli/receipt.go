@@ -3,13 +3,10 @@ package cli
 import (
 	"cmp"
 	_ "embed"
-	"fmt"
 	"html/template"
 	"io"
 	"os"
 	"strconv"
-	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
@@ -26,22 +23,17 @@ import (
 //go:embed receipt.html
 var receiptHTML string
 
-// receiptPage is a receipt as a page, for the person's file.
+// receiptPage makes a receipt a page for the person's file.
 var receiptPage = template.Must(
 	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML),
 )
 
-// receiptTime is a moment on a receipt.
-func receiptTime(t *timestamppb.Timestamp) string {
-	if t == nil {
-		return "not yet"
-	}
-	return t.AsTime().Format(time.RFC3339)
-}
+// receiptTime returns a time on a receipt.
+func receiptTime(t *timestamppb.Timestamp) string { return cmp.Or(format.Time(t), "not yet") }
 
 func newReceipt(server *rpc.Server) *cobra.Command {
 	var (
-		page   string
+		file   string
 		output format.Output
 	)
 	cmd := &cobra.Command{
@@ -53,25 +45,24 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				answer, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
+				resp, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 				if err != nil {
 					return err
 				}
-				if page != "" {
-					return writeReceiptPage(page, answer.GetReceipt())
+				if file != "" {
+					return writeReceiptPage(file, resp.GetReceipt())
 				}
-				return printReceipt(cmd.OutOrStdout(), output, answer.GetReceipt())
+				return printReceipt(cmd.OutOrStdout(), output, resp.GetReceipt())
 			},
 		),
 	}
 	output.AddFlag(cmd)
-	cmd.Flags().
-		StringVar(&page, "html", "", "write it as a page of HTML to this new file, which a browser prints or saves "+
-			"as PDF")
+	cmd.Flags().StringVar(&file, "html", "",
+		"write it as an HTML page to this new file, which a browser prints or saves as PDF")
 	return cmd
 }
 
-// writePage writes a receipt to a new file.
+// writeReceiptPage writes a receipt to a new file.
 func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
 	if err != nil {
@@ -84,7 +75,6 @@ func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	return err
 }
 
-// printReceipt prints a receipt.
 func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error {
 	if output != format.Table {
 		return output.Print(w, r, nil)
@@ -94,12 +84,12 @@ func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error
 		{"requested by", r.GetRequestedBy()},
 		{"requested at", receiptTime(r.GetCreateTime())},
 		{"ended at", receiptTime(r.GetEndTime())},
-		{"all erased", fmt.Sprint(r.GetSucceeded())},
+		{"all erased", strconv.FormatBool(r.GetSucceeded())},
 		{"process instances", joinOrNone(r.GetProcessInstanceIds())},
 		{"orphan tasks", joinOrNone(r.GetTaskIds())},
-		{"rows", cmp.Or(strings.TrimSuffix(strings.TrimPrefix(rowsText(r.GetRows()), " (rows: "), ")"), "none")},
+		{"rows", cmp.Or(rowsOfTables(r.GetRows()), "none")},
 		{"files", humanize.Comma(int64(len(r.GetFiles())))},
-		{"what stayed", joinOrNone(r.GetProblems())},
+		{"not erased", joinOrNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
 		rows = append(
@@ -126,36 +116,29 @@ func newReceipts(server *rpc.Server) *cobra.Command {
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				out, err := rpc.List(
-					limit,
-					service.MaxReceipts,
-					func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
-						page, err := client.ListReceipts(
-							cmd.Context(),
-							&cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token},
-						)
-						return page, len(page.GetReceipts()), err
-					},
-				)
+				fetch := func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+					req := &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token}
+					page, err := client.ListReceipts(cmd.Context(), req)
+					return page, len(page.GetReceipts()), err
+				}
+				receipts, err := rpc.List(limit, service.MaxReceipts, fetch)
 				if err != nil {
 					return err
 				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), out)
+				defer rpc.PrintMore(cmd.ErrOrStderr(), receipts)
 				rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
-				for _, r := range out.GetReceipts() {
+				for _, r := range receipts.GetReceipts() {
 					rows = append(rows, terminal.Row{
 						r.GetId(),
-						r.GetCreateTime().AsTime().Format(time.RFC3339),
+						format.Time(r.GetCreateTime()),
 						r.GetRequestedBy(),
 						strconv.Itoa(len(r.GetProcessInstanceIds())),
-						strconv.Itoa(
-							len(r.GetTaskIds()),
-						),
+						strconv.Itoa(len(r.GetTaskIds())),
 						strconv.Itoa(len(r.GetFiles())),
 						strconv.FormatBool(r.GetSucceeded()),
 					})
 				}
-				return output.Print(cmd.OutOrStdout(), out, rows)
+				return output.Print(cmd.OutOrStdout(), receipts, rows)
 			},
 		),
 	}

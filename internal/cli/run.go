@@ -3,11 +3,9 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -19,74 +17,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// runPreviewed shows what a dry run finds, asks, and does exactly that.
-func runAfterPreview(
-	cmd *cobra.Command,
-	client cleanupv1.CleanupServiceClient,
-	req *cleanupv1.RunCleanupRequest,
-	yes bool,
-	do func(*cleanupv1.RunCleanupRequest) (id string, err error),
-) error {
-	if !yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return flags.Errorf(
-			"there is nobody to ask whether to run it: give --yes, or --dry-run to be told what a run would do",
-		)
-	}
-	id, err := do(
-		&cleanupv1.RunCleanupRequest{
-			Tasks:           req.GetTasks(),
-			SkipTasks:       req.GetSkipTasks(),
-			ContinueOnError: req.GetContinueOnError(),
-			DryRun:          true,
-		},
-	)
-	if err != nil {
-		return err
-	}
-	found, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
-	if err != nil {
-		return err
-	}
-	trips := watch.TrippedGuards(found.GetRun())
-	if yes && len(trips) > 0 {
-		return fmt.Errorf(
-			"%s Nothing was run: that needs the number, which --yes does not give: cleanupd run --plan %s "+
-				"--accept-guard '%s,%s,%d'",
-			watch.DescribeGuard(trips[0]),
-			id,
-			trips[0].GetGuard(),
-			trips[0].GetTable(),
-			trips[0].GetNumber(),
-		)
-	}
-	if !yes {
-		if !acceptGuards(cmd, trips) {
-			return errors.New("nothing was run")
-		}
-		if !terminal.Confirm(cmd, watch.Total(found.GetRun())+". Run exactly this? It can not be undone.") {
-			return errors.New("nothing was run")
-		}
-	}
-	_, err = do(
-		&cleanupv1.RunCleanupRequest{
-			Plan:            id,
-			AcceptGuards:    trips,
-			ContinueOnError: req.GetContinueOnError(),
-			MaxDuration:     req.GetMaxDuration(),
-			Detach:          req.GetDetach(),
-		},
-	)
-	return err
+// exclusiveRunFlags are pairs of flags that cannot be given together.
+var exclusiveRunFlags = [][2]string{
+	{"preview", "plan"},
+	{"preview", "dry-run"},
+	{"plan", "dry-run"},
+	{"plan", "task"},
+	{"plan", "skip-task"},
+	{"preview", "accept-guard"},
 }
 
+// NewRun returns the command run.
 func NewRun() *cobra.Command {
 	var (
-		server rpc.Server
-		req    cleanupv1.RunCleanupRequest
-		limit  time.Duration
-		output format.Output
-
-		previews, yes bool
+		server       rpc.Server
+		req          cleanupv1.RunCleanupRequest
+		maxDuration  time.Duration
+		output       format.Output
+		preview, yes bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -105,36 +53,29 @@ func NewRun() *cobra.Command {
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
 				if cmd.Flags().Changed("max-duration") {
-					if limit <= 0 {
-						return flags.Errorf("--max-duration must be greater than 0, not %s", limit)
+					if maxDuration <= 0 {
+						return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
 					}
-					req.MaxDuration = durationpb.New(limit)
+					req.MaxDuration = durationpb.New(maxDuration)
 				}
-				for _, pair := range [][2]string{
-					{"preview", "plan"},
-					{"preview", "dry-run"},
-					{"plan", "dry-run"},
-					{"plan", "task"},
-					{"plan", "skip-task"},
-					{"preview", "accept-guard"},
-				} {
+				for _, pair := range exclusiveRunFlags {
 					if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 						return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 					}
 				}
-				do := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+				start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
 					stream, err := client.RunCleanup(cmd.Context(), req)
 					if err != nil {
 						return "", err
 					}
-					f := watch.NewRun(cmd.Context(), &server, client, stream)
-					err = f.Follow(watch.NewPrinter(output, cmd))
-					return f.ID(), err
+					run := watch.NewRun(cmd.Context(), &server, client, stream)
+					err = run.Follow(watch.NewPrinter(output, cmd))
+					return run.ID(), err
 				}
-				if previews {
-					return runAfterPreview(cmd, client, &req, yes, do)
+				if preview {
+					return runAfterPreview(cmd, client, &req, yes, start)
 				}
-				_, err := do(&req)
+				_, err := start(&req)
 				return err
 			},
 		),
@@ -143,32 +84,73 @@ func NewRun() *cobra.Command {
 	output.AddFlag(cmd)
 	f := cmd.Flags()
 	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
-	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "leave this task out; may be repeated")
+	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "skip this task; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
-	f.BoolVar(&previews, "preview", false, "show what a dry run finds, ask, and do exactly that")
+	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
 	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
-	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id has found, and no more")
-	f.Var(
-		(*guardsFlag)(&req.AcceptGuards),
-		"accept-guard",
-		"with --plan: a guard that the run may pass, and the number that the dry run showed; may be repeated",
-	)
-	f.BoolVar(
-		&req.ContinueOnError,
-		"continue-on-error",
-		false,
-		"continue after a failed task, with those that do not need it",
-	)
-	f.DurationVar(
-		&limit,
-		"max-duration",
-		0,
-		"stop a run after the batch during which this time has passed (default no limit)",
-	)
+	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, and no more")
+	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
+		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
+	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
+		"continue after a failed task, with those that do not need it")
+	f.DurationVar(&maxDuration, "max-duration", 0,
+		"stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc(
 		"task",
 		cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	return cmd
+}
+
+// runAfterPreview starts a dry run, shows what it finds, asks for confirmation, and starts a run that does exactly that.
+func runAfterPreview(
+	cmd *cobra.Command,
+	client cleanupv1.CleanupServiceClient,
+	req *cleanupv1.RunCleanupRequest,
+	yes bool,
+	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
+) error {
+	if !yes && !terminal.CanAsk() {
+		return flags.Errorf(
+			"the run needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run " +
+				"to see what a run would do",
+		)
+	}
+	id, err := start(&cleanupv1.RunCleanupRequest{
+		Tasks:           req.GetTasks(),
+		SkipTasks:       req.GetSkipTasks(),
+		ContinueOnError: req.GetContinueOnError(),
+		DryRun:          true,
+	})
+	if err != nil {
+		return err
+	}
+	dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+	if err != nil {
+		return err
+	}
+	guards := watch.TrippedGuards(dryRun.GetRun())
+	if yes && len(guards) > 0 {
+		return fmt.Errorf(
+			"%s Nothing was run, since --yes does not accept guards: cleanupd run --plan %s --accept-guard '%s,%s,%d'",
+			watch.DescribeGuard(guards[0]),
+			id,
+			guards[0].GetGuard(),
+			guards[0].GetTable(),
+			guards[0].GetNumber(),
+		)
+	}
+	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
+	if !yes && (!acceptGuards(cmd, guards) || !terminal.Confirm(cmd, question)) {
+		return errors.New("nothing was run")
+	}
+	_, err = start(&cleanupv1.RunCleanupRequest{
+		Plan:            id,
+		AcceptGuards:    guards,
+		ContinueOnError: req.GetContinueOnError(),
+		MaxDuration:     req.GetMaxDuration(),
+		Detach:          req.GetDetach(),
+	})
+	return err
 }

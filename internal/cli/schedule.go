@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// scheduleChange is what `schedule set` changes.
+// scheduleChange has the values of the flags of `schedule set`.
 type scheduleChange struct {
 	cron                     []string
 	once, zone               string
@@ -25,96 +26,85 @@ type scheduleChange struct {
 	maxDuration              time.Duration
 }
 
+// NewSchedule returns the command schedule.
 func NewSchedule() *cobra.Command {
 	var (
 		server rpc.Server
 		output format.Output
-		change scheduleChange
 	)
-	get := rpc.WithCleanup(&server, func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-		out, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
-		if err != nil {
-			return err
-		}
-		return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
-	})
-	set := &cobra.Command{
-		Use:   "set",
-		Short: "Change when runs start by themselves; what is not given stays as it is",
-		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
-			"--time-zone Europe/Berlin --max-duration 2h\n" +
-			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
-		Args: flags.NoArguments,
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the schedule, and when the next run starts",
+		Example: "  cleanupd schedule get -o yaml",
+		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				now, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+				resp, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 				if err != nil {
 					return err
 				}
-				s := now.GetSchedule()
-				if err := change.apply(cmd, s); err != nil {
-					return err
-				}
-				out, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), out, scheduleTable(out.GetSchedule()))
+				return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 			},
 		),
 	}
-	f := set.Flags()
-	f.StringArrayVar(
-		&change.cron,
-		"cron",
-		nil,
-		"when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all that there are",
-	)
-	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
-	f.StringVar(
-		&change.nextPlan,
-		"next-plan",
-		"",
-		"the id of a dry run that the next run does, and no more; empty: none",
-	)
-	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
-	f.BoolVar(&change.enabled, "enabled", false, "whether runs start by themselves")
-	f.DurationVar(
-		&change.maxDuration,
-		"max-duration",
-		0,
-		"stop a run after the batch during which this time has passed; 0: no limit",
-	)
-	f.BoolVar(
-		&change.continueOnError,
-		"continue-on-error",
-		true,
-		"continue after a failed task, with those that do not need it",
-	)
 	cmd := &cobra.Command{
 		Use:     "schedule [get | set]",
-		Short:   "Show and change when runs start by themselves, on servers with --schedule",
+		Short:   "Show and change when runs start automatically, on servers with --schedule",
 		Example: "  cleanupd schedule\n  cleanupd schedule set --cron '0 4 * * *' --enabled",
 		Args:    flags.OnlyCommands,
-		RunE:    get,
+		RunE:    get.RunE,
 	}
-	cmd.AddCommand(
-		&cobra.Command{
-			Use:     "get",
-			Short:   "Show the schedule, and when the next run is due",
-			Example: "  cleanupd schedule get -o yaml",
-			Args:    flags.NoArguments,
-			RunE:    get,
-		},
-		set,
-	)
+	cmd.AddCommand(get, newSetSchedule(&server, &output))
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
 }
 
-// apply changes a schedule as the flags say that were given.
+func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
+	var change scheduleChange
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Change when runs start automatically; settings without a flag keep their values",
+		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
+			"--time-zone Europe/Berlin --max-duration 2h\n" +
+			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
+		Args: flags.NoArguments,
+		RunE: rpc.WithCleanup(
+			server,
+			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
+				current, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+				if err != nil {
+					return err
+				}
+				s := current.GetSchedule()
+				if err := change.apply(cmd, s); err != nil {
+					return err
+				}
+				resp, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
+				if err != nil {
+					return err
+				}
+				return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
+			},
+		),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&change.cron, "cron", nil,
+		"when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all current ones")
+	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
+	f.StringVar(&change.nextPlan, "next-plan", "",
+		"the id of a dry run: the next run does what that found, and no more; empty: none")
+	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
+	f.BoolVar(&change.enabled, "enabled", false, "whether runs start automatically")
+	f.DurationVar(&change.maxDuration, "max-duration", 0,
+		"stop a run after the batch during which this time has passed; 0: no limit")
+	f.BoolVar(&change.continueOnError, "continue-on-error", true,
+		"continue after a failed task, with those that do not need it")
+	return cmd
+}
+
+// apply changes a schedule by the flags that were given.
 func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error {
 	given := cmd.Flags().Changed
 	if given("cron") && given("once") {
@@ -126,7 +116,7 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 	if given("once") {
 		at, err := time.Parse(time.RFC3339, c.once)
 		if err != nil {
-			return flags.Errorf("--once: %q is no time such as 2027-01-01T03:00:00Z", c.once)
+			return flags.Errorf("--once: %q is not a time such as 2027-01-01T03:00:00Z", c.once)
 		}
 		s.Once, s.Cron, s.MoreCrons = timestamppb.New(at), "", nil
 	}
@@ -154,29 +144,25 @@ func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error 
 func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	when := strings.Join(append([]string{s.GetCron()}, s.GetMoreCrons()...), "; ")
 	if s.GetOnce() != nil {
-		when = "once, " + s.GetOnce().AsTime().Format(time.RFC3339)
+		when = "once, " + format.Time(s.GetOnce())
 	}
-	state, limit, next := "disabled", "none", "none is due"
+	state, limit, afterError := "disabled", "none", "ends"
 	if s.GetEnabled() {
 		state = "enabled"
 	}
 	if s.GetMaxDuration() != nil {
 		limit = s.GetMaxDuration().AsDuration().String()
 	}
-	if s.GetNextRunTime() != nil {
-		next = s.GetNextRunTime().AsTime().Format(time.RFC3339)
-	}
-	after := "ends"
 	if s.GetContinueOnError() {
-		after = "goes on with the next task"
+		afterError = "continues with the next task"
 	}
 	rows := []terminal.Row{
 		{"schedule", state},
 		{"when", when},
 		{"time zone", s.GetTimeZone()},
 		{"max duration", limit},
-		{"after an error", after},
-		{"next run", next},
+		{"after an error", afterError},
+		{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
 		{"last run", s.GetLastRunId()},
 	}
 	if s.GetNextPlan() != "" {

@@ -16,31 +16,29 @@ func newSweep(server *rpc.Server) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "sweep",
-		Short: "Delete the documents of tasks and form data that do not exist",
-		Long: "Show what would be deleted, ask, and delete it: the documents of the document storage whose every " +
-			"session names a task or\n" +
-			"form data that does not exist. A document of any other session is kept. What is missing may be about to " +
-			"be stored: a\n" +
-			"document is deleted if another sweep, not a dry run, found the same an hour before or earlier, and if " +
-			"its files are\nolder than a day. The exit status is 1 if a document could not be deleted.",
+		Short: "Delete the documents whose tasks and form data do not exist",
+		Long: "Show what would be deleted, ask for confirmation, and delete it: the documents of the document storage " +
+			"whose every session\n" +
+			"names a task or form data that does not exist. A document of any other session is kept. A missing task " +
+			"may be about to be\n" +
+			"stored: a document is deleted only if another sweep, not a dry run, found the same at least an hour " +
+			"before, and if its\nfiles are older than a day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				return eraseAfterPreview(
-					cmd,
-					yes,
-					dryRun,
-					"Delete these documents, and note those that a later sweep may delete?",
-					func(dryRun bool) (bool, error) {
-						stream, err := client.SweepDocuments(
-							cmd.Context(),
-							&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
-						)
-						return printErasure(cmd.OutOrStdout(), output, dryRun, stream, err)
-					},
-				)
+				question := "Delete these documents, and note those that a later sweep may delete?"
+				return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
+					stream, err := client.SweepDocuments(
+						cmd.Context(),
+						&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
+					)
+					if err != nil {
+						return false, err
+					}
+					return printErasure(cmd.OutOrStdout(), output, dryRun, stream)
+				})
 			},
 		),
 	}

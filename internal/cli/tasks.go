@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
+// NewTasks returns the command tasks.
 func NewTasks() *cobra.Command {
 	var (
 		server rpc.Server
@@ -20,30 +21,27 @@ func NewTasks() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "tasks",
-		Short:   "List the tasks of a run, in their order",
+		Short:   "List the tasks of a run in their order",
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(
 			&server,
 			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				out, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
+				resp, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
 				if err != nil {
 					return err
 				}
 				table := []terminal.Row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
-				for i, t := range out.GetTasks() {
-					table = append(
-						table,
-						terminal.Row{
-							strconv.Itoa(i + 1),
-							t.GetName(),
-							t.GetTitle(),
-							strings.Join(t.GetNeeds(), " "),
-							strings.Join(t.GetOptions(), " "),
-						},
-					)
+				for i, t := range resp.GetTasks() {
+					table = append(table, terminal.Row{
+						strconv.Itoa(i + 1),
+						t.GetName(),
+						t.GetTitle(),
+						strings.Join(t.GetNeeds(), " "),
+						strings.Join(t.GetOptions(), " "),
+					})
 				}
-				return output.Print(cmd.OutOrStdout(), out, table)
+				return output.Print(cmd.OutOrStdout(), resp, table)
 			},
 		),
 	}

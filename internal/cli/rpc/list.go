@@ -44,12 +44,9 @@ func List[M listResponse](
 	return all, err
 }
 
-// MoreEntries tells the user that a list was cut.
-const MoreEntries = "There are more entries: a higher --limit lists them."
-
-// PrintMore prints MoreEntries if the list has more pages.
+// PrintMore tells the user if the list has more pages.
 func PrintMore(w io.Writer, list listResponse) {
 	if list.GetNextPageToken() != "" {
-		fmt.Fprintln(w, MoreEntries)
+		fmt.Fprintln(w, "There are more entries: a higher --limit lists them.")
 	}
 }
