@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// listener is the address of a listener, and how many connections were opened to it.
+// listener returns the address of a listener, and how many connections were opened to it.
 func listener(t *testing.T) (address string, connections *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

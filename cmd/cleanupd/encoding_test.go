@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// Databases in any encoding are cleaned, whatever characters their names, the texts of callers, and the service's own
-// messages have.
+// Databases in any encoding are cleaned, with any characters in their names, in the texts of callers, and in the
+// service's own messages.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	for encoding, c := range map[string]struct {

@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What a task would do is shown; a name that is none, or missing, is a mistake.
+// explain shows what a task would do. An unknown or missing name is a usage error.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

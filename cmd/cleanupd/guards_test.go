@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Guards are shown and set by their names; a mistake sets none. What one refuses goes by a plan that accepts it, which
-// --yes does not.
+// Guards are shown and set by their names; a mistake sets none. A refused task runs by a plan that accepts the guard,
+// which --yes does not.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// Health asks the server with the same configuration: whether it is alive, and whether it can write. It trusts its
-// certificate alone.
+// The command health checks the server with the same configuration: whether it is alive, and whether it can write. It
+// trusts only the server's certificate.
 func TestHealthCommand(t *testing.T) {
 	t.Parallel()
 	db, ca := pgtest.Campaign(t), testca.New(t)
@@ -71,8 +71,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// A server waits for a database that isn't there yet, says so once, and serves once it is. It does not wait for one
-// that refuses it.
+// A server waits for a database that does not exist yet, logs this once, and serves when it exists. It does not wait for
+// one that rejects it.
 func TestWaitForDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What a run leaves on mid-sourcing servers is told with it, and listed, a printable line each; those of an account
-// that is kept stay.
+// Deliveries that a run leaves on mid-sourcing servers are reported and listed, one printable line each. Deliveries of an
+// account that is kept are not deleted.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

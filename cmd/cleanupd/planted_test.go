@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve"
 )
 
-// Who may create objects where the role looks for its own is warned of, with what ends it; not itself, superusers, and
-// the application.
+// A warning names the roles that may create objects where the service's role looks for its own, and the remedy. The role
+// itself, superusers and the application are trusted.
 func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -58,7 +58,7 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Who keeps the schema from being updated, by its lock, is told.
+// The error of a migration that waits for a lock names the role that holds it.
 func TestSquattedSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -9,8 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// throughPool runs the whole pipeline on a replica that has a database at this URL, and returns what it printed and
-// logged.
+// throughPool runs the whole pipeline on a replica whose database has this URL, and returns its output and its log.
 func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logged string) {
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
@@ -27,14 +26,14 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 	return stdout, logged
 }
 
-// A pool in session mode with its stock configuration will do, though it refuses most settings in the first message.
+// A pool in session mode with its stock configuration works, though it rejects most settings in the first message.
 func TestAPoolInSessionMode(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	throughPool(t, db, pgtest.Bouncer(t, db)+"&lock_timeout=7s&work_mem=8MB")
 }
 
-// With a pool, a role or a URL that allows but a few connections a run does without what is not essential, and says so.
+// If a pool, a role or a URL allows only few connections, a run does without optional work, and the log says so.
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(t *testing.T, db *pgtest.DB) string{
@@ -67,7 +66,7 @@ func TestFewConnections(t *testing.T) {
 	}
 }
 
-// What a run can not do without, or what breaks it, is refused at start, with the reason.
+// Poolers and settings with which a run cannot work are refused at the start, with the reason.
 func TestPoolsThatWillNotDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -105,7 +104,7 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 	}
 }
 
-// A standby, and a primary that is set to be read-only, are told apart.
+// The error about a standby differs from the one about a primary that is set to be read-only.
 func TestReadOnlyServers(t *testing.T) {
 	t.Parallel()
 	db, server := pgtest.Private(t)

@@ -183,7 +183,7 @@ func TestRunAndRuns(t *testing.T) {
 	}
 }
 
-// A client that leaves a run says that the run goes on, and how to resume watching it.
+// A client that is interrupted prints that the run continues, and how to watch it.
 func TestInterruptedClient(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -228,8 +228,8 @@ func TestInterruptedClient(t *testing.T) {
 	}
 }
 
-// A client that was sent events which the database lost says so, and goes on from where the log still holds; it ends
-// when the run itself is lost.
+// A client reports that the database lost events, and continues after the last one that remains. It ends if the run
+// itself is lost.
 func TestClientOfALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -272,7 +272,7 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 	}
 }
 
-// The demo leaves nothing behind when its terminal is closed, or its output is no longer read.
+// The demo removes its files when its terminal is closed, or when nothing reads its output any longer.
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -315,7 +315,7 @@ func TestDemoThatIsLeft(t *testing.T) {
 	}
 }
 
-// A run is one line of the list, whatever its error looks like, and a list that is not complete says so.
+// A run is one line of the list, even if its error has several. An incomplete list is reported as such.
 func TestListOfRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -355,8 +355,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run or a client, until
-// Enter or an interrupt.
+// With --keep the demo deletes nothing, suggests commands, and survives failed runs and clients, until Enter or an
+// interrupt.
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -457,7 +457,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 }
 
-// A run that ended because its database was lost has ended: a client does not look for its server.
+// A client does not reconnect to a run that failed because its database was lost.
 func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -497,7 +497,7 @@ func slowSessions(db *pgtest.DB) {
 			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
 
-// detach starts a run of some tasks on a server, and returns its id.
+// detach starts a run of tasks on a server, and returns its id.
 func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 	t.Helper()
 	args := []string{"run", "--server", server.grpc, "--detach"}
@@ -520,8 +520,8 @@ func untilDeleting(db *pgtest.DB) {
 	)
 }
 
-// The working replica is killed mid-task; another one has its run within 20 seconds, with the default lease, and
-// finishes it; the counts are those of the deleted rows.
+// A replica that executes a run is killed. Another one takes the run over within 20 seconds, with the default lease, and
+// finishes it; the counts match the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -553,8 +553,8 @@ func TestKilledReplica(t *testing.T) {
 	}
 }
 
-// A time that passed while all replicas were down is made up for after their start, once: that of a cron expression as
-// well as a single time.
+// A scheduled time that passed while all replicas were down is made up for after their start, once: of a cron expression
+// and of a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -609,7 +609,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 	}
 }
 
-// No statement waits forever, and none goes to a read-only server; the URL may say otherwise.
+// No statement waits forever, and none is sent to a read-only server, unless the URL changes the settings.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -135,7 +135,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// commands calls each with every command, but those that the library brings.
+// commands calls each with every command except the library's own.
 func commands(of *cobra.Command, each func(cmd *cobra.Command)) {
 	for _, cmd := range of.Commands() {
 		if cmd.Name() != "completion" && cmd.Name() != "help" {
@@ -177,7 +177,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// A variable means the same to every command: flags of one name are of one type, and about the same.
+// A variable means the same to every command: flags with the same name have the same type and meaning.
 func TestVariablesMeanTheSame(t *testing.T) {
 	t.Parallel()
 	first := map[string]*pflag.Flag{}

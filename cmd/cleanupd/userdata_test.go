@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// formsOf is a Forms database with a number of process instances, whose document storage is in it, or in a folder.
+// formsOf returns a Forms database with process instances, whose document storage is in it, or in a folder.
 func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -40,14 +40,14 @@ func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	return db
 }
 
-// database is one that a test looks into.
+// database is a database that a test reads.
 type database interface {
 	Do(statement string, args ...any)
 	Int(query string, args ...any) int64
 	Strings(query string, args ...any) []string
 }
 
-// formsDB is a Forms database of an engine.
+// formsDB is a Forms database on one of the servers.
 type formsDB struct {
 	database
 	url  string
@@ -55,7 +55,7 @@ type formsDB struct {
 	own  string // the prefix of the service's own tables
 }
 
-// onBoth runs a test with a Forms database of each engine; its documents are in it, or in a folder.
+// onBoth runs a test with a Forms database on each server; its documents are in it, or in a folder.
 func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, forms *formsDB, folder string)) {
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
@@ -303,7 +303,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	}
 }
 
-// What a policy hides is not silently skipped.
+// Rows that a policy hides fail the search instead of being skipped silently.
 func TestRowSecurityOfForms(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
@@ -329,7 +329,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 	}
 }
 
-// A Forms server that answers with what no client expects does not bring the server down, nor one that starts later.
+// Unexpected answers of a Forms server crash neither the server nor one that starts later.
 func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
@@ -385,8 +385,8 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// erasing has a server erase every process instance. ended receives the status of the client; args are the server's,
-// and db its own database.
+// erasing has a server erase every process instance. ended receives the exit status of the client; args are for the
+// server, whose database is db.
 func erasing(
 	t *testing.T,
 	forms *formsDB,
@@ -407,7 +407,7 @@ func erasing(
 	return first, ended, args, db
 }
 
-// killed has a server erase every process instance, kills it at a moment, and has another one finish.
+// killed has a server erase every process instance, kills it at a certain point, and has another one finish.
 func killed(
 	t *testing.T,
 	forms *formsDB,
@@ -432,7 +432,7 @@ func killed(
 	return second, db
 }
 
-// accounted checks that the record of an erasure of 300 process instances tells of each once, and of all of their
+// accounted checks that the record of an erasure of 300 process instances has each of them once, and all of their
 // tasks.
 func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	t.Helper()
@@ -450,8 +450,8 @@ func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	}
 }
 
-// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one
-// takes over all the same, and what the first one does when it wakes up counts for nothing.
+// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one takes
+// over nevertheless, and the first one can change nothing after it wakes up.
 func TestErasureOfAFrozenServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -502,7 +502,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 	})
 }
 
-// The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported
+// The receipt names each deleted file once, even if the server is killed after it deleted some and before it reported
 // them.
 func TestFilesOfAKilledServer(t *testing.T) {
 	suite.Only(t, suite.Long)
@@ -538,7 +538,7 @@ func TestFilesOfAKilledServer(t *testing.T) {
 	})
 }
 
-// filesIn are the files in a folder, sorted.
+// filesIn returns the names of the files in a folder, sorted.
 func filesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	if err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -570,8 +570,7 @@ func TestFormsDemo(t *testing.T) {
 	}
 }
 
-// Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does
-// not grow with them.
+// Many tasks and documents are searched, and a thousand process instances erased, with progress, in constant memory.
 func TestErasureOfMuch(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 0, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -632,7 +631,7 @@ func TestErasureOfMuch(t *testing.T) {
 	})
 }
 
-// peak is the most memory, in bytes, that a server has had.
+// peak returns the largest memory that a server has had, in bytes.
 func peak(t *testing.T, s *replica) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))

@@ -29,8 +29,7 @@ func NewAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit --database-url URL",
 		Short: "List who did what, from the database that is cleaned",
-		Long: "List the calls that changed something, or tried to, and those that searched for a person: who made " +
-			"them, with\n" +
+		Long: "List the calls that changed something, or tried to, or searched for a person: who made them, with\n" +
 			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never " +
 			"deletes them.",
 		Example: "  cleanupd audit --database-url postgres://neolane@db.example/campaign --since 24h\n  cleanupd " +

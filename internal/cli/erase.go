@@ -157,7 +157,7 @@ func printErasure[M eraseMessage](
 	return v.found, err
 }
 
-// eraseView prints an erasure, and counts what it reported.
+// eraseView prints an erasure, and counts the erased items.
 type eraseView struct {
 	w                io.Writer
 	erased           string // "erased", or "would be erased"
@@ -223,7 +223,7 @@ func (v *eraseView) receipt(r *cleanupv1.Receipt) error {
 	return err
 }
 
-// rowsText returns how many rows of which tables were erased, in parentheses, empty if none were.
+// rowsText returns the numbers of erased rows by table, in parentheses, empty if there are none.
 func rowsText(rows []*cleanupv1.TableRows) string {
 	if len(rows) == 0 {
 		return ""

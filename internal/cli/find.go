@@ -48,7 +48,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// printFound prints what a search found, what it did not search, and what it cannot find.
+// printFound prints the result of a search, with the places that were not or cannot be searched.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}

@@ -103,7 +103,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
-// parseGuardChanges returns the settings that NAME=VALUE changes, and those that NAME=default resets.
+// parseGuardChanges returns the settings that NAME=VALUE changes, and the settings that NAME=default resets.
 func parseGuardChanges(args []string) (change *cleanupv1.Guards, reset []protoreflect.FieldDescriptor, err error) {
 	values := map[string]json.RawMessage{}
 	for _, arg := range args {
@@ -143,7 +143,7 @@ var (
 	errNotNumber   = errors.New("a number")
 )
 
-// guardJSON returns the value of a guard in JSON. Its error tells what the value must be.
+// guardJSON returns the value of a guard in JSON. Its error is the kind of value that is expected.
 func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:

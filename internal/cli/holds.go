@@ -29,9 +29,9 @@ func NewHolds() *cobra.Command {
 	list := newListHolds(&server, &output)
 	cmd := &cobra.Command{
 		Use:   "holds [list | create | release | export]",
-		Short: "Show and change what is on hold: kept whatever the rules select",
-		Long: "Show and change what is on hold, such as for a lawsuit: the service does not delete, update or drop it, " +
-			"whatever the\nrules select, until the hold is released or expires. Holds bind this service, not the " +
+		Short: "Show and change holds, which keep data that the rules would delete",
+		Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on hold, even " +
+			"if the rules\nselect it, until the hold is released or expires. Holds bind this service, not the " +
 			"application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
 		Args:    flags.OnlyCommands,
@@ -211,7 +211,7 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
 		Use:     "export",
-		Short:   "Print all holds, also those that have ended, one per line in JSON, the oldest first",
+		Short:   "Print all holds, including ended ones, one per line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(

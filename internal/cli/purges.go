@@ -90,7 +90,7 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 func newDeletePurge(server *rpc.Server) *cobra.Command {
 	return &cobra.Command{
 		Use:     "delete NAME",
-		Short:   "Delete a rule; this does not restore what it has deleted",
+		Short:   "Delete a rule; data that it has deleted is not restored",
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
 		RunE: rpc.WithUserData(

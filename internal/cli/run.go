@@ -92,7 +92,7 @@ func NewRun() *cobra.Command {
 	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
 	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
-		"continue after a failed task, with those that do not need it")
+		"continue after a failed task with the tasks that do not need it")
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc(
@@ -103,7 +103,7 @@ func NewRun() *cobra.Command {
 	return cmd
 }
 
-// runAfterPreview starts a dry run, shows what it finds, asks for confirmation, and starts a run that does exactly that.
+// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
 	cmd *cobra.Command,
 	client cleanupv1.CleanupServiceClient,

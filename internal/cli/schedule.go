@@ -100,7 +100,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.continueOnError, "continue-on-error", true,
-		"continue after a failed task, with those that do not need it")
+		"continue after a failed task with the tasks that do not need it")
 	return cmd
 }
 

@@ -28,7 +28,7 @@ func newSweep(server *rpc.Server) *cobra.Command {
 		RunE: rpc.WithUserData(
 			server,
 			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				question := "Delete these documents, and note those that a later sweep may delete?"
+				question := "Delete these documents, and note the ones that a later sweep may delete?"
 				return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
 					stream, err := client.SweepDocuments(
 						cmd.Context(),

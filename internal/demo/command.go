@@ -37,7 +37,7 @@ func NewCommand() *cobra.Command {
 			"commands to try.\n" +
 			"With --forms use an AEM Forms database and its document storage instead, and find and erase one " +
 			"person's data;\nwith --forms-engine mysql on a private MariaDB, which must be installed.\n" +
-			"The demo removes everything at its end. PostgreSQL is downloaded into the user's cache if there is none.",
+			"The demo removes everything at its end. PostgreSQL is downloaded into the user's cache if it is not installed.",
 		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
 			"--keep\n  cleanupd demo --forms --forms-engine mysql",
 		Args: flags.NoArguments,
@@ -45,7 +45,7 @@ func NewCommand() *cobra.Command {
 			if err := c.check(); err != nil {
 				return err
 			}
-			// Without this, a write that nobody reads would end the process before the demo removes its files.
+			// Without this, a write to a closed pipe would end the process before the demo removes its files.
 			signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 			ctx, cancel := context.WithCancel(cmd.Context())
 			defer cancel()
@@ -106,7 +106,7 @@ func isFree(address string) bool {
 	return err == nil && l.Close() == nil
 }
 
-// cancellingWriter cancels the demo when nobody reads its output any longer.
+// cancellingWriter cancels the demo when its output is closed.
 type cancellingWriter struct {
 	io.Writer
 	cancel context.CancelFunc

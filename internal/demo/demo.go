@@ -119,7 +119,7 @@ func programName() string {
 	return self
 }
 
-// waitForEnter waits until a line is read, or the context ends. The end of the input is no line.
+// waitForEnter waits until a line is read, or the context ends. The end of the input does not count.
 func waitForEnter(ctx context.Context, in io.Reader) {
 	line := make(chan struct{})
 	go func() {

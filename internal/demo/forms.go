@@ -35,7 +35,7 @@ const (
 	engineMySQL    = "mysql"
 )
 
-// createForms creates a Forms database and its document storage. remove removes what is not on the PostgreSQL server.
+// createForms creates a Forms database and its document storage. remove removes everything outside of pg.
 func createForms(
 	ctx context.Context,
 	pg *localpg.Server,

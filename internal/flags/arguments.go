@@ -15,7 +15,7 @@ func OnlyCommands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// UnknownCommand returns the error that a command has no such subcommand. It suggests those with a similar name.
+// UnknownCommand returns the error that a command has no such subcommand, with suggestions.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""
@@ -33,7 +33,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// OneArgument requires exactly one argument; if it is missing, the error says what it is.
+// OneArgument requires exactly one argument, which what describes.
 func OneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -99,7 +99,8 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// InvalidURL returns the error that a flag is no URL. It quotes nothing: any part may belong to a password.
+// InvalidURL returns the error that the value of a flag is not a URL. It quotes nothing: any part may belong to a
+// password.
 func InvalidURL(flag string) error {
 	return Errorf(
 		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must be "+

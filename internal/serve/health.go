@@ -101,7 +101,7 @@ func checkHealth(ctx context.Context, listen, certificate string, ready bool) (s
 	body, err := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if err == nil && resp.StatusCode != http.StatusOK {
 		var failure struct{ Message string }
-		_ = json.Unmarshal(body, &failure) // an answer that is no JSON is printed
+		_ = json.Unmarshal(body, &failure) // other answers are printed as they are
 		err = errors.New(cmp.Or(failure.Message, string(body)))
 	}
 	return terminal.Printable(strings.TrimSpace(string(body))), err

@@ -81,7 +81,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if err != nil {
 		return err
 	}
-	// The servers that a copy names are those of the original. Their deliveries are kept until this service restarts.
+	// A copy names the servers of the original. Their deliveries are kept until this service restarts.
 	if foreign != nil {
 		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
 		valid.midSourcing, valid.forms = nil, nil
@@ -263,7 +263,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// close closes what is open, also of a server that failed to start.
+// close closes listeners and pools. The server may have failed to start.
 func (s *Server) close() {
 	if s.endStreams != nil {
 		s.endStreams()
@@ -287,7 +287,7 @@ func (s *Server) close() {
 	}
 }
 
-// listen listens on the address of a flag. It is no usage error if the address is in use.
+// listen listens on the address of a flag. An address that is in use is not a usage error.
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

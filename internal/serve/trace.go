@@ -27,7 +27,7 @@ var tracingVariables = []string{
 }
 
 // startTracing sends traces as OpenTelemetry's environment variables demand. It returns the tracers of database
-// connections and of connections to a Forms database, nil if none of the variables is set. stop sends what is pending.
+// connections and of connections to a Forms database, nil if none of the variables is set. stop sends pending traces.
 func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
 	if !slices.ContainsFunc(tracingVariables, func(name string) bool { return os.Getenv(name) != "" }) {
 		return nil, nil, func() {}, nil

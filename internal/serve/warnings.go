@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// unprivilegedOwner returns an owner of tables who is no superuser if the session's role is one. The statement calls no
-// function that such an owner may have created.
+// unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement calls
+// no function that such an owner may have created.
 const unprivilegedOwner = `
 SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT o.rolname
@@ -20,7 +20,7 @@ WHERE NOT o.rolsuper
 LIMIT 1`
 
 // warnOfSuperuser warns if the role is a superuser and tables belong to others. The owner of a table can have code run
-// with the rights of whoever reads it or plans a query on it, for example by an index.
+// with the rights of any role that reads it or plans a query on it, for example by an index.
 func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		results, err := conn.Conn().PgConn().Exec(ctx, unprivilegedOwner).ReadAll()

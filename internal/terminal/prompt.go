@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// CanAsk reports whether somebody can answer a question: whether the input is a terminal.
+// CanAsk reports whether questions can be answered: whether the input is a terminal.
 func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
 // Confirm asks a question, and reports whether the answer is yes.

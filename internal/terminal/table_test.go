@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A table is printed without its empty columns, and without those that do not fit a narrow screen. Control characters
+// A table is printed without empty columns, and without the columns that do not fit a narrow screen. Control characters
 // in a cell are escaped.
 func TestTables(t *testing.T) {
 	t.Parallel()

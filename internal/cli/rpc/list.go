@@ -44,7 +44,7 @@ func List[M listResponse](
 	return all, err
 }
 
-// PrintMore tells the user if the list has more pages.
+// PrintMore prints a hint if the list has more pages.
 func PrintMore(w io.Writer, list listResponse) {
 	if list.GetNextPageToken() != "" {
 		fmt.Fprintln(w, "There are more entries: a higher --limit lists them.")

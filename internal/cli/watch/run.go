@@ -68,8 +68,8 @@ func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 // ID returns the id of the run, empty before its first event.
 func (r *Run) ID() string { return r.id }
 
-// Follow prints a run until it ends. If the user interrupts it or the server is lost, the error tells how to watch or
-// cancel the run, which continues.
+// Follow prints a run until it ends. If the user interrupts it or the server is lost, the error has the commands that
+// watch or cancel the run, which continues.
 func (r *Run) Follow(p Printer) error {
 	err := r.Print(p)
 	switch {

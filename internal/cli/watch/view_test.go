@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// The summary of a task leaves out what it did not do.
+// The summary of a task leaves out counts that are 0.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
