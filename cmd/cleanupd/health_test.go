@@ -71,8 +71,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// A server waits for a database that does not exist yet, logs this once, and serves when it exists. It does not wait for
-// one that rejects it.
+// A server waits for a database that does not exist yet, logs this once, and serves when it exists. It does not wait
+// for one that rejects it.
 func TestWaitForDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Deliveries that a run leaves on mid-sourcing servers are reported and listed, one printable line each. Deliveries of an
-// account that is kept are not deleted.
+// Deliveries that a run leaves on mid-sourcing servers are reported and listed, one printable line each. Deliveries of
+// an account that is kept are not deleted.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -66,7 +66,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // split returns the errors that errors.Join joined, or the error itself.
 func split(err error) (errs []error) {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // an error that wraps a joined one has its own text
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps it has its own text
 	if !ok {
 		return []error{err}
 	}

@@ -520,8 +520,8 @@ func untilDeleting(db *pgtest.DB) {
 	)
 }
 
-// A replica that executes a run is killed. Another one takes the run over within 20 seconds, with the default lease, and
-// finishes it; the counts match the deleted rows.
+// A replica that executes a run is killed. Another one takes the run over within 20 seconds, with the default lease,
+// and finishes it; the counts match the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -553,8 +553,8 @@ func TestKilledReplica(t *testing.T) {
 	}
 }
 
-// A scheduled time that passed while all replicas were down is made up for after their start, once: of a cron expression
-// and of a single time.
+// A scheduled time that passed while all replicas were down is made up for after their start, once: of a cron
+// expression and of a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// hostile returns a database whose owner has a function that makes a role superuser if a superuser calls it. The function
-// is declared immutable, so that the planner calls it.
+// hostile returns a database whose owner has a function that makes a role superuser if a superuser calls it. The
+// function is declared immutable, so that the planner calls it.
 func hostile(t *testing.T) (db *pgtest.DB, role string) {
 	t.Helper()
 	db = pgtest.Campaign(t)

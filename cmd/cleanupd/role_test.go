@@ -109,8 +109,8 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	return db
 }
 
-// The role of deploy/role.sql executes the whole pipeline with the same results and reports as the application's own role,
-// the owner of all tables, on an equal database, except for VACUUM.
+// The role of deploy/role.sql executes the whole pipeline with the same results and reports as the application's own
+// role, the owner of all tables, on an equal database, except for VACUUM.
 func TestLeastPrivilegedRole(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()

@@ -450,8 +450,8 @@ func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	}
 }
 
-// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one takes
-// over nevertheless, and the first one can change nothing after it wakes up.
+// A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one
+// takes over nevertheless, and the first one can change nothing after it wakes up.
 func TestErasureOfAFrozenServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {

@@ -28,11 +28,11 @@ func newErase(server *rpc.Server) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "erase [USER]",
 		Short: "Erase the data of a user id, or process instances and orphan tasks by their ids",
-		Long: "Show what would be erased, ask for confirmation, and erase it: process instances and orphan tasks, with " +
-			"the documents\nthat nothing else refers to. Process instances with the user id only as part of a longer " +
-			"text must be given by their\nids (--process-instance).\n" +
-			"Interrupting this program does not stop an erasure that has started. The exit status is 1 if anything " +
-			"could not be erased.",
+		Long: "Show what would be erased, ask for confirmation, and erase it: process instances and orphan tasks,\n" +
+			"with the documents that nothing else refers to. Process instances with the user id only as part of\n" +
+			"a longer text must be given by their ids (--process-instance).\n" +
+			"Interrupting this program does not stop an erasure that has started. The exit status is 1 if\n" +
+			"anything could not be erased.",
 		Example: "  cleanupd userdata erase bob.smith@example.com --dry-run\n  cleanupd userdata erase " +
 			"bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 " +
 			"--orphan-task 86",
@@ -83,8 +83,8 @@ func atMostOneUser(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// acceptOldNames returns the current name of a flag that was renamed, since $CLEANUPD_TASK is a task of the pipeline and
-// $CLEANUPD_INSTANCE the name of the service.
+// acceptOldNames returns the current name of a flag that was renamed, since $CLEANUPD_TASK is a task of the pipeline
+// and $CLEANUPD_INSTANCE the name of the service.
 func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "task":

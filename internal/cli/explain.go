@@ -27,14 +27,15 @@ func NewExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain TASK | TABLE KEY",
 		Short: "Show what a task would do now, or why a row is deleted or not",
-		Long: "Show what a task would do now: the SQL with its parameters, how rows are found, and which steps are " +
-			"skipped and\nwhy. Changes by the tasks before it are not taken into account: run --dry-run does that.\n" +
-			"Or show what the next run would do with a row, and why: for each step on its table, condition by " +
-			"condition. KEY is\n" +
-			"the value of the table's integer key, or COLUMN=VALUE for each column of one of its unique keys, " +
-			"separated by\n" +
-			"commas; times as 2026-02-28T12:00:00Z. A text must be the whole key, and needs the role admin.\n" +
-			"For a row that does not exist, show which runs deleted rows of its table. Nothing is changed or locked.",
+		Long: "Show what a task would do now: the SQL with its parameters, how rows are found, and which steps\n" +
+			"are skipped and why. Changes by the tasks before it are not taken into account: run --dry-run does\n" +
+			"that.\n" +
+			"Or show what the next run would do with a row, and why: for each step on its table, condition by\n" +
+			"condition. KEY is the value of the table's integer key, or COLUMN=VALUE for each column of one of\n" +
+			"its unique keys, separated by commas; times as 2026-02-28T12:00:00Z. A text must be the whole key,\n" +
+			"and needs the role admin. For a row that does not exist, show which runs deleted rows of its\n" +
+			"table.\n" +
+			"Nothing is changed or locked.",
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,

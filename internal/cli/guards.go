@@ -50,9 +50,9 @@ func NewGuards() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guards [get | set NAME=VALUE …]",
 		Short: "Show and change which deletes are unusual and need approval, and show which are refused",
-		Long: "Show and change which deletes are unusual and need approval. A task that would do such a delete is " +
-			"refused before it changes\nanything, in every run, until a plan that accepts it has run (cleanupd run " +
-			"--preview), or an option of the task or the guard\nis changed.",
+		Long: "Show and change which deletes are unusual and need approval. A task that would do such a delete is\n" +
+			"refused before it changes anything, in every run, until a plan that accepts it has run (cleanupd\n" +
+			"run --preview), or an option of the task or the guard is changed.",
 		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
 			"maxGrowth=off",
 		Args: flags.OnlyCommands,
@@ -183,7 +183,8 @@ func durationJSON(value string) (string, error) {
 	return strconv.Quote(strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"), nil
 }
 
-// printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than tables.
+// printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than
+// tables.
 func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
 	for i := range guardFields.Len() {

@@ -30,9 +30,9 @@ func NewHolds() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "holds [list | create | release | export]",
 		Short: "Show and change holds, which keep data that the rules would delete",
-		Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on hold, even " +
-			"if the rules\nselect it, until the hold is released or expires. Holds bind this service, not the " +
-			"application itself.",
+		Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
+			"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
+			"not the application itself.",
 		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
 		Args:    flags.OnlyCommands,
 		RunE:    list.RunE,

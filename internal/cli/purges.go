@@ -20,10 +20,9 @@ func newPurges(server *rpc.Server) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purges [list | set | delete]",
 		Short: "Show and change the rules that delete old process instances",
-		Long: "Show and change the rules that delete process instances of AEM Forms which are complete or terminated, " +
-			"with their tasks,\n" +
-			"data and documents. Each rule is a task of runs, forms/NAME: preview it with `cleanupd run --dry-run " +
-			"--task forms/NAME`.",
+		Long: "Show and change the rules that delete process instances of AEM Forms which are complete or\n" +
+			"terminated, with their tasks, data and documents. Each rule is a task of runs, forms/NAME: preview\n" +
+			"it with `cleanupd run --dry-run --task forms/NAME`.",
 		Example: "  cleanupd userdata purges\n  cleanupd userdata purges set old-loans --application Loans " +
 			"--date-column complete_time --days 365",
 		Args: flags.OnlyCommands,
@@ -58,8 +57,8 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME --application NAME [--workflow PATH] --date-column COLUMN --days N [--enable]",
 		Short: "Create or replace a rule",
-		Long: "Create or replace a rule. Without --enable runs skip it, and a dry run that names the task forms/NAME " +
-			"shows what it would\ndelete: set it again with --enable when that is right.",
+		Long: "Create or replace a rule. Without --enable runs skip it, and a dry run that names the task\n" +
+			"forms/NAME shows what it would delete: set it again with --enable when that is right.",
 		Example: "  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365\n" +
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +

@@ -43,9 +43,9 @@ func NewRun() *cobra.Command {
 			"tracking-logs --max-duration 2h\n" +
 			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
 			".rowsDeleted]'",
-		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with " +
-			"the time left if\n" +
-			"the number of rows is known, and a table at the end. On a narrow screen tables lose their last columns.\n" +
+		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with\n" +
+			"the time left if the number of rows is known, and a table at the end. On a narrow screen tables\n" +
+			"lose their last columns.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,

@@ -17,12 +17,11 @@ func newSweep(server *rpc.Server) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep",
 		Short: "Delete the documents whose tasks and form data do not exist",
-		Long: "Show what would be deleted, ask for confirmation, and delete it: the documents of the document storage " +
-			"whose every session\n" +
-			"names a task or form data that does not exist. A document of any other session is kept. A missing task " +
-			"may be about to be\n" +
-			"stored: a document is deleted only if another sweep, not a dry run, found the same at least an hour " +
-			"before, and if its\nfiles are older than a day. The exit status is 1 if a document could not be deleted.",
+		Long: "Show what would be deleted, ask for confirmation, and delete it: the documents of the document\n" +
+			"storage whose every session names a task or form data that does not exist. A document of any other\n" +
+			"session is kept. A missing task may be about to be stored: a document is deleted only if another\n" +
+			"sweep, not a dry run, found the same at least an hour before, and if its files are older than a\n" +
+			"day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithUserData(

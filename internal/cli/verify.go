@@ -20,9 +20,9 @@ func newVerify(server *rpc.Server) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify RECEIPT [USER]",
 		Short: "Search again for the data that was erased, and add the result to the receipt",
-		Long: "Search again for the data that was erased, and add the result to the receipt. An erasure by a user id is " +
-			"verified by the\nsame user id and variables: the receipt has only a hash of it. The exit status is 1 if " +
-			"something is found.",
+		Long: "Search again for the data that was erased, and add the result to the receipt. An erasure by a user\n" +
+			"id is verified by the same user id and variables: the receipt has only a hash of it. The exit\n" +
+			"status is 1 if something is found.",
 		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
 			"Claims/apply",
 		Args: receiptAndUser,

@@ -31,13 +31,13 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Clean a private Campaign database, and show what was deleted",
-		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve it, " +
-			"run the\n" +
-			"cleanup, and print how many rows were deleted. With --keep serve it without a cleanup, and suggest " +
-			"commands to try.\n" +
-			"With --forms use an AEM Forms database and its document storage instead, and find and erase one " +
-			"person's data;\nwith --forms-engine mysql on a private MariaDB, which must be installed.\n" +
-			"The demo removes everything at its end. PostgreSQL is downloaded into the user's cache if it is not installed.",
+		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve\n" +
+			"it, run the cleanup, and print how many rows were deleted. With --keep serve it without a cleanup,\n" +
+			"and suggest commands to try.\n" +
+			"With --forms use an AEM Forms database and its document storage instead, and find and erase one\n" +
+			"person's data; with --forms-engine mysql on a private MariaDB, which must be installed.\n" +
+			"The demo removes everything at its end. PostgreSQL is downloaded into the user's cache if it is\n" +
+			"not installed.",
 		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
 			"--keep\n  cleanupd demo --forms --forms-engine mysql",
 		Args: flags.NoArguments,

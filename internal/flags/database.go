@@ -16,9 +16,9 @@ import (
 // ConnectTimeout limits how long a database may take to answer, unless its URL has another limit.
 const ConnectTimeout = 10 * time.Second
 
-// sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result (batches
-// have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds advisory locks
-// may be idle, but ends within two minutes after its host is lost.
+// sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result
+// (batches have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds
+// advisory locks may be idle, but ends within two minutes after its host is lost.
 var sessionDefaults = map[string]string{
 	"application_name":                    "cleanupd",
 	"lock_timeout":                        "10s",
@@ -103,8 +103,8 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 // password.
 func InvalidURL(flag string) error {
 	return Errorf(
-		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must be "+
-			"a number",
+		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must "+
+			"be a number",
 		flag,
 	)
 }

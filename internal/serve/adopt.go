@@ -27,11 +27,10 @@ func NewAdopt() *cobra.Command {
 		Use:   "adopt --database-url URL --instance NAME",
 		Short: "Make this service the owner of a database",
 		Long: "Make this service the owner of a database: of a restored or copied one, or of one that was moved.\n" +
-			"A database stores the name of the service that cleans it, the server's system identifier and its own " +
-			"oid. A service that finds\n" +
-			"others there serves reads and dry runs, and changes nothing. This command stores the current ones, ends " +
-			"active runs, and\ndisables the schedule. Restart the service afterwards if it needs its mid-sourcing and " +
-			"Forms servers.",
+			"A database stores the name of the service that cleans it, the server's system identifier and its\n" +
+			"own oid. A service that finds others there serves reads and dry runs, and changes nothing. This\n" +
+			"command stores the current ones, ends active runs, and disables the schedule. Restart the service\n" +
+			"afterwards if it needs its mid-sourcing and Forms servers.",
 		Example: "  cleanupd adopt --database-url postgres://neolane@test.example/campaign --instance test",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

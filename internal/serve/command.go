@@ -17,8 +17,9 @@ func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve --database-url URL",
 		Short: "Serve the API, and execute the runs it starts",
-		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the " +
-			"same\ndatabase: one of them executes a run, and another one takes it over if the first stops responding.\n" +
+		Long: "Serve gRPC and REST, and execute the runs that callers start. Any number of replicas may serve the\n" +
+			"same database: one of them executes a run, and another one takes it over if the first stops\n" +
+			"responding.\n" +
 			"With --schedule runs also start automatically, each once, however many replicas there are.\n" +
 			"SIGTERM stops new work, lets the current batch finish, and exits with 0.",
 		Example: "  cleanupd serve --database-url postgres://cleanupd@db.example/campaign\n" +

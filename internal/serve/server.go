@@ -174,8 +174,8 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
 }
 
-// claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another service,
-// or is a copy, foreign is the reason why it is served without changing anything.
+// claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another
+// service, or is a copy, foreign is the reason why it is served without changing anything.
 func (s *Server) claimDatabase(ctx context.Context, instance string) (foreign *refused.Error, err error) {
 	err = runs.Own(ctx, s.pool, instance)
 	if errors.As(err, &foreign) {
@@ -236,8 +236,8 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	})
 }
 
-// Serve serves until the context ends or a listener fails. Then it ends, in this order: streams, REST, gRPC, the work on
-// runs after its current batch, and the pools.
+// Serve serves until the context ends or a listener fails. Then it ends, in this order: streams, REST, gRPC, the work
+// on runs after its current batch, and the pools.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement calls
-// no function that such an owner may have created.
+// unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement
+// calls no function that such an owner may have created.
 const unprivilegedOwner = `
 SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT o.rolname
@@ -39,9 +39,9 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 	})
 }
 
-// openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects, with
-// these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1 are trusted.
-// If PUBLIC may create objects in a schema, no other role is listed for it.
+// openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects,
+// with these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1 are
+// trusted. If PUBLIC may create objects in a schema, no other role is listed for it.
 const openSchemas = `
 WITH used AS (
 	SELECT oid, nspname, nspowner FROM pg_namespace

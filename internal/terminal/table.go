@@ -21,8 +21,8 @@ const (
 // quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the last
-// ones first, and cuts the last text.
+// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the
+// last ones first, and cuts the last text.
 func (s *Screen) PrintTable(rows []Row) error {
 	for _, cells := range rows {
 		for i := range cells {

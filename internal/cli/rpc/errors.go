@@ -33,7 +33,7 @@ func (server *Server) explainError(err error) error {
 	}
 	var hint string
 	if strings.Contains(s.Message(), "server preface") {
-		hint = " (is it the gRPC address, and does the server speak TLS: --tls, --tls-ca?)"
+		hint = " (check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca)"
 	}
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
 }

@@ -115,5 +115,6 @@ func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]strin
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, Dial allows tokens only to loopback addresses.
+// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, Dial allows tokens only to loopback
+// addresses.
 func (bearer) RequireTransportSecurity() bool { return false }
