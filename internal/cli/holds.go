@@ -87,15 +87,15 @@ func listHolds(
 	})
 }
 
-// newHold has the values of the flags of `holds create`.
-type newHold struct {
+// holdFlags has the values of the flags of `holds create`.
+type holdFlags struct {
 	deliveries, lists, workflows, recipients []int64
 	table, reason, expires                   string
 	everything                               bool
 }
 
 func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
-	var hold newHold
+	var hold holdFlags
 	cmd := &cobra.Command{
 		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
 			"IDS | --everything)",
@@ -145,30 +145,30 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 // message returns the hold to create.
-func (n *newHold) message() (*cleanupv1.Hold, error) {
-	hold := &cleanupv1.Hold{Reason: n.reason}
+func (f *holdFlags) message() (*cleanupv1.Hold, error) {
+	hold := &cleanupv1.Hold{Reason: f.reason}
 	kinds := 0
 	rows := func(ids []int64) *cleanupv1.HeldRows {
 		kinds++
 		return &cleanupv1.HeldRows{Ids: ids}
 	}
-	if n.deliveries != nil {
-		hold.What = &cleanupv1.Hold_Deliveries{Deliveries: rows(n.deliveries)}
+	if f.deliveries != nil {
+		hold.What = &cleanupv1.Hold_Deliveries{Deliveries: rows(f.deliveries)}
 	}
-	if n.lists != nil {
-		hold.What = &cleanupv1.Hold_Lists{Lists: rows(n.lists)}
+	if f.lists != nil {
+		hold.What = &cleanupv1.Hold_Lists{Lists: rows(f.lists)}
 	}
-	if n.workflows != nil {
-		hold.What = &cleanupv1.Hold_Workflows{Workflows: rows(n.workflows)}
+	if f.workflows != nil {
+		hold.What = &cleanupv1.Hold_Workflows{Workflows: rows(f.workflows)}
 	}
-	if n.recipients != nil {
-		hold.What = &cleanupv1.Hold_Recipients{Recipients: rows(n.recipients)}
+	if f.recipients != nil {
+		hold.What = &cleanupv1.Hold_Recipients{Recipients: rows(f.recipients)}
 	}
-	if n.table != "" {
+	if f.table != "" {
 		kinds++
-		hold.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: n.table}}
+		hold.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: f.table}}
 	}
-	if n.everything {
+	if f.everything {
 		kinds++
 		hold.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
 	}
@@ -177,12 +177,12 @@ func (n *newHold) message() (*cleanupv1.Hold, error) {
 		return nil, flags.Errorf(
 			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything",
 		)
-	case n.reason == "":
+	case f.reason == "":
 		return nil, flags.Errorf("--reason is required: give the reason, for those who find the hold years later")
-	case n.expires != "":
-		at, err := time.Parse(time.RFC3339, n.expires)
+	case f.expires != "":
+		at, err := time.Parse(time.RFC3339, f.expires)
 		if err != nil {
-			return nil, flags.Errorf("--expire-time: %q is not a time such as 2027-01-31T00:00:00Z", n.expires)
+			return nil, flags.Errorf("--expire-time: %q is not a time such as 2027-01-31T00:00:00Z", f.expires)
 		}
 		hold.ExpireTime = timestamppb.New(at)
 	}
