@@ -37,11 +37,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 			"bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 " +
 			"--orphan-task 86",
 		Args: atMostOneUser,
-		RunE: rpc.WithUserData(server, func(
-			cmd *cobra.Command,
-			client cleanupv1.UserDataServiceClient,
-			args []string,
-		) (err error) {
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) (err error) {
 			if len(args) > 0 {
 				req.UserId = args[0]
 			}

@@ -39,32 +39,29 @@ func NewExplain() *cobra.Command {
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				w := cmd.OutOrStdout()
-				if len(args) == 2 {
-					key := strings.TrimPrefix(args[1], " ")
-					row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: key})
-					if err != nil {
-						return err
-					}
-					if output != format.Table {
-						return output.Print(w, row, nil)
-					}
-					return printRow(terminal.ScreenOf(w), key, row)
-				}
-				task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			w := cmd.OutOrStdout()
+			if len(args) == 2 {
+				key := strings.TrimPrefix(args[1], " ")
+				row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: key})
 				if err != nil {
 					return err
 				}
 				if output != format.Table {
-					return output.Print(w, task, nil)
+					return output.Print(w, row, nil)
 				}
-				printTask(w, task)
-				return nil
-			},
-		),
+				return printRow(terminal.ScreenOf(w), key, row)
+			}
+			task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
+			if err != nil {
+				return err
+			}
+			if output != format.Table {
+				return output.Print(w, task, nil)
+			}
+			printTask(w, task)
+			return nil
+		}),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)

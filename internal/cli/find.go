@@ -24,24 +24,21 @@ func newFind(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata find bob.smith@example.com " +
 			"--variable Loans/folder/sub/review --variable Claims/apply",
 		Args: flags.OneArgument("the user id, a principal's canonical name"),
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				list, err := parseVariables(variables)
-				if err != nil {
-					return err
-				}
-				req := &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list}
-				found, err := client.FindUserData(cmd.Context(), req)
-				if err != nil {
-					return err
-				}
-				if output != format.Table {
-					return output.Print(cmd.OutOrStdout(), found, nil)
-				}
-				return printFound(terminal.ScreenOf(cmd.OutOrStdout()), found)
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+			list, err := parseVariables(variables)
+			if err != nil {
+				return err
+			}
+			req := &cleanupv1.FindUserDataRequest{UserId: args[0], Variables: list}
+			found, err := client.FindUserData(cmd.Context(), req)
+			if err != nil {
+				return err
+			}
+			if output != format.Table {
+				return output.Print(cmd.OutOrStdout(), found, nil)
+			}
+			return printFound(terminal.ScreenOf(cmd.OutOrStdout()), found)
+		}),
 	}
 	output.AddFlag(cmd)
 	addVariablesFlag(cmd.Flags(), &variables)

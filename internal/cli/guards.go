@@ -36,16 +36,13 @@ func NewGuards() *cobra.Command {
 		Short:   "Show the guards, and the tasks that they refuse",
 		Example: "  cleanupd guards get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				resp, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
-				if err != nil {
-					return err
-				}
-				return printGuards(cmd, output, resp, resp)
-			},
-		),
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+			if err != nil {
+				return err
+			}
+			return printGuards(cmd, output, resp, resp)
+		}),
 	}
 	cmd := &cobra.Command{
 		Use:   "guards [get | set NAME=VALUE …]",
@@ -73,33 +70,30 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 			"maxDropPercent=default",
 		Args: atLeastOneOption,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				change, cleared, err := parseGuardChanges(args)
-				if err != nil {
-					return err
-				}
-				current, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
-				if err != nil {
-					return err
-				}
-				settings := current.GetGuards()
-				proto.Merge(settings, change)
-				for _, f := range cleared {
-					settings.ProtoReflect().Clear(f)
-				}
-				resp, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
-				if err != nil {
-					return err
-				}
-				return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
-					Guards:   resp.GetGuards(),
-					Defaults: current.GetDefaults(),
-					Latched:  resp.GetLatched(),
-				})
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			change, cleared, err := parseGuardChanges(args)
+			if err != nil {
+				return err
+			}
+			current, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+			if err != nil {
+				return err
+			}
+			settings := current.GetGuards()
+			proto.Merge(settings, change)
+			for _, f := range cleared {
+				settings.ProtoReflect().Clear(f)
+			}
+			resp, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
+			if err != nil {
+				return err
+			}
+			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
+				Guards:   resp.GetGuards(),
+				Defaults: current.GetDefaults(),
+				Latched:  resp.GetLatched(),
+			})
+		}),
 	}
 }
 

@@ -57,17 +57,14 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the current holds, newest first",
 		Example: "  cleanupd holds list --include-ended",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				holds, err := listHolds(cmd, client, limit, ended)
-				if err != nil {
-					return err
-				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), holds)
-				return output.Print(cmd.OutOrStdout(), holds, holdsTable(holds.GetHolds()...))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			holds, err := listHolds(cmd, client, limit, ended)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), holds)
+			return output.Print(cmd.OutOrStdout(), holds, holdsTable(holds.GetHolds()...))
+		}),
 	}
 	cmd.Flags().BoolVar(&ended, "include-ended", false, "also list holds that were released or have expired")
 	rpc.AddLimitFlag(cmd.Flags(), &limit)
@@ -76,7 +73,7 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 
 func listHolds(
 	cmd *cobra.Command,
-	client cleanupv1.CleanupServiceClient,
+	client rpc.CleanupClient,
 	limit int32,
 	ended bool,
 ) (*cleanupv1.ListHoldsResponse, error) {
@@ -104,29 +101,26 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				message, err := hold.message()
-				if err != nil {
-					return err
-				}
-				resp, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: message})
-				if err != nil {
-					return err
-				}
-				if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
-					fmt.Fprintln(
-						cmd.ErrOrStderr(),
-						"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(
-							tables,
-							", ",
-						),
-					)
-				}
-				return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			message, err := hold.message()
+			if err != nil {
+				return err
+			}
+			resp, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: message})
+			if err != nil {
+				return err
+			}
+			if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
+				fmt.Fprintln(
+					cmd.ErrOrStderr(),
+					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(
+						tables,
+						", ",
+					),
+				)
+			}
+			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
+		}),
 	}
 	f := cmd.Flags()
 	f.Int64SliceVar(&hold.deliveries, "deliveries", nil,
@@ -195,16 +189,13 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "End a hold: the next run deletes what the rules select",
 		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of a hold, as in cleanupd holds"),
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
+		}),
 	}
 }
 
@@ -214,21 +205,18 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Print all holds, including ended ones, one per line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				holds, err := listHolds(cmd, client, math.MaxInt32, true)
-				if err != nil {
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			holds, err := listHolds(cmd, client, math.MaxInt32, true)
+			if err != nil {
+				return err
+			}
+			for _, h := range slices.Backward(holds.GetHolds()) {
+				if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
 					return err
 				}
-				for _, h := range slices.Backward(holds.GetHolds()) {
-					if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
-						return err
-					}
-				}
-				return nil
-			},
-		),
+			}
+			return nil
+		}),
 	}
 }
 

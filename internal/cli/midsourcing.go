@@ -45,26 +45,23 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				req := &cleanupv1.ListRemoteDeliveriesRequest{}
-				if cmd.Flags().Changed("account") {
-					req.Account = &account
-				}
-				fetch := func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
-					req.PageSize, req.PageToken = size, token
-					page, err := client.ListRemoteDeliveries(cmd.Context(), req)
-					return page, len(page.GetDeliveries()), err
-				}
-				deliveries, err := rpc.List(limit, service.MaxRemoteDeliveries, fetch)
-				if err != nil {
-					return err
-				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), deliveries)
-				return output.Print(cmd.OutOrStdout(), deliveries, leftoversTable(deliveries.GetDeliveries()))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			req := &cleanupv1.ListRemoteDeliveriesRequest{}
+			if cmd.Flags().Changed("account") {
+				req.Account = &account
+			}
+			fetch := func(size int32, token string) (*cleanupv1.ListRemoteDeliveriesResponse, int, error) {
+				req.PageSize, req.PageToken = size, token
+				page, err := client.ListRemoteDeliveries(cmd.Context(), req)
+				return page, len(page.GetDeliveries()), err
+			}
+			deliveries, err := rpc.List(limit, service.MaxRemoteDeliveries, fetch)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), deliveries)
+			return output.Print(cmd.OutOrStdout(), deliveries, leftoversTable(deliveries.GetDeliveries()))
+		}),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().StringVar(&account, "account", "",

@@ -36,16 +36,13 @@ func NewOptions() *cobra.Command {
 		Short:   "Show the current options",
 		Example: "  cleanupd options get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
-				if err != nil {
-					return err
-				}
-				return printOptions(cmd, output, resp)
-			},
-		),
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
+			if err != nil {
+				return err
+			}
+			return printOptions(cmd, output, resp)
+		}),
 	}
 	cmd := &cobra.Command{
 		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
@@ -74,22 +71,19 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
 			"set storageOptimization=ANALYZE",
 		Args: atLeastOneOption,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				req, err := setRequest(args)
-				if err != nil {
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			req, err := setRequest(args)
+			if err != nil {
+				return err
+			}
+			req.Etag = etag
+			if !yes && terminal.CanAsk() {
+				if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
 					return err
 				}
-				req.Etag = etag
-				if !yes && terminal.CanAsk() {
-					if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
-						return err
-					}
-				}
-				return setOptions(cmd, *output, client, req)
-			},
-		),
+			}
+			return setOptions(cmd, *output, client, req)
+		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	addEtagFlag(cmd, &etag)
@@ -103,17 +97,14 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Reset options to their defaults, by deleting their rows",
 		Example: "  cleanupd options reset broadLogPurgeDelayDays",
 		Args:    atLeastOneOption,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				req, err := resetRequest(args)
-				if err != nil {
-					return err
-				}
-				req.Etag = etag
-				return setOptions(cmd, *output, client, req)
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			req, err := resetRequest(args)
+			if err != nil {
+				return err
+			}
+			req.Etag = etag
+			return setOptions(cmd, *output, client, req)
+		}),
 	}
 	addEtagFlag(cmd, &etag)
 	return cmd
@@ -127,7 +118,7 @@ func addEtagFlag(cmd *cobra.Command, etag *string) {
 func setOptions(
 	cmd *cobra.Command,
 	output format.Output,
-	client cleanupv1.CleanupServiceClient,
+	client rpc.CleanupClient,
 	req *cleanupv1.SetOptionsRequest,
 ) error {
 	resp, err := client.SetOptions(cmd.Context(), req)
@@ -141,7 +132,7 @@ func setOptions(
 func confirmOptions(
 	cmd *cobra.Command,
 	server *rpc.Server,
-	client cleanupv1.CleanupServiceClient,
+	client rpc.CleanupClient,
 	options *cleanupv1.Options,
 ) error {
 	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})

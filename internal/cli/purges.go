@@ -39,16 +39,13 @@ func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the rules in the order of their names",
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				resp, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurges()...))
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+			resp, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurges()...))
+		}),
 	}
 }
 
@@ -64,17 +61,14 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
 		Args: flags.OneArgument("the name of the rule"),
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				p.Name = args[0]
-				resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurge()))
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+			p.Name = args[0]
+			resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurge()))
+		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&p.Application, "application", "", "the application of the workflows (required)")
@@ -92,17 +86,14 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 		Short:   "Delete a rule; data that it has deleted is not restored",
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}
-				if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
-					return err
-				}
-				fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
-				return nil
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+			req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}
+			if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
+			return nil
+		}),
 	}
 }
 

@@ -42,19 +42,16 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
 			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
 		Args: flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts"),
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error {
-				resp, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
-				if err != nil {
-					return err
-				}
-				if file != "" {
-					return writeReceiptPage(file, resp.GetReceipt())
-				}
-				return printReceipt(cmd.OutOrStdout(), output, resp.GetReceipt())
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+			resp, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				return writeReceiptPage(file, resp.GetReceipt())
+			}
+			return printReceipt(cmd.OutOrStdout(), output, resp.GetReceipt())
+		}),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().StringVar(&file, "html", "",
@@ -113,34 +110,31 @@ func newReceipts(server *rpc.Server) *cobra.Command {
 		Short:   "List the receipts of erasures, newest first",
 		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				fetch := func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
-					req := &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token}
-					page, err := client.ListReceipts(cmd.Context(), req)
-					return page, len(page.GetReceipts()), err
-				}
-				receipts, err := rpc.List(limit, service.MaxReceipts, fetch)
-				if err != nil {
-					return err
-				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), receipts)
-				rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
-				for _, r := range receipts.GetReceipts() {
-					rows = append(rows, terminal.Row{
-						r.GetId(),
-						format.Time(r.GetCreateTime()),
-						r.GetRequestedBy(),
-						strconv.Itoa(len(r.GetProcessInstanceIds())),
-						strconv.Itoa(len(r.GetTaskIds())),
-						strconv.Itoa(len(r.GetFiles())),
-						strconv.FormatBool(r.GetSucceeded()),
-					})
-				}
-				return output.Print(cmd.OutOrStdout(), receipts, rows)
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+			fetch := func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
+				req := &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token}
+				page, err := client.ListReceipts(cmd.Context(), req)
+				return page, len(page.GetReceipts()), err
+			}
+			receipts, err := rpc.List(limit, service.MaxReceipts, fetch)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), receipts)
+			rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
+			for _, r := range receipts.GetReceipts() {
+				rows = append(rows, terminal.Row{
+					r.GetId(),
+					format.Time(r.GetCreateTime()),
+					r.GetRequestedBy(),
+					strconv.Itoa(len(r.GetProcessInstanceIds())),
+					strconv.Itoa(len(r.GetTaskIds())),
+					strconv.Itoa(len(r.GetFiles())),
+					strconv.FormatBool(r.GetSucceeded()),
+				})
+			}
+			return output.Print(cmd.OutOrStdout(), receipts, rows)
+		}),
 	}
 	output.AddFlag(cmd)
 	rpc.AddLimitFlag(cmd.Flags(), &limit)

@@ -49,36 +49,33 @@ func NewRun() *cobra.Command {
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				if cmd.Flags().Changed("max-duration") {
-					if maxDuration <= 0 {
-						return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
-					}
-					req.MaxDuration = durationpb.New(maxDuration)
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			if cmd.Flags().Changed("max-duration") {
+				if maxDuration <= 0 {
+					return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
 				}
-				for _, pair := range exclusiveRunFlags {
-					if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
-						return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
-					}
+				req.MaxDuration = durationpb.New(maxDuration)
+			}
+			for _, pair := range exclusiveRunFlags {
+				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
+					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
 				}
-				start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
-					stream, err := client.RunCleanup(cmd.Context(), req)
-					if err != nil {
-						return "", err
-					}
-					run := watch.NewRun(cmd.Context(), &server, client, stream)
-					err = run.Follow(watch.NewPrinter(output, cmd))
-					return run.ID(), err
+			}
+			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+				stream, err := client.RunCleanup(cmd.Context(), req)
+				if err != nil {
+					return "", err
 				}
-				if preview {
-					return runAfterPreview(cmd, client, &req, yes, start)
-				}
-				_, err := start(&req)
-				return err
-			},
-		),
+				run := watch.NewRun(cmd.Context(), &server, client, stream)
+				err = run.Follow(watch.NewPrinter(output, cmd))
+				return run.ID(), err
+			}
+			if preview {
+				return runAfterPreview(cmd, client, &req, yes, start)
+			}
+			_, err := start(&req)
+			return err
+		}),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
@@ -106,7 +103,7 @@ func NewRun() *cobra.Command {
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
 	cmd *cobra.Command,
-	client cleanupv1.CleanupServiceClient,
+	client rpc.CleanupClient,
 	req *cleanupv1.RunCleanupRequest,
 	yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),

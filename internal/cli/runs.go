@@ -44,22 +44,19 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the newest runs",
 		Example: "  cleanupd runs list --limit 100\n  cleanupd runs list -o json | jq -r '.runs[0].state'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				fetch := func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
-					req := &cleanupv1.ListRunsRequest{PageSize: size, PageToken: token}
-					page, err := client.ListRuns(cmd.Context(), req)
-					return page, len(page.GetRuns()), err
-				}
-				runs, err := rpc.List(limit, service.MaxRuns, fetch)
-				if err != nil {
-					return err
-				}
-				defer rpc.PrintMore(cmd.ErrOrStderr(), runs)
-				return output.Print(cmd.OutOrStdout(), runs, runsTable(runs.GetRuns()))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			fetch := func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
+				req := &cleanupv1.ListRunsRequest{PageSize: size, PageToken: token}
+				page, err := client.ListRuns(cmd.Context(), req)
+				return page, len(page.GetRuns()), err
+			}
+			runs, err := rpc.List(limit, service.MaxRuns, fetch)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), runs)
+			return output.Print(cmd.OutOrStdout(), runs, runsTable(runs.GetRuns()))
+		}),
 	}
 	rpc.AddLimitFlag(cmd.Flags(), &limit)
 	return cmd
@@ -72,16 +69,13 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
 		Args: flags.OneArgument("the id of one run"),
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
-				if err != nil {
-					return err
-				}
-				return watch.NewRun(cmd.Context(), server, client, stream).Follow(watch.NewPrinter(*output, cmd))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
+			if err != nil {
+				return err
+			}
+			return watch.NewRun(cmd.Context(), server, client, stream).Follow(watch.NewPrinter(*output, cmd))
+		}),
 	}
 }
 
@@ -91,25 +85,22 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Stop a run after its current batch",
 		Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error {
-				resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
-				if err != nil {
-					return err
-				}
-				if *output != format.Table {
-					return output.Print(cmd.OutOrStdout(), resp, nil)
-				}
-				run := resp.GetRun()
-				status := "is " + format.EnumName(run.GetState())
-				if run.GetEndTime() == nil {
-					status = "stops after its current batch"
-				}
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", run.GetId(), status)
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
+			if err != nil {
 				return err
-			},
-		),
+			}
+			if *output != format.Table {
+				return output.Print(cmd.OutOrStdout(), resp, nil)
+			}
+			run := resp.GetRun()
+			status := "is " + format.EnumName(run.GetState())
+			if run.GetEndTime() == nil {
+				status = "stops after its current batch"
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", run.GetId(), status)
+			return err
+		}),
 	}
 }
 

@@ -37,16 +37,13 @@ func NewSchedule() *cobra.Command {
 		Short:   "Show the schedule, and when the next run starts",
 		Example: "  cleanupd schedule get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				resp, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
-			},
-		),
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
+		}),
 	}
 	cmd := &cobra.Command{
 		Use:     "schedule [get | set]",
@@ -70,24 +67,21 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			"--time-zone Europe/Berlin --max-duration 2h\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				current, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
-				if err != nil {
-					return err
-				}
-				s := current.GetSchedule()
-				if err := change.apply(cmd, s); err != nil {
-					return err
-				}
-				resp, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
-				if err != nil {
-					return err
-				}
-				return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
-			},
-		),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			current, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+			if err != nil {
+				return err
+			}
+			s := current.GetSchedule()
+			if err := change.apply(cmd, s); err != nil {
+				return err
+			}
+			resp, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
+		}),
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&change.cron, "cron", nil,

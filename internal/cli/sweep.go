@@ -24,22 +24,19 @@ func newSweep(server *rpc.Server) *cobra.Command {
 			"day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(
-			server,
-			func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, _ []string) error {
-				question := "Delete these documents, and note the ones that a later sweep may delete?"
-				return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
-					stream, err := client.SweepDocuments(
-						cmd.Context(),
-						&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
-					)
-					if err != nil {
-						return false, err
-					}
-					return printErasure(cmd.OutOrStdout(), output, dryRun, stream)
-				})
-			},
-		),
+		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+			question := "Delete these documents, and note the ones that a later sweep may delete?"
+			return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
+				stream, err := client.SweepDocuments(
+					cmd.Context(),
+					&cleanupv1.SweepDocumentsRequest{DryRun: dryRun},
+				)
+				if err != nil {
+					return false, err
+				}
+				return printErasure(cmd.OutOrStdout(), output, dryRun, stream)
+			})
+		}),
 	}
 	output.AddFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, show what would be erased")

@@ -24,26 +24,23 @@ func NewTasks() *cobra.Command {
 		Short:   "List the tasks of a run in their order",
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(
-			&server,
-			func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, _ []string) error {
-				resp, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
-				if err != nil {
-					return err
-				}
-				table := []terminal.Row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
-				for i, t := range resp.GetTasks() {
-					table = append(table, terminal.Row{
-						strconv.Itoa(i + 1),
-						t.GetName(),
-						t.GetTitle(),
-						strings.Join(t.GetNeeds(), " "),
-						strings.Join(t.GetOptions(), " "),
-					})
-				}
-				return output.Print(cmd.OutOrStdout(), resp, table)
-			},
-		),
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
+			if err != nil {
+				return err
+			}
+			table := []terminal.Row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
+			for i, t := range resp.GetTasks() {
+				table = append(table, terminal.Row{
+					strconv.Itoa(i + 1),
+					t.GetName(),
+					t.GetTitle(),
+					strings.Join(t.GetNeeds(), " "),
+					strings.Join(t.GetOptions(), " "),
+				})
+			}
+			return output.Print(cmd.OutOrStdout(), resp, table)
+		}),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)

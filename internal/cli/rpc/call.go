@@ -7,10 +7,16 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
+// CleanupClient is a client of CleanupService.
+type CleanupClient = cleanupv1.CleanupServiceClient
+
+// UserDataClient is a client of UserDataService.
+type UserDataClient = cleanupv1.UserDataServiceClient
+
 // WithCleanup returns a command's function that calls do with a client of CleanupService.
 func WithCleanup(
 	server *Server,
-	do func(cmd *cobra.Command, client cleanupv1.CleanupServiceClient, args []string) error,
+	do func(cmd *cobra.Command, client CleanupClient, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return with(server, cleanupv1.NewCleanupServiceClient, do)
 }
@@ -18,7 +24,7 @@ func WithCleanup(
 // WithUserData returns a command's function that calls do with a client of UserDataService.
 func WithUserData(
 	server *Server,
-	do func(cmd *cobra.Command, client cleanupv1.UserDataServiceClient, args []string) error,
+	do func(cmd *cobra.Command, client UserDataClient, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return with(server, cleanupv1.NewUserDataServiceClient, do)
 }

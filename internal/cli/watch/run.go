@@ -26,7 +26,7 @@ const resumeTimeout = time.Minute
 type Run struct {
 	ctx        context.Context
 	server     *rpc.Server
-	client     cleanupv1.CleanupServiceClient
+	client     rpc.CleanupClient
 	receive    func() (*cleanupv1.RunEvent, error)
 	id         string // empty before the first event
 	sequence   int64  // of the last event that is not lost
@@ -46,7 +46,7 @@ type Printer interface {
 func NewRun[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	ctx context.Context,
 	server *rpc.Server,
-	client cleanupv1.CleanupServiceClient,
+	client rpc.CleanupClient,
 	stream interface{ Recv() (M, error) },
 ) *Run {
 	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream)}
