@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// tokenFile is a file with one static token.
+// tokenFile writes a file with one static token.
 func tokenFile(t *testing.T, role, secret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")
@@ -27,14 +27,14 @@ func tokenFile(t *testing.T, role, secret string) string {
 	return path
 }
 
-// A server on a public address admits callers with a token or a certificate, as far as their role goes, and records who
-// did what.
+// A server on a public address admits callers with a token or a certificate, within the rights of their role, and
+// records who did what.
 func TestAccess(t *testing.T) {
 	t.Parallel()
 	ca, db := testca.New(t), pgtest.Campaign(t)
 	cert, key := ca.Files(ca.Server())
 	clientCert, clientKey := ca.Files(ca.Client("grafana"))
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		db.URL(),
@@ -111,7 +111,7 @@ func TestAccess(t *testing.T) {
 // With --insecure a server may serve everyone on any address.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),

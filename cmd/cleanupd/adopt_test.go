@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// listener is the address of a listener, and how many connections were opened to it.
+// listener returns the address of a listener, and how many connections were opened to it.
 func listener(t *testing.T) (address string, connections *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,7 +41,7 @@ func TestAdopt(t *testing.T) {
 		INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId,
 			iDeliveryProviderId) VALUES (1, 1, '2000-01-01', 4, 7, 1)`)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
-	production := serve(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
+	production := startServer(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
 	if code, _, errs := cleanupd(
 		t,
 		"schedule",
@@ -70,7 +70,7 @@ func TestAdopt(t *testing.T) {
 		"--forms-database-url",
 		"mysql://forms:x@" + address + "/forms",
 	}
-	r := serve(t, args...)
+	r := startServer(t, args...)
 	for _, c := range []string{
 		"run",
 		"options set broadLogPurgeDelayDays=90",
@@ -125,7 +125,7 @@ func TestAdopt(t *testing.T) {
 	}
 	code, out, errs := cleanupd(t, "adopt", "--database-url", db.URL(), "--instance", "test", "--yes")
 	if code != 0 || !strings.Contains(out, `instance "production"`) || !strings.Contains(out, `instance "test"`) ||
-		!strings.Contains(out, "The schedule is disabled.") {
+		!strings.Contains(out, "The schedule will be disabled.") {
 		t.Errorf("adopt: %d %s %s", code, out, errs)
 	}
 	if code, out, errs := cleanupd(

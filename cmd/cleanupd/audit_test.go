@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// A terminal acts on nothing that the audit holds, in whichever column, and JSON still says what it is.
+// Control characters in any column of the audit are escaped in tables, and unchanged once JSON is parsed.
 func TestAuditIsPrintable(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

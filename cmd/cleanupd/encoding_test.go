@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// Databases in any encoding are cleaned, whatever characters their names, the texts of callers, and the service's own
-// messages have.
+// Databases in any encoding are cleaned, with any characters in their names, in the texts of callers, and in the
+// service's own messages.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	for encoding, c := range map[string]struct {
@@ -32,7 +32,7 @@ func TestEncodings(t *testing.T) {
 			db.Do(`DO $$ BEGIN EXECUTE format('CREATE TABLE %I (i int)', 'wkf99000_' || ` + c.letter + `); END $$;
 				INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (5, 11);
 				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
-			r := serve(t, "--database-url", db.URL())
+			r := startServer(t, "--database-url", db.URL())
 			db.Do(
 				`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by)
 					VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '');

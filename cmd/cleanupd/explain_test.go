@@ -7,22 +7,22 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What a task would do is shown; a name that is none, or missing, is a mistake.
+// explain shows what a task would do. An unknown or missing name is a usage error.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("DROP TABLE NmsSimulation")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	for task, says := range map[string][]string{
 		"sessions": {
-			"sessions, by the clock 2",
+			"sessions, reference time 2",
 			"\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ",
 			"\n  DELETE FROM ONLY ",
 			"\n  $1 = 2",
 			"\n  found by table\n",
 		},
 		"deliveries": {
-			"It begins with 0 rows of \"public\".\"nmsdelivery\": ",
+			"It starts with 0 rows of \"public\".\"nmsdelivery\": ",
 			"\n  SELECT r.iDeliveryId FROM ",
 			"\nupdate \"public\".\"nmsdelivery\"",
 		},
@@ -70,16 +70,16 @@ func TestExplain(t *testing.T) {
 	)
 	for key, says := range map[string][]string{
 		"1": {
-			"\"public\".\"nmsdelivery\" 1: GOES by the task deliveries\nby the clock 2",
-			"\ndeliveries, delete: GOES\n  rule: iDeleteStatus is not 0 and",
+			"\"public\".\"nmsdelivery\" 1: SELECTED by the task deliveries\nreference time 2",
+			"\ndeliveries, delete: SELECTED\n  rule: iDeleteStatus is not 0 and",
 			"\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n",
 		},
 		"2": {
-			"2: LATER from 2999-01-08T00:00:00Z by the task deliveries\n",
+			"2: SELECTED LATER from 2999-01-08T00:00:00Z by the task deliveries\n",
 			"\n  1. false   nmsdelivery 2: tsDelete",
 		},
-		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: GOES by the task deliveries\n"},
-		"3":           {"3: there is no such row\nNo run is known"},
+		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: SELECTED by the task deliveries\n"},
+		"3":           {"3: no such row\nNo known run"},
 	} {
 		code, out, errs := cleanupd(t, "explain", "nmsdelivery", key, "--server", r.grpc)
 		for _, part := range says {

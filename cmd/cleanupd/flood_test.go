@@ -34,7 +34,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// tokens is a file of the tokens ROLE-secret, one for each role.
+// tokens writes a file with the tokens ROLE-secret, one for each role.
 func tokens(t *testing.T) string {
 	t.Helper()
 	text := ""
@@ -65,7 +65,7 @@ func (r *replica) as(t *testing.T, role string) (cleanupv1.CleanupServiceClient,
 		)
 }
 
-// peakMemory is the most memory that a process has had, in bytes.
+// peakMemory returns the largest memory that a process has had, in bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -79,7 +79,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return kib << 10
 }
 
-// withheld is a request of gRPC that declares almost 1 MiB, of which the last byte never comes.
+// withheld is a gRPC request that declares almost 1 MiB, but never sends the last byte.
 type withheld struct {
 	io.Reader
 	ctx context.Context
@@ -93,7 +93,7 @@ func (w withheld) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// message is such a request as far as it comes.
+// message is the part of such a request that is sent.
 var message = func() string {
 	const size = 1<<20 - 1024
 	begin := make([]byte, 5+size-1)
@@ -101,8 +101,8 @@ var message = func() string {
 	return string(begin)
 }()
 
-// Thousands of streams and connections of nobody in particular, or of a viewer, cost little memory, and leave the
-// server to those who show who they are.
+// Thousands of streams and connections without credentials, or of a viewer, cost little memory, and do not keep other
+// authenticated callers from the server.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "cleanupd") // as it is deployed: the race detector takes memory of its own
@@ -114,7 +114,7 @@ func TestFlood(t *testing.T) {
 	for who, authorization := range map[string]string{"strangers": "", "viewer": "Bearer viewer-secret"} {
 		t.Run(who, func(t *testing.T) {
 			db := pgtest.Campaign(t)
-			r := serveBy(t, program, "--database-url", db.URL(), "--token-file", tokens(t))
+			r := startProgram(t, program, "--database-url", db.URL(), "--token-file", tokens(t))
 			before := peakMemory(t, r.cmd.Process.Pid)
 			admin, ctx := r.as(t, "admin")
 			defer r.flood(t, authorization)()
@@ -148,7 +148,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood begins 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm
+// flood starts 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm
 // is called.
 func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	t.Helper()
@@ -207,7 +207,7 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	}
 }
 
-// Callers who list runs all the time, a hundred at once, cost a run neither its lease nor much of its speed.
+// A hundred callers who list runs all the time cost a run neither its lease nor much of its speed.
 func TestFloodOfReaders(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Flood)
@@ -222,7 +222,7 @@ func TestFloodOfReaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Release()
-		r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
+		r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
 		db.Do(
 			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error)
 				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200)
@@ -273,11 +273,11 @@ func TestFloodOfReaders(t *testing.T) {
 	t.Logf("%.2f times", float64(took[true])/float64(took[false]))
 }
 
-// A read that would take long ends after five seconds, and takes nothing from the run beside it, or from the probes.
+// A slow read is cancelled after five seconds, without slowing down a run or the health checks.
 func TestSlowReads(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL(), "--token-file", tokens(t))
+	r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t))
 	tx := db.Hold("LOCK TABLE cleanupd.schedule IN ACCESS EXCLUSIVE MODE")
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	viewer, ctx := r.as(t, "viewer")

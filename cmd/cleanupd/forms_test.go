@@ -1,20 +1,11 @@
 package main
 
 import (
-	"database/sql"
-	"log/slog"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/go-sql-driver/mysql"
-
-	"github.com/cleanupd/cleanupd/internal/mysqltest"
 )
 
-// A MySQL database that is not there is waited for, and told as what it is, without its password.
+// The error about a MySQL database that does not answer has the reason, but not its password.
 func TestMySQLThatIsAway(t *testing.T) {
 	t.Parallel()
 	const away = "mysql://forms:PLANTED@127.0.0.1:1/forms"
@@ -23,101 +14,5 @@ func TestMySQLThatIsAway(t *testing.T) {
 		strings.Contains(errs, "own tables") ||
 		strings.Contains(errs, "PLANTED") {
 		t.Errorf("%d %s", code, errs)
-	}
-	var log logged
-	log.more = make(chan struct{})
-	tries := 0
-	err := await(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), time.Second, func() error {
-		tries++
-		setup, err := (&formsConfig{databaseURL: away}).check()
-		if err == nil {
-			_, err = setup.open(t.Context(), nil, nil)
-		}
-		return err
-	})
-	if err == nil || tries < 2 {
-		t.Errorf("tried %d times: %v", tries, err)
-	}
-}
-
-// What is wrong with the address of a MySQL database is told, and never its password.
-func TestMySQLURL(t *testing.T) {
-	t.Parallel()
-	for url, want := range map[string]string{
-		"mysql://forms:PLANTED@db.example/forms":                     "",
-		"mysql://forms:PLANTED@db.example:3307/forms?tls=true":       "",
-		"mysql://forms:PLANTED@[2001:db8::1]/forms?tls=skip-verify":  "",
-		"mysql://forms@/forms?socket=/run/mysqld/mysqld.sock":        "",
-		"mysql://forms:PLANTED@db.example":                           "mysql://USER@HOST/DATABASE",
-		"mysql://forms:PLANTED@db.example/a/b":                       "mysql://USER@HOST/DATABASE",
-		"mysql://db.example/forms":                                   "mysql://USER@HOST/DATABASE",
-		"mysql://forms:PLANTED@/forms":                               "mysql://USER@HOST/DATABASE",
-		"mysql://forms:PLA/NTED@db.example/forms":                    "percent-encoded",
-		"mysql://forms:PLANTED@db.example:x/forms":                   "percent-encoded",
-		"mysql://forms:PLANTED@db.example/forms?tls=yes":             "tls is true, false, preferred or skip-verify",
-		"mysql://forms:PLANTED@db.example/forms?sslmode=require":     `no parameter "sslmode"`,
-		"mysql://forms:PLANTED@db.example/forms?ssl-ca=x&tls=false":  "ssl-ca needs tls=true",
-		"mysql://forms@db.example/forms?password-file=/nowhere":      "the password file",
-		"mysql://forms:PLANTED@db.example/forms?ssl-ca=/nowhere.pem": "ssl-ca",
-		"mysqls://forms:PLANTED@db.example/forms":                    "mysql://USER@HOST/DATABASE",
-	} {
-		setup, err := (&formsConfig{databaseURL: url}).check()
-		switch {
-		case want == "" && (err != nil || setup.mysql == nil):
-			t.Errorf("%s: %v", url, err)
-		case want != "" && (err == nil || !strings.Contains(
-			err.Error(),
-			want,
-		) || strings.Contains(err.Error(), "NTED")):
-			t.Errorf("%s: %v", url, err)
-		}
-	}
-	file := filepath.Join(t.TempDir(), "password")
-	if err := os.WriteFile(file, []byte("from a file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if setup, err := (&formsConfig{databaseURL: "mysql://forms@db.example/forms?password-file=" + file}).check(); err != nil ||
-		setup.mysql.Passwd != "from a file" {
-		t.Errorf("%+v %v", setup, err)
-	}
-	setup, err := (&formsConfig{databaseURL: "mysql://forms:s%2Fcret@db.example/forms?tls=true"}).check()
-	if err != nil || setup.mysql.Passwd != "s/cret" || setup.mysql.Addr != "db.example:3306" ||
-		setup.mysql.DBName != "forms" ||
-		setup.mysql.TLSConfig != "true" {
-		t.Errorf("%+v %v", setup, err)
-	}
-}
-
-// The password file of a MySQL database is read for each new connection.
-func TestPasswordFileOfMySQLThatChanges(t *testing.T) {
-	t.Parallel()
-	db := mysqltest.Empty(t, "utf8mb4")
-	user := db.Name + "_rotated"
-	db.Super("CREATE USER '" + user + "'@'localhost' IDENTIFIED BY 'first'")
-	t.Cleanup(func() { db.Super("DROP USER '" + user + "'@'localhost'") })
-	db.Super("GRANT SELECT ON " + db.Name + ".* TO '" + user + "'@'localhost'")
-	file := filepath.Join(t.TempDir(), "password")
-	var pool *sql.DB
-	for _, password := range []string{"first", "second"} {
-		db.Super("ALTER USER '" + user + "'@'localhost' IDENTIFIED BY '" + password + "'")
-		if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if pool == nil {
-			config, err := parseMySQLURL("--forms-database-url", db.URL(user)+"&password-file="+file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			connector, err := mysql.NewConnector(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			pool = sql.OpenDB(connector)
-			pool.SetMaxIdleConns(-1)
-			defer func() { _ = pool.Close() }()
-		}
-		if err := pool.PingContext(t.Context()); err != nil {
-			t.Errorf("with the password %s: %v", password, err)
-		}
 	}
 }

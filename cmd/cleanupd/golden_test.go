@@ -26,7 +26,7 @@ import (
 
 var update = flag.Bool("update", false, "write what commands print to testdata/golden, instead of comparing it")
 
-// What differs between two runs of a command is replaced, with the blanks that align it.
+// Texts that differ between two runs of a command are replaced, with the blanks that align them.
 var volatile = []struct {
 	what *regexp.Regexp
 	by   string
@@ -54,8 +54,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\x1b`), `\e`},
 }
 
-// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns what it prints, without what is
-// volatile.
+// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns its output without volatile texts.
 func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -85,13 +84,13 @@ func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	return out
 }
 
-// Each command prints what its file in testdata/golden shows: to a pipe, on a narrow terminal and on a wide one. As
-// JSON and YAML it says the same.
+// Each command prints the text in its file in testdata/golden: to a pipe, on a narrow terminal and on a wide one. JSON
+// and YAML have the same content.
 func TestScreens(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	forms := formsOf(t, 12, "")
-	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
+	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.URL(), "--forms-gds-in-database")
 	obsolete := func() {
 		db.Do(`INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 12345) i;
 			INSERT INTO XtkSessionInfo (sKey, tsExpiration) SELECT i::text, '2000-01-01' FROM generate_series(1, 20) i`)
@@ -219,7 +218,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// sameInJSONAndYAML checks that a command prints values in both formats, and the same ones, as far as they can be.
+// sameInJSONAndYAML checks that a command prints the same keys in both formats.
 func sameInJSONAndYAML(t *testing.T, args []string) {
 	t.Helper()
 	code, out, errs := cleanupd(t, append(slices.Clone(args), "-o", "json")...)
@@ -259,12 +258,12 @@ func keys(value map[string]any) (list []string) {
 	return list
 }
 
-// A terminal that can't move its cursor gets no escape sequence, and one whose user wants no colour no colour; the
-// words are the same.
+// No escape sequences are printed to a terminal that cannot move its cursor, and no colours for a user who wants none;
+// the words are the same.
 func TestPlainTerminals(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	s := serve(t, "--database-url", db.URL())
+	s := startServer(t, "--database-url", db.URL())
 	run := func(env string) string {
 		return onScreen(t, 100, []string{env}, "run", "--dry-run", "--task", "sessions", "--server", s.grpc)
 	}

@@ -3,21 +3,17 @@ package main
 import (
 	"strings"
 	"testing"
-	"testing/iotest"
 
-	"github.com/spf13/cobra"
-
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// Guards are shown and set by their names; a mistake sets none. What one refuses goes by a plan that accepts it, which
-// --yes does not.
+// Guards are shown and set by their names; a mistake sets none. A refused task runs by a plan that accepts the guard,
+// which --yes does not.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	do := func(args ...string) (int, string, string) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}
@@ -106,34 +102,5 @@ func TestGuards(t *testing.T) {
 		append([]string{"run"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...)...); code != 0 ||
 		left() != 0 {
 		t.Errorf("%d %q %q", code, out, errs)
-	}
-}
-
-// A guard is passed only if its number is typed.
-func TestNumbersAreTyped(t *testing.T) {
-	t.Parallel()
-	trips := []*cleanupv1.TrippedGuard{
-		{Guard: "share", Table: "a", Number: 20, Most: 10},
-		{Guard: "growth", Table: "b", Number: 30},
-	}
-	for typed, want := range map[string]bool{
-		"20\n30\n": true,
-		"20\ny\n":  false,
-		"y\n30\n":  false,
-		"":         false,
-		"\n\n":     false,
-	} {
-		cmd := &cobra.Command{}
-		cmd.SetContext(t.Context())
-		cmd.SetIn(iotest.OneByteReader(strings.NewReader(typed)))
-		asked := &strings.Builder{}
-		cmd.SetErr(asked)
-		if got := acceptGuards(
-			cmd,
-			trips,
-		); got != want ||
-			!strings.Contains(asked.String(), "share refuses this for a: 20 would go, and 10 may") {
-			t.Errorf("%q: %v, asked %q", typed, got, asked)
-		}
 	}
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// Health asks the server with the same configuration: whether it is alive, and whether it can write. It trusts its
-// certificate alone.
+// The command health checks the server with the same configuration: whether it is alive, and whether it can write. It
+// trusts only the server's certificate.
 func TestHealthCommand(t *testing.T) {
 	t.Parallel()
 	db, ca := pgtest.Campaign(t), testca.New(t)
 	cert, key := ca.Files(ca.Server())
 	other, _ := ca.Files(ca.Server())
-	s := serve(t, "--database-url", db.URL(), "--tls-cert", cert, "--tls-key", key)
+	s := startServer(t, "--database-url", db.URL(), "--tls-cert", cert, "--tls-key", key)
 	listen := strings.TrimPrefix(s.http, "http://")
 	health := func(args ...string) (int, string, string) {
 		return cleanupd(t, append([]string{"health", "--http-listen", listen}, args...)...)
@@ -39,7 +39,7 @@ func TestHealthCommand(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"--tls-cert", other}, 1, "another certificate"},
+		{[]string{"--tls-cert", other}, 1, "certificate is not"},
 		{[]string{"--tls-cert", key}, 2, "--tls-cert"},
 		{[]string{"--tls-cert", "/nowhere"}, 2, "--tls-cert"},
 		{nil, 1, "HTTPS"},
@@ -71,8 +71,8 @@ func TestHealthCommand(t *testing.T) {
 	}
 }
 
-// A server waits for a database that isn't there yet, says so once, and serves once it is. It does not wait for one
-// that refuses it.
+// A server waits for a database that does not exist yet, logs this once, and serves when it exists. It does not wait
+// for one that rejects it.
 func TestWaitForDatabase(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -15,7 +15,7 @@ func TestHolds(t *testing.T) {
 		"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete) VALUES (1, 1, '2000-01-01'), (2, 1, " +
 			"'2000-01-01')",
 	)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	do := func(args ...string) (int, string, string) {
 		return cleanupd(t, append(args, "--server", r.grpc)...)
 	}
@@ -49,7 +49,7 @@ func TestHolds(t *testing.T) {
 		"a person",
 		"--expire-time",
 		"2999-01-31T00:00:00Z",
-	); code != 0 || !strings.Contains(errs, "Not covered") ||
+	); code != 0 || !strings.Contains(errs, "Not on hold") ||
 		!strings.Contains(errs, "nmscouponvalue") {
 		t.Errorf("%d %q", code, errs)
 	}

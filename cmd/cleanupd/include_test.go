@@ -37,7 +37,7 @@ func TestInclude(t *testing.T) {
 			t.Errorf("%s: %d %s %s", include, code, out, errs)
 		}
 	}
-	r := serve(t, "--database-url", db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
+	r := startServer(t, "--database-url", db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
 	if code, out, errs := cleanupd(
 		t,
 		"run",

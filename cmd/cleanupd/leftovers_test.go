@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// What a run leaves on mid-sourcing servers is told with it, and listed, a printable line each; those of an account
-// that is kept stay.
+// Deliveries that a run leaves on mid-sourcing servers are reported and listed, one printable line each. Deliveries of
+// an account that is kept are not deleted.
 func TestLeftovers(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -18,7 +18,7 @@ func TestLeftovers(t *testing.T) {
 			iDeliveryProviderId)
 		SELECT i, E'Sale\x1b]0;fake\x07\tof\n' || i, 1, '2000-01-01', 4, 100 + i, i FROM generate_series(1, 4) i`,
 	)
-	r := serve(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
+	r := startServer(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
 	if code, out, errs := cleanupd(
 		t,
 		"run",

@@ -1,4 +1,6 @@
-// Command cleanupd keeps a Campaign database from growing without end.
+// Command cleanupd deletes the old rows of a Campaign database, and erases one person's data in AEM Forms: a server,
+// and the commands that are its clients. This package parses the command line; internal/serve, internal/cli and
+// internal/demo have the commands.
 package main
 
 import (
@@ -12,63 +14,64 @@ import (
 	"syscall"
 
 	"google.golang.org/grpc/grpclog"
+
+	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 func main() {
-	// what becomes of each call is in the service's own log
+	// the service logs its calls itself
 	grpclog.SetLoggerV2(grpclog.NewLoggerV2(io.Discard, io.Discard, io.Discard))
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		ends = append(ends, syscall.SIGHUP)
+		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
-// interrupted is the exit status of a command that was interrupted, as by Ctrl-C: as shells have it.
-const interrupted = 130
+// Exit statuses other than 0 for success and 1 for failure.
+const (
+	exitUsage       = 2
+	exitInterrupted = 130 // as shells report Ctrl-C
+)
 
-// run is the whole program. It returns the exit status: 0 for success, 2 for a mistake on the command line, 130 for a
-// command that was interrupted, otherwise 1.
+// run executes a command line, and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
-	root.SetArgs(withNegativeKey(args))
+	root.SetArgs(cli.ProtectNegativeKey(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	root.SetUsageTemplate(
-		strings.ReplaceAll(
-			root.UsageTemplate(),
-			"FlagUsages",
-			fmt.Sprintf("FlagUsagesWrapped %d", screenOf(stdout).width()),
-		),
-	)
+	wrapped := fmt.Sprintf("FlagUsagesWrapped %d", terminal.ScreenOf(stdout).Width())
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages", wrapped))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
 	}
-	for _, problem := range problems(err) {
-		fmt.Fprintln(stderr, "cleanupd:", oneLine(problem.Error()))
+	for _, err := range split(err) {
+		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(err.Error()))
 	}
-	var usage *usageError
+	var mistake *flags.Error
 	switch {
-	case errors.As(err, &usage):
-		return 2
+	case errors.As(err, &mistake):
+		return exitUsage
 	case ctx.Err() != nil:
-		return interrupted
+		return exitInterrupted
 	}
 	return 1
 }
 
-// problems are the errors that one joins, or it alone.
-func problems(err error) (all []error) {
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps a joined error has a text of its own
+// split returns the errors that errors.Join joined, or the error itself.
+func split(err error) (errs []error) {
+	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps it has its own text
 	if !ok {
 		return []error{err}
 	}
-	for _, problem := range joined.Unwrap() {
-		all = append(all, problems(problem)...)
+	for _, err := range joined.Unwrap() {
+		errs = append(errs, split(err)...)
 	}
-	return all
+	return errs
 }

@@ -40,7 +40,7 @@ type replica struct {
 	log, out   *logged
 }
 
-// logged is a log that can be waited on.
+// logged is a log that tests can wait on.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -56,7 +56,7 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// wait returns what a pattern captures, once it is in the log; empty if it does not appear.
+// wait returns the groups of a pattern as soon as it matches the log, and empty ones if it never does.
 func (l *logged) wait(ctx context.Context, pattern string) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -75,14 +75,14 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 	}
 }
 
-// serve starts a replica and waits until it serves.
-func serve(t *testing.T, args ...string) *replica {
+// startServer starts a replica and waits until it serves.
+func startServer(t *testing.T, args ...string) *replica {
 	t.Helper()
-	return serveBy(t, os.Args[0], args...)
+	return startProgram(t, os.Args[0], args...)
 }
 
-// serveBy starts a replica by a program, which may be that of the tests.
-func serveBy(t *testing.T, program string, args ...string) *replica {
+// startProgram starts a replica with a program, which may be the test binary.
+func startProgram(t *testing.T, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}
 	r.cmd = exec.Command(

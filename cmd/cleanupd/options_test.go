@@ -16,7 +16,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		"INSERT INTO XtkOption (iOptionId, sName, iDataType, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', " +
 			"3, 60)",
 	)
-	r := serve(t, "--database-url", db.URL(), "--schedule")
+	r := startServer(t, "--database-url", db.URL(), "--schedule")
 	for _, c := range []struct {
 		args string
 		code int
@@ -46,7 +46,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{"options set broadLogPurgeDelayDays=0", 2, nil, "between 1 and 24855 days"},
 		{"options set broadLogPurgeDelayDays=many", 2, nil, "number of days"},
 		{"options set broadLogPurgeDelayDays", 2, nil, "NAME=VALUE"},
-		{"options set nonsense=1", 2, nil, `no option "nonsense"; there are storageOptimization, `},
+		{"options set nonsense=1", 2, nil, `unknown option "nonsense": use one of storageOptimization, `},
 		{"options set lastCleanupTime=2026-01-01T00:00:00Z", 2, nil, "last_cleanup_time"},
 		{"options set --etag stale visitorPurgeDelayDays=15", 1, nil, "changed since this etag"},
 		{"options set", 2, nil, "at least one option"},
@@ -86,7 +86,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 			},
 			"",
 		},
-		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "none is due"}, ""},
+		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "next run        none"}, ""},
 		{"schedule nonsense", 2, nil, "no command"},
 	} {
 		args := append(strings.Fields(c.args), "--server", r.grpc)

@@ -73,7 +73,7 @@ func TestPasswordFile(t *testing.T) {
 			t.Errorf("%v with a file that is not there: %v %s", args, err, out)
 		}
 	}
-	r := serve(t, "--database-url", db.URL()+"&passfile="+file)
+	r := startServer(t, "--database-url", db.URL()+"&passfile="+file)
 	db.Superuser(
 		"ALTER ROLE neolane PASSWORD 'rotated'; SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename " +
 			"= 'neolane'",

@@ -9,12 +9,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// throughPool runs the whole pipeline on a replica that has a database at this URL, and returns what it printed and
-// logged.
+// throughPool runs the whole pipeline on a replica whose database has this URL, and returns its output and its log.
 func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logged string) {
 	t.Helper()
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
-	r := serve(t, "--database-url", databaseURL)
+	r := startServer(t, "--database-url", databaseURL)
 	code, stdout, stderr := cleanupd(t, "run", "--server", r.grpc)
 	r.log.mu.Lock()
 	defer r.log.mu.Unlock()
@@ -27,14 +26,14 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 	return stdout, logged
 }
 
-// A pool in session mode with its stock configuration will do, though it refuses most settings in the first message.
+// A pool in session mode with its stock configuration works, though it rejects most settings in the first message.
 func TestAPoolInSessionMode(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	throughPool(t, db, pgtest.Bouncer(t, db)+"&lock_timeout=7s&work_mem=8MB")
 }
 
-// With a pool, a role or a URL that allows but a few connections a run does without what is not essential, and says so.
+// If a pool, a role or a URL allows only few connections, a run does without optional work, and the log says so.
 func TestFewConnections(t *testing.T) {
 	t.Parallel()
 	for name, address := range map[string]func(t *testing.T, db *pgtest.DB) string{
@@ -67,7 +66,7 @@ func TestFewConnections(t *testing.T) {
 	}
 }
 
-// What a run can not do without, or what breaks it, is refused at start, with the reason.
+// Poolers and settings with which a run cannot work are refused at the start, with the reason.
 func TestPoolsThatWillNotDo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -81,8 +80,8 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 		"statement mode":      {[]string{"pool_mode = statement"}, "", 1, "statement pooling"},
 		"one connection":      {[]string{"default_pool_size = 1"}, "", 1, "two connections"},
 		"options":             {nil, "&options=-c%20lock_timeout%3D1s", 1, "options"},
-		"simple protocol":     {nil, "&default_query_exec_mode=simple_protocol", 2, "simple_protocol will not do"},
-		"exec":                {nil, "&default_query_exec_mode=exec", 2, "exec will not do"},
+		"simple protocol":     {nil, "&default_query_exec_mode=simple_protocol", 2, "simple_protocol is not supported"},
+		"exec":                {nil, "&default_query_exec_mode=exec", 2, "exec is not supported"},
 		"an unknown setting":  {nil, "&lock_timeuot=1s", 1, "lock_timeuot"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 	}
 }
 
-// A standby, and a primary that is set to be read-only, are told apart.
+// The error about a standby differs from the one about a primary that is set to be read-only.
 func TestReadOnlyServers(t *testing.T) {
 	t.Parallel()
 	db, server := pgtest.Private(t)

@@ -8,14 +8,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// run --preview shows what goes and does exactly that; run --plan does what an earlier dry run found.
+// run --preview shows what would be deleted, and deletes exactly that; run --plan does what an earlier dry run found.
 func TestRunPreview(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	insert := "INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i"
 	db.Do(insert)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	if code, _, errs := cleanupd(
 		t,
 		"run",
@@ -35,7 +35,7 @@ func TestRunPreview(t *testing.T) {
 	}
 	db.Do(insert)
 	_, out, _ = cleanupd(t, "run", "--dry-run", "--task", "audit-trail", "--server", r.grpc)
-	id := regexp.MustCompile(`Dry run (\S+) began`).FindStringSubmatch(out)
+	id := regexp.MustCompile(`Dry run (\S+) started`).FindStringSubmatch(out)
 	if id == nil {
 		t.Fatal(out)
 	}

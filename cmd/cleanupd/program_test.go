@@ -19,6 +19,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
@@ -26,7 +27,7 @@ import (
 func TestServeUntilSIGTERM(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport}).Get(r.http + "/readyz")
 	if err != nil || resp.StatusCode != 200 {
@@ -82,7 +83,7 @@ func TestRunAndRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--dry-run")
 	if code != 0 ||
 		!regexp.MustCompile(`\[\d+/\d+\] audit-trail +succeeded, 30 rows would be deleted\n`).MatchString(out) ||
@@ -131,7 +132,7 @@ func TestRunAndRuns(t *testing.T) {
 		t.Errorf("a failed run: %d %s %s", code, out, errs)
 	}
 	code, out, _ = cleanupd(t, "run", "--server", r.grpc, "--detach", "--task", "sessions")
-	id := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	id := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || id == nil {
 		t.Fatalf("detached: %d %s", code, out)
 	}
@@ -182,21 +183,24 @@ func TestRunAndRuns(t *testing.T) {
 	}
 }
 
-// A client that leaves a run says that the run goes on, and how to resume watching it.
+// A client that is interrupted prints that the run continues, and how to watch it.
 func TestInterruptedClient(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
 	tx := db.Hold("LOCK TABLE XtkAudit")
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	ctx, interrupt := context.WithCancel(t.Context())
 	out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
 	ended := make(chan int, 1)
 	go func() { ended <- run(ctx, []string{"run", "--server", r.grpc, "--task", "audit-trail"}, out, errs) }()
-	id := out.wait(ctx, `Run (\S+) began`)[1]
+	id := out.wait(ctx, `Run (\S+) started`)[1]
 	interrupt()
 	if code := <-ended; code != 130 ||
-		errs.wait(t.Context(), "run "+id+" goes on: cleanupd runs watch "+id+" --server "+r.grpc) == nil {
+		errs.wait(
+			t.Context(),
+			"run "+id+" continues: watch it with cleanupd runs watch "+id+" --server "+r.grpc,
+		) == nil {
 		t.Errorf("%d", code)
 	}
 	if code, _, errs := cleanupd(
@@ -205,7 +209,7 @@ func TestInterruptedClient(t *testing.T) {
 		"--server",
 		r.grpc,
 	); code != 1 ||
-		!strings.Contains(errs, "; cleanupd runs watch "+id+" --server "+r.grpc+" shows it\n") {
+		!strings.Contains(errs, "; watch it with cleanupd runs watch "+id+" --server "+r.grpc+"\n") {
 		t.Errorf("a second run: %d %s", code, errs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
@@ -224,13 +228,13 @@ func TestInterruptedClient(t *testing.T) {
 	}
 }
 
-// A client that was sent events which the database lost says so, and goes on from where the log still holds; it ends
-// when the run itself is lost.
+// A client reports that the database lost events, and continues after the last one that remains. It ends if the run
+// itself is lost.
 func TestClientOfALogThatIsReplaced(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 3) i")
-	r := serve(t, "--database-url", db.URL(), "--lease", "1s")
+	r := startServer(t, "--database-url", db.URL(), "--lease", "1s")
 	losing := func(sql string, release bool) (code int, out, errs string) {
 		tx := db.Hold("LOCK TABLE XtkAudit")
 		stdout, stderr := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
@@ -256,18 +260,19 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 	if code != 0 ||
 		strings.Count(
 			out,
-			"the database lost the events after the first 2, as in a failover: going on from there\n",
+			"the database lost the events after the first 2, as in a failover: continuing from there\n",
 		) != 1 ||
 		!regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	code, out, errs = losing("DELETE FROM cleanupd.run WHERE state = 'RUNNING'", false)
-	if code != 1 || !regexp.MustCompile(`run \S+ is gone: the database lost it`).MatchString(errs) {
+	if code != 1 ||
+		!regexp.MustCompile(`run \S+ no longer exists: it was deleted, or the database lost it`).MatchString(errs) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
-// The demo leaves nothing behind when its terminal is closed, or its output is no longer read.
+// The demo removes its files when its terminal is closed, or when nothing reads its output any longer.
 func TestDemoThatIsLeft(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -310,11 +315,11 @@ func TestDemoThatIsLeft(t *testing.T) {
 	}
 }
 
-// A run is one line of the list, whatever its error looks like, and a list that is not complete says so.
+// A run is one line of the list, even if its error has several. An incomplete list is reported as such.
 func TestListOfRuns(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	for range 2 {
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
@@ -350,8 +355,8 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// With --keep the demo deletes nothing, says what to try, and goes on whatever becomes of a run or a client, until
-// Enter or an interrupt.
+// With --keep the demo deletes nothing, suggests commands, and survives failed runs and clients, until Enter or an
+// interrupt.
 func TestDemoKeepsServing(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
@@ -429,7 +434,7 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	slowSessions(db)
-	first := serve(t, "--database-url", db.URL())
+	first := startServer(t, "--database-url", db.URL())
 	var out bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
@@ -445,18 +450,18 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	if db.Int("SELECT count(*) FROM XtkSessionInfo") == 0 {
 		t.Fatal("the run was through before its server was stopped")
 	}
-	serve(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
+	startServer(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
 	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) ||
-		strings.Count(out.String(), "began") != 1 {
+		strings.Count(out.String(), "started") != 1 {
 		t.Errorf("%d %s", code, out.String())
 	}
 }
 
-// A run that ended because its database was lost has ended: a client does not look for its server.
+// A client does not reconnect to a run that failed because its database was lost.
 func TestWatchOfALostRun(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "sessions"); code != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -492,7 +497,7 @@ func slowSessions(db *pgtest.DB) {
 			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
 
-// detach starts a run of some tasks on a server, and returns its id.
+// detach starts a run of tasks on a server, and returns its id.
 func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 	t.Helper()
 	args := []string{"run", "--server", server.grpc, "--detach"}
@@ -500,7 +505,7 @@ func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 		args = append(args, "--task", name)
 	}
 	code, out, errs := cleanupd(t, args...)
-	began := regexp.MustCompile(`Run (\S+) began`).FindStringSubmatch(out)
+	began := regexp.MustCompile(`Run (\S+) started`).FindStringSubmatch(out)
 	if code != 0 || began == nil {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -515,14 +520,14 @@ func untilDeleting(db *pgtest.DB) {
 	)
 }
 
-// The working replica is killed mid-task; another one has its run within 20 seconds, with the default lease, and
-// finishes it; the counts are those of the deleted rows.
+// A replica that executes a run is killed. Another one takes the run over within 20 seconds, with the default lease,
+// and finishes it; the counts match the deleted rows.
 func TestKilledReplica(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	slowSessions(db)
 	args := []string{"--database-url", db.URL(), "--lease", "2s"}
-	replicas := []*replica{serve(t, args...), serve(t, args...)}
+	replicas := []*replica{startServer(t, args...), startServer(t, args...)}
 	id := detach(t, replicas[0], "sessions", "audit-trail")
 	untilDeleting(db)
 	working, other := 0, 1
@@ -548,8 +553,8 @@ func TestKilledReplica(t *testing.T) {
 	}
 }
 
-// A time that passed while all replicas were down is made up for after their start, once: that of a cron expression as
-// well as a single time.
+// A scheduled time that passed while all replicas were down is made up for after their start, once: of a cron
+// expression and of a single time.
 func TestScheduleOfReplicas(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -557,7 +562,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
 	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`
 	for i, schedule := range suite.Size(suite.Long, []string{cron}, []string{once, cron}) {
-		r := serve(t, args...)
+		r := startServer(t, args...)
 		req, err := http.NewRequestWithContext(
 			t.Context(),
 			http.MethodPut,
@@ -585,7 +590,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 		db.Do("UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'")
 		var replicas []*replica
 		for range suite.Size(suite.Long, 2, 3) {
-			replicas = append(replicas, serve(t, args...))
+			replicas = append(replicas, startServer(t, args...))
 		}
 		db.Until("SELECT (count(end_time) > $1)::int FROM cleanupd.run", i)
 		if n := db.Int(
@@ -604,13 +609,13 @@ func TestScheduleOfReplicas(t *testing.T) {
 	}
 }
 
-// No statement waits forever, and none goes to a read-only server; the URL may say otherwise.
+// No statement waits forever, and none is sent to a read-only server, unless the URL changes the settings.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	settings := func(url string) string {
 		t.Helper()
-		config, err := parseDatabaseURL("--database-url", url)
+		config, err := flags.DatabaseURL("--database-url", url)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// hostile is a database whose owner has a function that makes a role superuser, if it is called by one, and says that
-// it is immutable, so that the planner calls it.
+// hostile returns a database whose owner has a function that makes a role superuser if a superuser calls it. The
+// function is declared immutable, so that the planner calls it.
 func hostile(t *testing.T) (db *pgtest.DB, role string) {
 	t.Helper()
 	db = pgtest.Campaign(t)
@@ -24,7 +24,7 @@ func hostile(t *testing.T) (db *pgtest.DB, role string) {
 	return db, role
 }
 
-// within is a statement in a function that the planner calls.
+// within returns a statement in a function that the planner calls.
 func within(statement string) string {
 	return `CREATE FUNCTION act() RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
 		CREATE FUNCTION detour(n int) RETURNS int IMMUTABLE
@@ -33,8 +33,8 @@ func within(statement string) string {
 		CREATE OR REPLACE FUNCTION act() RETURNS void LANGUAGE plpgsql AS $$ BEGIN ` + statement + `; END $$`
 }
 
-// The owner of the application's tables can have code run by whoever reads or plans over them. The scripts let no
-// superuser do so, and still grant what they should.
+// The owner of the application's tables can have code run by every role that reads them or plans a query on them. The
+// scripts let no superuser do so, and still grant the rights.
 func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 	t.Parallel()
 	for name, plant := range map[string]string{
@@ -181,7 +181,7 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 	}
 }
 
-// Nobody else keeps rights on the schema and on the function, whether granted before or by default.
+// Other roles lose their rights on the schema and on the function, whether granted before or by default.
 func TestRoleScriptRevokes(t *testing.T) {
 	t.Parallel()
 	db, role := hostile(t)
@@ -213,7 +213,7 @@ func TestRoleScriptRevokes(t *testing.T) {
 	}
 }
 
-// The application's role can grant its own tables alone, and says so of others.
+// The application's role can grant rights only on its own tables, and the script reports the others.
 func TestRightsOnTablesOfOthers(t *testing.T) {
 	t.Parallel()
 	db, role := hostile(t)

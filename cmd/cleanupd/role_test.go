@@ -78,7 +78,7 @@ func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out s
 	return string(said), err
 }
 
-// campaignForRoles is a database with everything that needs rights, and more: the same one each time.
+// campaignForRoles returns a database with everything that needs rights, and more: the same one each time.
 func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Campaign(t)
@@ -109,15 +109,15 @@ func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	return db
 }
 
-// The role of deploy/role.sql executes the whole pipeline: what it leaves, does and reports is the same as for the
-// application's own role, the owner of all tables, on an equal database, except for VACUUM.
+// The role of deploy/role.sql executes the whole pipeline with the same results and reports as the application's own
+// role, the owner of all tables, on an equal database, except for VACUUM.
 func TestLeastPrivilegedRole(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := serve(
+		r := startServer(
 			t,
 			"--database-url",
 			url,
@@ -203,8 +203,8 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 }
 
-// contents is a fingerprint of each table and view of the application, without dates, which depend on the run, and the
-// ids of new entries of the job log, which are in any order.
+// contents returns a fingerprint of each table and view of the application, without dates, which depend on the run, and
+// without the ids of new entries of the job log, which are in any order.
 func contents(db *pgtest.DB) map[string]string {
 	found := map[string]string{}
 	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()',
@@ -219,7 +219,7 @@ func contents(db *pgtest.DB) map[string]string {
 	return found
 }
 
-// differing are the tables that are not the same in both, or in one alone.
+// differing returns the tables that are not the same in both, or exist in only one.
 func differing(a, b map[string]string) (names []string) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)
@@ -232,7 +232,7 @@ func differing(a, b map[string]string) (names []string) {
 	return names
 }
 
-// The role may not do what it does not need.
+// The role has no right that it does not need.
 func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	t.Parallel()
 	db := campaignForRoles(t, time.Now())
@@ -325,8 +325,8 @@ func TestLeastPrivilegedRoleIsRefused(t *testing.T) {
 	least.Do("SELECT cleanupd.drop_work_tables('{wkf99001_1, wkf99001_1_view}')")
 }
 
-// A role that is granted what the service asks for, one error after another, finally has what the script grants, except
-// for what the service cannot know beforehand, which is listed here.
+// A role that is granted what the errors of the service ask for, one after another, finally has what the script grants,
+// except the rights listed here, which the service cannot know beforehand.
 func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	t.Parallel()
 	db := campaignForRoles(t, time.Now())
@@ -351,7 +351,7 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		db.As(clerk),
@@ -393,7 +393,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	)
 	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
 	role := leastRole(t, db, "-v", "schema=The Campaign")
-	r := serve(t, "--database-url", db.As(role))
+	r := startServer(t, "--database-url", db.As(role))
 	code, out, errs := cleanupd(
 		t,
 		"run",
@@ -430,7 +430,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	}
 }
 
-// The script does nothing if it would harm the role that it is given.
+// The script does nothing if it would harm the role.
 func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

@@ -48,9 +48,9 @@ func nextVersion(t *testing.T, migration string) (program string) {
 	return program
 }
 
-// A version and the next one share a database: a run that one has begun is finished by the other, with exact counts,
-// when the program is updated and when it is rolled back. Only a schema that lacks what a version needs is refused by
-// it.
+// A version and the next one share a database: a run that one has started is finished by the other, with exact counts,
+// when the program is updated and when it is rolled back. A version refuses a schema only if it lacks something it
+// needs.
 func TestRollingUpdateAndRollback(t *testing.T) {
 	suite.Only(t, suite.Long)
 	t.Parallel()
@@ -64,10 +64,10 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			slowSessions(db)
-			first := serveBy(t, programs[0], "--database-url", db.URL())
+			first := startProgram(t, programs[0], "--database-url", db.URL())
 			id := detach(t, first, "sessions", "audit-trail")
 			untilDeleting(db)
-			second := serveBy(t, programs[1], "--database-url", db.URL())
+			second := startProgram(t, programs[1], "--database-url", db.URL())
 			if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 				t.Fatal(err)
 			}

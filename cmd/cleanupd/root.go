@@ -1,89 +1,92 @@
 package main
 
 import (
-	"fmt"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/demo"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve"
+	"github.com/cleanupd/cleanupd/internal/version"
 )
 
-// usageError is a mistake on the command line or in the environment.
-type usageError struct{ err error }
-
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-func usagef(format string, args ...any) error { return &usageError{fmt.Errorf(format, args...)} }
-
+// newRoot returns the command cleanupd with all its commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "cleanupd",
-		Version:       programVersion(),
+		Version:       version.String(),
 		Short:         "Keeps a Campaign database on PostgreSQL from growing without end",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noCommand,
+		Args:          flags.OnlyCommands,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return usagef("%w; see %s --help", err, cmd.CommandPath())
+		return flags.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		newServe(),
-		newMigrate(),
-		newAdopt(),
-		newRun(),
-		newRuns(),
-		newTasks(),
-		newExplain(),
-		newOptions(),
-		newSchedule(),
-		newMidSourcing(),
-		newHolds(),
-		newGuards(),
-		newUserData(),
-		newAudit(),
-		newHealth(),
-		newDemo(),
-		newMan(),
-		newVersion(),
+		serve.NewCommand(),
+		serve.NewMigrate(),
+		serve.NewAdopt(),
+		cli.NewRun(),
+		cli.NewRuns(),
+		cli.NewTasks(),
+		cli.NewExplain(),
+		cli.NewOptions(),
+		cli.NewSchedule(),
+		cli.NewMidSourcing(),
+		cli.NewHolds(),
+		cli.NewGuards(),
+		cli.NewUserData(),
+		cli.NewAudit(),
+		serve.NewHealth(),
+		demo.NewCommand(),
+		cli.NewMan(),
+		cli.NewVersion(),
 	)
 	for _, cmd := range root.Commands() {
-		offerEnvironment(cmd)
+		documentEnvironment(cmd)
 	}
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
-		help.Args = aCommand
+		help.Args = knownCommand
 	}
 	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return readEnvironment(cmd.Flags()) }
 	return root
 }
 
-// aCommand accepts a command, or nothing: the library's help treats an unknown one like none.
-func aCommand(cmd *cobra.Command, args []string) error {
+// knownCommand fails if arguments do not name a command. cobra's help would ignore them.
+func knownCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
-		return unknownCommand(cmd.Root(), strings.Join(args, " "))
+		return flags.UnknownCommand(cmd.Root(), strings.Join(args, " "))
 	}
 	return nil
 }
 
-// offerEnvironment adds to the help of a command, and of its subcommands, which environment variable sets each flag.
-func offerEnvironment(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
-	cmd.PersistentFlags().VisitAll(func(f *pflag.Flag) { f.Usage += " [$" + variable(f.Name) + "]" })
+// documentEnvironment adds the environment variable of each flag to the help of a command and its subcommands.
+func documentEnvironment(cmd *cobra.Command) {
+	document := func(f *pflag.Flag) {
+		hint := " [$" + variable(f.Name) + "]"
+		if !strings.HasSuffix(f.Usage, hint) { // two commands may share a flag
+			f.Usage += hint
+		}
+	}
+	cmd.Flags().VisitAll(document)
+	cmd.PersistentFlags().VisitAll(document)
 	for _, sub := range cmd.Commands() {
-		offerEnvironment(sub)
+		documentEnvironment(sub)
 	}
 }
 
-// readEnvironment sets flags that were not given from their variables. The values of a flag that may be repeated
-// are separated by blanks.
-func readEnvironment(flags *pflag.FlagSet) (err error) {
-	flags.VisitAll(func(f *pflag.Flag) {
+// readEnvironment sets the flags that were not given from environment variables. In the variable of a flag that may be
+// repeated, blanks separate the values.
+func readEnvironment(set *pflag.FlagSet) (err error) {
+	set.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))
 		if !ok || f.Changed || f.Name == "help" || err != nil {
 			return
@@ -93,53 +96,15 @@ func readEnvironment(flags *pflag.FlagSet) (err error) {
 			values = strings.Fields(value)
 		}
 		for _, value := range values {
-			if setErr := flags.Set(f.Name, value); setErr != nil {
-				err = usagef("environment variable %s: %w", variable(f.Name), setErr)
+			if setErr := set.Set(f.Name, value); setErr != nil {
+				err = flags.Errorf("environment variable %s: %w", variable(f.Name), setErr)
 			}
 		}
 	})
 	return err
 }
 
-// variable is the environment variable of a flag.
+// variable returns the name of a flag's environment variable.
 func variable(flag string) string {
 	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// noCommand refuses arguments of a command that has commands of its own.
-func noCommand(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return unknownCommand(cmd, args[0])
-	}
-	return nil
-}
-
-// unknownCommand says that a command has no such command, and which ones have similar names.
-func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2
-	hint := ""
-	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
-		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(similar, " or "))
-	}
-	return usagef("%s has no command %q%s; see %[1]s --help", cmd.CommandPath(), name, hint)
-}
-
-// noArguments refuses arguments where there are only flags.
-func noArguments(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usagef("%s takes no argument, not %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
-	}
-	return nil
-}
-
-// oneLine returns a text as one printable line, in which each of its lines is once: the driver tells of every try to
-// connect.
-func oneLine(text string) string {
-	var lines []string
-	for line := range strings.SplitSeq(text, "\n") {
-		if line = strings.Join(strings.Fields(line), " "); line != "" && !slices.Contains(lines, line) {
-			lines = append(lines, line)
-		}
-	}
-	return printable(strings.Join(lines, " "))
 }

@@ -15,7 +15,7 @@ import (
 // planted is in every secret, and in every row.
 const planted = "PLANTED"
 
-// withPassword is a database's URL with a password, which the server does not require.
+// withPassword returns a database's URL with a password, which the server does not require.
 func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 	t.Helper()
 	u, err := url.Parse(db.URL())
@@ -36,7 +36,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref
 			VALUES ('PLANTED row')`)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED user' WHERE canonicalname = 'ann'`)
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		withPassword(t, db, "PLANTED-password"),
@@ -120,12 +120,11 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	traced(t, spans, "batch", "task import-rejects", "run", "cleanup.v1.CleanupService/RunCleanup")
 }
 
-// Traces say of calls about user data that they failed, and with which code; their errors, which callers get, may name
-// a person.
+// The traces of failed calls about user data have the code, but not the error, which may name a person.
 func TestTracesOfUserData(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	forms := formsOf(t, 5, "")
-	r := serve(
+	r := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),
@@ -143,7 +142,7 @@ func TestTracesOfUserData(t *testing.T) {
 		}
 		text, err := io.ReadAll(answer.Body)
 		_ = answer.Body.Close()
-		// an unexpected error is not told
+		// an unexpected error is not returned
 		if err != nil || !strings.HasPrefix(answer.Status, want) ||
 			strings.Contains(string(text), planted) != (want == "404") {
 			t.Errorf("%s: %s %s %v", path, answer.Status, text, err)

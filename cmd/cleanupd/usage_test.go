@@ -135,7 +135,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// commands calls each with every command, but those that the library brings.
+// commands calls each with every command except the library's own.
 func commands(of *cobra.Command, each func(cmd *cobra.Command)) {
 	for _, cmd := range of.Commands() {
 		if cmd.Name() != "completion" && cmd.Name() != "help" {
@@ -177,7 +177,7 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// A variable means the same to every command: flags of one name are of one type, and about the same.
+// A variable means the same to every command: flags with the same name have the same type and meaning.
 func TestVariablesMeanTheSame(t *testing.T) {
 	t.Parallel()
 	first := map[string]*pflag.Flag{}
@@ -358,8 +358,8 @@ func TestMistakes(t *testing.T) {
 			1,
 			[]string{"database"},
 		},
-		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
-		{away + " --mid-sourcing =keep", 2, []string{"--mid-sourcing is NAME=URL or NAME=keep"}},
+		{away + " --mid-sourcing x", 2, []string{"--mid-sourcing must be NAME=URL or NAME=keep"}},
+		{away + " --mid-sourcing =keep", 2, []string{"--mid-sourcing must be NAME=URL or NAME=keep"}},
 		{away + " --mid-sourcing x=keep --mid-sourcing x=postgres://h/d", 2, []string{"--mid-sourcing", "twice"}},
 		{away + " --mid-sourcing x=postgres://u:secret@h:y/d", 2, []string{": --mid-sourcing x: "}},
 		{
@@ -520,7 +520,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 		"GRANT USAGE ON SCHEMA cleanupd TO " + clerk + "; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN " +
 			"SCHEMA cleanupd TO " + clerk,
 	)
-	r := serve(t, "--database-url", db.As(clerk))
+	r := startServer(t, "--database-url", db.As(clerk))
 	if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// formsOf is a Forms database with a number of process instances, whose document storage is in it, or in a folder.
+// formsOf returns a Forms database with process instances, whose document storage is in it, or in a folder.
 func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -40,14 +40,14 @@ func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	return db
 }
 
-// database is one that a test looks into.
+// database is a database that a test reads.
 type database interface {
 	Do(statement string, args ...any)
 	Int(query string, args ...any) int64
 	Strings(query string, args ...any) []string
 }
 
-// formsDB is a Forms database of an engine.
+// formsDB is a Forms database on one of the servers.
 type formsDB struct {
 	database
 	url  string
@@ -55,7 +55,7 @@ type formsDB struct {
 	own  string // the prefix of the service's own tables
 }
 
-// onBoth runs a test with a Forms database of each engine; its documents are in it, or in a folder.
+// onBoth runs a test with a Forms database on each server; its documents are in it, or in a folder.
 func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, forms *formsDB, folder string)) {
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
@@ -119,7 +119,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	db := pgtest.Campaign(t)
-	s := serve(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
+	s := startServer(t, "--database-url", db.URL(), "--forms-database-url", forms.url, "--forms-gds-in-database")
 	ask := func(args ...string) (int, string, string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
@@ -135,7 +135,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 	)
 	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") ||
 		!strings.Contains(out, "Orphan tasks: ") ||
-		!strings.Contains(out, "Can not be found: ") {
+		!strings.Contains(out, "Cannot be found: ") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	if code, _, errs := ask("userdata", "erase", "ann"); code != 2 || !strings.Contains(errs, "--yes") {
@@ -298,12 +298,12 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		"--limit",
 		"1",
 	); code != 0 || strings.Count(out, "\n") != 2 ||
-		!strings.Contains(errs, "There are more") {
+		!strings.Contains(errs, "There are more entries") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
 
-// What a policy hides is not silently skipped.
+// Rows that a policy hides fail the search instead of being skipped silently.
 func TestRowSecurityOfForms(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
@@ -311,7 +311,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 		"INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW " +
 			"LEVEL SECURITY",
 	)
-	s := serve(
+	s := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),
@@ -329,7 +329,7 @@ func TestRowSecurityOfForms(t *testing.T) {
 	}
 }
 
-// A Forms server that answers with what no client expects does not bring the server down, nor one that starts later.
+// Unexpected answers of a Forms server crash neither the server nor one that starts later.
 func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	t.Parallel()
 	forms := formsOf(t, 5, "")
@@ -343,7 +343,7 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	t.Cleanup(strange.Close)
 	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
 	for range 2 {
-		s := serve(
+		s := startServer(
 			t,
 			"--database-url",
 			pgtest.Campaign(t).URL(),
@@ -385,8 +385,8 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// erasing has a server erase every process instance. ended receives the status of the client; args are the server's,
-// and db its own database.
+// erasing has a server erase every process instance. ended receives the exit status of the client; args are for the
+// server, whose database is db.
 func erasing(
 	t *testing.T,
 	forms *formsDB,
@@ -395,7 +395,7 @@ func erasing(
 	t.Helper()
 	db = pgtest.Campaign(t)
 	args = append([]string{"--lease", "1s", "--database-url", db.URL(), "--forms-database-url", forms.url}, storage...)
-	first = serve(t, args...)
+	first = startServer(t, args...)
 	erase := []string{"userdata", "erase", "--yes", "--server", first.grpc}
 	for _, id := range forms.Strings("SELECT CAST(id AS char(20)) FROM tb_process_instance") {
 		erase = append(erase, "--instance", strings.TrimSpace(id))
@@ -407,7 +407,7 @@ func erasing(
 	return first, ended, args, db
 }
 
-// killed has a server erase every process instance, kills it at a moment, and has another one finish.
+// killed has a server erase every process instance, kills it at a certain point, and has another one finish.
 func killed(
 	t *testing.T,
 	forms *formsDB,
@@ -427,12 +427,12 @@ func killed(
 	if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 		t.Fatal("the erasure was through before its server was killed")
 	}
-	second = serve(t, args...)
+	second = startServer(t, args...)
 	db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 	return second, db
 }
 
-// accounted checks that the record of an erasure of 300 process instances tells of each once, and of all of their
+// accounted checks that the record of an erasure of 300 process instances has each of them once, and all of their
 // tasks.
 func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	t.Helper()
@@ -451,7 +451,7 @@ func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 }
 
 // A server that is frozen during an erasure keeps its connections, and the locks on them, for a while. Another one
-// takes over all the same, and what the first one does when it wakes up counts for nothing.
+// takes over nevertheless, and the first one can change nothing after it wakes up.
 func TestErasureOfAFrozenServer(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 300, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -465,7 +465,7 @@ func TestErasureOfAFrozenServer(t *testing.T) {
 		if db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") == 0 {
 			t.Fatal("the erasure was through before its server was frozen")
 		}
-		serve(t, args...)
+		startServer(t, args...)
 		db.Until("SELECT count(*) FROM cleanupd.erasure WHERE state = 'SUCCEEDED'")
 		if err := first.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 			t.Fatal(err)
@@ -502,7 +502,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 	})
 }
 
-// The receipt names each deleted file once, even if the server is killed when it has deleted some and not yet reported
+// The receipt names each deleted file once, even if the server is killed after it deleted some and before it reported
 // them.
 func TestFilesOfAKilledServer(t *testing.T) {
 	suite.Only(t, suite.Long)
@@ -538,7 +538,7 @@ func TestFilesOfAKilledServer(t *testing.T) {
 	})
 }
 
-// filesIn are the files in a folder, sorted.
+// filesIn returns the names of the files in a folder, sorted.
 func filesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	if err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -561,7 +561,7 @@ func TestFormsDemo(t *testing.T) {
 	t.Parallel()
 	pgtest.Empty(t)
 	mysqltest.Empty(t, "utf8mb4")
-	for _, engine := range []string{onPostgres, onMySQL} {
+	for _, engine := range []string{"postgres", "mysql"} {
 		code, out, errs := cleanupd(t, "demo", "--forms", "--forms-engine", engine)
 		if code != 0 || strings.Count(out, "cleanupd userdata find") != 2 ||
 			!strings.Contains(out, "Orphan tasks: none") {
@@ -570,8 +570,7 @@ func TestFormsDemo(t *testing.T) {
 	}
 }
 
-// Many tasks and documents are searched, and a thousand process instances erased, with progress, in memory that does
-// not grow with them.
+// Many tasks and documents are searched, and a thousand process instances erased, with progress, in constant memory.
 func TestErasureOfMuch(t *testing.T) {
 	suite.Only(t, suite.Long)
 	onBoth(t, 0, false, func(t *testing.T, forms *formsDB, _ string) {
@@ -592,7 +591,7 @@ func TestErasureOfMuch(t *testing.T) {
 		} {
 			forms.Do(statement)
 		}
-		s := serve(
+		s := startServer(
 			t,
 			"--database-url",
 			pgtest.Campaign(t).URL(),
@@ -632,7 +631,7 @@ func TestErasureOfMuch(t *testing.T) {
 	})
 }
 
-// peak is the most memory, in bytes, that a server has had.
+// peak returns the largest memory that a server has had, in bytes.
 func peak(t *testing.T, s *replica) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
@@ -665,7 +664,7 @@ func TestUserDataOfMany(t *testing.T) {
 			length,
 		),
 	)
-	s := serve(
+	s := startServer(
 		t,
 		"--database-url",
 		pgtest.Campaign(t).URL(),

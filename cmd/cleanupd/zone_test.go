@@ -19,7 +19,7 @@ func TestZoneOfTheApplication(t *testing.T) {
 		INSERT INTO XtkSessionInfo SELECT i, i, now() AT TIME ZONE 'America/Bogota' + i * interval '1 hour'
 			FROM unnest('{-1, 1}'::int[]) i`,
 	)
-	r := serve(t, "--database-url", db.URL())
+	r := startServer(t, "--database-url", db.URL())
 	if code, out, errs := cleanupd(
 		t,
 		"options",

@@ -3,6 +3,9 @@
 package daemon
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -57,7 +60,7 @@ func reachable(dir string, user *syscall.Credential) bool {
 	return true
 }
 
-// Command returns a command that runs as a user, and ends with this process.
+// Command returns a program that runs as a user, and ends with this process.
 func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = processAttributes(owner)
@@ -65,13 +68,56 @@ func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// End ends a program by a signal, or by force if that takes too long; done is closed when it has ended.
-func End(cmd *exec.Cmd, done <-chan error, signal syscall.Signal) {
-	_ = cmd.Process.Signal(signal)
+// startTimeout limits how long a server may take until it answers.
+const startTimeout = time.Minute
+
+// Process is a server program that was started.
+type Process struct {
+	cmd  *exec.Cmd
+	done chan error // receives why it ended
+}
+
+// Start starts a server program, which writes its log to a file in dir, and waits until ping succeeds. name is what
+// errors call the server.
+func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(context.Context) error) (*Process, error) {
+	// another user may own the folder
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = log.Close() }()
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &Process{cmd: cmd, done: make(chan error, 1)}
+	go func() { p.done <- cmd.Wait() }()
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		pingErr := ping(ctx)
+		if pingErr == nil {
+			return p, nil
+		}
+		select {
+		case exit := <-p.done:
+			text, _ := os.ReadFile(log.Name())
+			return nil, fmt.Errorf("%s ended at its start (%w): %s", name, exit, text)
+		case <-ctx.Done():
+			p.End(syscall.SIGQUIT)
+			return nil, fmt.Errorf("%s does not answer: %w", name, errors.Join(ctx.Err(), pingErr))
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// End ends the program by a signal, or kills it if it does not end within ten seconds.
+func (p *Process) End(signal syscall.Signal) {
+	_ = p.cmd.Process.Signal(signal)
 	select {
-	case <-done:
+	case <-p.done:
 	case <-time.After(10 * time.Second):
-		_ = cmd.Process.Kill()
-		<-done
+		_ = p.cmd.Process.Kill()
+		<-p.done
 	}
 }

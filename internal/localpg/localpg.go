@@ -5,14 +5,12 @@ package localpg
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -26,15 +24,11 @@ type Server struct {
 	bin      string
 	owner    *syscall.Credential
 	settings []string
-	cmd      *exec.Cmd
-	done     chan error
+	process  *daemon.Process // nil while it does not run
 }
 
-// port is that of the socket, whose folder is the server's own.
+// port is part of the name of the socket, which is in the server's own folder.
 const port = "5432"
-
-// startTimeout is how long a server may take until it answers.
-const startTimeout = 60 * time.Second
 
 // Start creates a cluster and starts it. settings are added to its configuration (name=value).
 func Start(ctx context.Context, settings ...string) (*Server, error) {
@@ -62,19 +56,12 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	initdb := daemon.Command(
-		owner,
-		filepath.Join(bin, "initdb"),
-		"--pgdata",
-		s.data(),
-		"--username",
-		"postgres",
-		"--auth",
-		"trust",
-		"--encoding",
-		"UTF8",
-		"--locale",
-		"C",
+	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"),
+		"--pgdata="+s.data(),
+		"--username=postgres",
+		"--auth=trust",
+		"--encoding=UTF8",
+		"--locale=C",
 		"--no-sync",
 		"--no-instructions",
 	)
@@ -97,61 +84,27 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
-	args := []string{
-		"-D",
-		s.data(),
-		"-k",
-		s.dir,
-		"-p",
-		port,
-		"-c",
+	args := []string{"-D", s.data(), "-k", s.dir, "-p", port}
+	for _, setting := range append([]string{
 		"listen_addresses=",
-		"-c",
 		"fsync=off",
-		"-c",
 		"synchronous_commit=off",
-		"-c",
 		"full_page_writes=off",
-		"-c",
 		"max_connections=200",
-		"-c",
 		"autovacuum=off",
-	}
-	for _, setting := range s.settings {
+	}, s.settings...) {
 		args = append(args, "-c", setting)
 	}
 	cmd := daemon.Command(s.owner, filepath.Join(s.bin, "postgres"), args...)
-	cmd.Dir = s.dir
-	// the folder is another user's
-	logFile, err := os.OpenFile(filepath.Join(s.dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = logFile.Close() }()
-	cmd.Stderr, cmd.Stdout = logFile, logFile
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	s.cmd, s.done = cmd, done
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
-	for {
+	process, err := daemon.Start(ctx, "PostgreSQL", s.dir, cmd, func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, s.URL("postgres", "postgres"))
-		if err == nil {
-			return conn.Close(ctx)
+		if err != nil {
+			return err
 		}
-		select {
-		case exit := <-done:
-			s.cmd = nil
-			said, _ := os.ReadFile(logFile.Name())
-			return fmt.Errorf("PostgreSQL ended at its start (%w): %s", exit, said)
-		case <-ctx.Done():
-			return fmt.Errorf("PostgreSQL does not answer: %w", errors.Join(ctx.Err(), err))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return conn.Close(ctx)
+	})
+	s.process = process
+	return err
 }
 
 // URL returns the address of a database for a role.
@@ -185,11 +138,10 @@ func (s *Server) Stop() {
 	s.remove()
 }
 
-// end stops the server, by force if that takes too long.
+// end stops the server by a signal if it runs.
 func (s *Server) end(signal syscall.Signal) {
-	if s.cmd == nil {
-		return
+	if s.process != nil {
+		s.process.End(signal)
+		s.process = nil
 	}
-	daemon.End(s.cmd, s.done, signal)
-	s.cmd = nil
 }

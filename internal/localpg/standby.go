@@ -92,7 +92,7 @@ func (s *Server) receive(ctx context.Context, primary string) error {
 
 // until asks the server until it answers with true.
 func (s *Server) until(ctx context.Context, question string, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	return s.do(ctx, func(conn *pgx.Conn) error {
 		for {

@@ -1,0 +1,219 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// NewExplain returns the command explain.
+func NewExplain() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "explain TASK | TABLE KEY",
+		Short: "Show what a task would do now, or why a row is deleted or not",
+		Long: "Show what a task would do now: the SQL with its parameters, how rows are found, and which steps\n" +
+			"are skipped and why. Changes by the tasks before it are not taken into account: run --dry-run does\n" +
+			"that.\n" +
+			"Or show what the next run would do with a row, and why: for each step on its table, condition by\n" +
+			"condition. KEY is the value of the table's integer key, or COLUMN=VALUE for each column of one of\n" +
+			"its unique keys, separated by commas; times as 2026-02-28T12:00:00Z. A text must be the whole key,\n" +
+			"and needs the role admin. For a row that does not exist, show which runs deleted rows of its\n" +
+			"table.\n" +
+			"Nothing is changed or locked.",
+		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
+			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
+		Args: taskOrRow,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			w := cmd.OutOrStdout()
+			if len(args) == 2 {
+				key := strings.TrimPrefix(args[1], " ")
+				row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: key})
+				if err != nil {
+					return err
+				}
+				if output != format.Table {
+					return output.Print(w, row, nil)
+				}
+				return printRow(terminal.ScreenOf(w), key, row)
+			}
+			task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
+			if err != nil {
+				return err
+			}
+			if output != format.Table {
+				return output.Print(w, task, nil)
+			}
+			printTask(w, task)
+			return nil
+		}),
+	}
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+// ProtectNegativeKey returns the arguments of the program with a space before the negative key of a row, which would be
+// parsed as a flag otherwise. explain removes the space.
+func ProtectNegativeKey(args []string) []string {
+	args = slices.Clone(args)
+	for i := range args {
+		n, err := strconv.ParseInt(args[i], 10, 64)
+		if err == nil && n < 0 && args[0] == "explain" && !slices.Contains(args[:i], "--") {
+			args[i] = " " + args[i]
+		}
+	}
+	return args
+}
+
+// taskOrRow requires the name of a task, or a table and a key.
+func taskOrRow(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 && len(args) != 2 {
+		return flags.Errorf(
+			"%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
+			cmd.CommandPath(),
+			cmd.CommandPath(),
+		)
+	}
+	return nil
+}
+
+// printRow prints why a row is deleted or not.
+func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse) error {
+	if !row.GetExists() {
+		fmt.Fprintf(s, "%s %s: no such row\n", terminal.Printable(row.GetTable()), terminal.Printable(key))
+		return printRunsOfTable(s, row.GetRuns())
+	}
+	fmt.Fprintf(
+		s,
+		"%s %s: %s\n",
+		terminal.Printable(row.GetTable()),
+		terminal.Printable(key),
+		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetSince(), row.GetWhy()),
+	)
+	fmt.Fprintf(s, "reference time %s\n", format.Time(row.GetReferenceTime()))
+	for _, step := range row.GetSteps() {
+		fmt.Fprintf(
+			s,
+			"\n%s, %s: %s\n",
+			step.GetTask(),
+			format.EnumName(step.GetAction()),
+			describeVerdict(step.GetVerdict(), "", step.GetSince(), step.GetWhy()),
+		)
+		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
+		for _, p := range step.GetParts() {
+			of := ""
+			if p.GetOf() != "" {
+				of = p.GetOf() + ": "
+			}
+			fmt.Fprintf(
+				s,
+				"  %d. %-7s %s%s (%s)\n",
+				p.GetAlternative(),
+				format.EnumName(p.GetTruth()),
+				terminal.Printable(of),
+				terminal.Printable(p.GetText()),
+				terminal.Printable(strings.Join(p.GetValues(), ", ")),
+			)
+		}
+	}
+	return nil
+}
+
+// printRunsOfTable prints the runs that deleted rows of a table.
+func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error {
+	if len(runs) == 0 {
+		fmt.Fprintln(s, "No known run deleted rows of this table.")
+		return nil
+	}
+	rows := []terminal.Row{{"RUN", "STARTED", "ROWS OF THE TABLE", "TASKS"}}
+	for _, r := range runs {
+		rows = append(rows, terminal.Row{
+			r.GetRunId(),
+			format.Time(r.GetStartTime()),
+			humanize.Comma(r.GetRowsDeleted()),
+			strings.Join(r.GetTasks(), ", "),
+		})
+	}
+	return s.PrintTable(rows)
+}
+
+// verdicts are the texts of verdicts. A row that is selected is deleted, or changed by a step that updates.
+var verdicts = map[cleanupv1.Verdict]string{
+	cleanupv1.Verdict_VERDICT_GOES:    "SELECTED",
+	cleanupv1.Verdict_VERDICT_LATER:   "SELECTED LATER",
+	cleanupv1.Verdict_VERDICT_STAYS:   "NOT SELECTED",
+	cleanupv1.Verdict_VERDICT_UNKNOWN: "UNKNOWN",
+}
+
+// describeVerdict returns a verdict on a row, with the task and the reason if they are given.
+func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timestamp, reason string) string {
+	text := verdicts[v]
+	if v == cleanupv1.Verdict_VERDICT_LATER {
+		text += " from " + format.Time(since)
+	}
+	if task != "" {
+		text += " by the task " + task
+	}
+	if reason != "" {
+		text += ": " + terminal.Printable(reason)
+	}
+	return text
+}
+
+// printTask prints what a task would do.
+func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
+	fmt.Fprintf(w, "%s, reference time %s\n", task.GetTask(), format.Time(task.GetReferenceTime()))
+	if set := task.GetSet(); set != nil {
+		rule := terminal.Printable(set.GetRule())
+		fmt.Fprintf(w, "\nIt starts with %d rows of %s: %s\n", task.GetSetRows(), set.GetTable(), rule)
+		printSQL(w, set)
+	}
+	for _, statement := range task.GetStatements() {
+		partitions := ""
+		if statement.GetPartitions() > 1 {
+			partitions = " in " + strconv.Itoa(int(statement.GetPartitions())) + " partitions"
+		}
+		action := ""
+		if statement.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
+			action = format.EnumName(statement.GetAction()) + " "
+		}
+		table, rule := terminal.Printable(statement.GetTable()), terminal.Printable(statement.GetRule())
+		fmt.Fprintf(w, "\n%s%s%s: %s\n", action, table, partitions, rule)
+		printSQL(w, statement)
+	}
+	if len(task.GetSkips()) > 0 {
+		fmt.Fprintln(w, "\nSkipped:")
+	}
+	for _, skip := range task.GetSkips() {
+		fmt.Fprintln(w, "  "+terminal.Printable(skip))
+	}
+}
+
+// printSQL prints a statement with its parameters, and how its rows are found.
+func printSQL(w io.Writer, statement *cleanupv1.ExplainedStatement) {
+	if statement.GetSql() != "" {
+		fmt.Fprintln(w, "  "+terminal.Printable(statement.GetSql()))
+	}
+	for i, value := range statement.GetParameters() {
+		fmt.Fprintf(w, "  $%d = %s\n", i+1, terminal.Printable(value))
+	}
+	if statement.GetWay() != "" {
+		fmt.Fprintln(w, "  found by "+terminal.Printable(statement.GetWay()))
+	}
+}

@@ -1,0 +1,71 @@
+package format
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/timestamppb"
+)
+
+// EnumName returns the name of an enum's value in lower case, without the prefix that all names of the enum have.
+func EnumName(value protoreflect.Enum) string {
+	names := value.Descriptor().Values()
+	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
+	name := names.ByNumber(value.Number())
+	if name == nil { // of a newer server
+		return fmt.Sprint(value.Number())
+	}
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
+}
+
+// Size returns a number of bytes with a unit, such as 3.0 MiB.
+func Size(n int64) string { return humanize.IBytes(uint64(n)) }
+
+// Rows returns a number of rows with its unit.
+func Rows(n int64) string { return Count(n, "row", "rows") }
+
+// Count returns a number with its unit in the singular or the plural.
+func Count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return humanize.Comma(n) + " " + many
+}
+
+// Duration returns a duration, rounded for people.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	}
+	return d.Round(time.Second).String()
+}
+
+// Elapsed returns the duration between two times, empty if either is unknown.
+func Elapsed(start, end *timestamppb.Timestamp) string {
+	if start == nil || end == nil {
+		return ""
+	}
+	return Duration(end.AsTime().Sub(start.AsTime()))
+}
+
+// Time returns a time in UTC, such as 2026-02-28T12:00:00Z, empty if it is unknown.
+func Time(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format(time.RFC3339)
+}
+
+// Date returns the date of a time in UTC, empty if it is unknown.
+func Date(t *timestamppb.Timestamp) string {
+	if t == nil {
+		return ""
+	}
+	return t.AsTime().Format(time.DateOnly)
+}

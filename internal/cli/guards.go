@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
+
+// NewGuards returns the command guards.
+func NewGuards() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the guards, and the tasks that they refuse",
+		Example: "  cleanupd guards get -o yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+			if err != nil {
+				return err
+			}
+			return printGuards(cmd, output, resp, resp)
+		}),
+	}
+	cmd := &cobra.Command{
+		Use:   "guards [get | set NAME=VALUE …]",
+		Short: "Show and change which deletes are unusual and need approval, and show which are refused",
+		Long: "Show and change which deletes are unusual and need approval. A task that would do such a delete is\n" +
+			"refused before it changes anything, in every run, until a plan that accepts it has run (cleanupd\n" +
+			"run --preview), or an option of the task or the guard is changed.",
+		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
+			"maxGrowth=off",
+		Args: flags.OnlyCommands,
+		RunE: get.RunE,
+	}
+	cmd.AddCommand(get, newSetGuards(&server, &output))
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "set NAME=VALUE …",
+		Short: "Change guards; the others keep their values",
+		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off, or " +
+			"default.\nTasks that a guard refused before it was changed are judged again in the next run.",
+		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
+			"maxDropPercent=default",
+		Args: atLeastOneOption,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			change, cleared, err := parseGuardChanges(args)
+			if err != nil {
+				return err
+			}
+			current, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
+			if err != nil {
+				return err
+			}
+			settings := current.GetGuards()
+			proto.Merge(settings, change)
+			for _, f := range cleared {
+				settings.ProtoReflect().Clear(f)
+			}
+			resp, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
+			if err != nil {
+				return err
+			}
+			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
+				Guards:   resp.GetGuards(),
+				Defaults: current.GetDefaults(),
+				Latched:  resp.GetLatched(),
+			})
+		}),
+	}
+}
+
+// parseGuardChanges returns the settings that NAME=VALUE changes, and the settings that NAME=default resets.
+func parseGuardChanges(args []string) (change *cleanupv1.Guards, reset []protoreflect.FieldDescriptor, err error) {
+	values := map[string]json.RawMessage{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || value == "" {
+			return nil, nil, flags.Errorf("%q is not NAME=VALUE", arg)
+		}
+		f, err := fieldByName(guardFields, "guard", name)
+		if err != nil {
+			return nil, nil, err
+		}
+		if value == "default" {
+			reset = append(reset, f)
+			continue
+		}
+		text, err := guardJSON(f, value)
+		if err != nil {
+			return nil, nil, flags.Errorf("%s: %q must be %s, off or default", name, value, err.Error())
+		}
+		values[f.JSONName()] = json.RawMessage(text)
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, nil, err
+	}
+	change = &cleanupv1.Guards{}
+	if err := protojson.Unmarshal(text, change); err != nil {
+		return nil, nil, flags.Errorf("%s: a number is too large, or not a whole number", strings.Join(args, " "))
+	}
+	return change, reset, nil
+}
+
+// What the values of guards must be, if they are not off or default.
+var (
+	errNotOn       = errors.New("on")
+	errNotDuration = errors.New("a time such as 5m or 90d")
+	errNotNumber   = errors.New("a number")
+)
+
+// guardJSON returns the value of a guard in JSON. Its error is the kind of value that is expected.
+func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		switch value {
+		case "on", "true":
+			return "true", nil
+		case "off", "false":
+			return "false", nil
+		}
+		return "", errNotOn
+	case protoreflect.MessageKind:
+		return durationJSON(value)
+	}
+	if value == "off" {
+		return "0", nil
+	}
+	if _, err := strconv.ParseFloat(value, 64); err != nil {
+		return "", errNotNumber
+	}
+	return value, nil
+}
+
+// durationJSON returns a duration such as 5m or 90d in JSON.
+func durationJSON(value string) (string, error) {
+	if value == "off" {
+		value = "0"
+	}
+	d, err := time.ParseDuration(value)
+	if days, ok := strings.CutSuffix(value, "d"); ok {
+		var n float64
+		n, err = strconv.ParseFloat(days, 64)
+		d = time.Duration(n * 24 * float64(time.Hour))
+	}
+	if err != nil {
+		return "", errNotDuration
+	}
+	return strconv.Quote(strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"), nil
+}
+
+// printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than
+// tables.
+func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
+	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
+	for i := range guardFields.Len() {
+		f := guardFields.Get(i)
+		table = append(table, terminal.Row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
+	}
+	w := cmd.OutOrStdout()
+	err := output.Print(w, resp, table)
+	if err != nil || output != format.Table || len(g.GetLatched()) == 0 {
+		return err
+	}
+	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "NUMBER", "LIMIT", "SINCE", "RUN"}}
+	for _, l := range g.GetLatched() {
+		table = append(table, terminal.Row{
+			l.GetTask(),
+			l.GetGuard().GetGuard(),
+			l.GetGuard().GetTable(),
+			humanize.Comma(l.GetGuard().GetNumber()),
+			humanize.Comma(l.GetGuard().GetMost()),
+			format.Time(l.GetTripTime()),
+			l.GetRunId(),
+		})
+	}
+	fmt.Fprintln(w)
+	return terminal.ScreenOf(w).PrintTable(table)
+}
+
+// guardValue returns the value of a guard for people.
+func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
+	value := g.ProtoReflect().Get(f)
+	var off bool
+	var text string
+	switch f.Kind() {
+	case protoreflect.BoolKind:
+		off, text = !value.Bool(), "on"
+	case protoreflect.MessageKind:
+		d := value.Message().Interface().(*durationpb.Duration).AsDuration()
+		off, text = d == 0, d.String()
+		if d%(24*time.Hour) == 0 {
+			text = fmt.Sprintf("%d days", d/(24*time.Hour))
+		}
+	case protoreflect.DoubleKind:
+		off, text = value.Float() == 0, humanize.Ftoa(value.Float())
+	default:
+		off, text = value.Int() == 0 && !strings.HasPrefix(string(f.Name()), "min_"), humanize.Comma(value.Int())
+	}
+	if off {
+		return "off"
+	}
+	return text
+}
+
+// guardsFlag has the guards that a run accepts, given as GUARD,TABLE,NUMBER. The name of a table may have commas.
+type guardsFlag []*cleanupv1.TrippedGuard
+
+// String implements pflag.Value.
+func (a *guardsFlag) String() string { return "" }
+
+// Type implements pflag.Value.
+func (a *guardsFlag) Type() string { return "GUARD,TABLE,NUMBER" }
+
+// Set implements pflag.Value.
+func (a *guardsFlag) Set(text string) error {
+	guard, rest, _ := strings.Cut(text, ",")
+	i := strings.LastIndex(rest, ",")
+	if i < 0 {
+		return fmt.Errorf("must be GUARD,TABLE,NUMBER, such as share,%s,250000", `"public"."nmsbroadlogrcp"`)
+	}
+	number, err := strconv.ParseInt(rest[i+1:], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q is not a number", rest[i+1:])
+	}
+	*a = append(*a, &cleanupv1.TrippedGuard{Guard: guard, Table: rest[:i], Number: number})
+	return nil
+}
+
+// acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed.
+func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
+	for _, g := range guards {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", watch.DescribeGuard(g))
+		if terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(g.GetNumber(), 10) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service"
+)
+
+// NewHolds returns the command holds.
+func NewHolds() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	list := newListHolds(&server, &output)
+	cmd := &cobra.Command{
+		Use:   "holds [list | create | release | export]",
+		Short: "Show and change holds, which keep data that the rules would delete",
+		Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
+			"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
+			"not the application itself.",
+		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
+		Args:    flags.OnlyCommands,
+		RunE:    list.RunE,
+	}
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(
+		list,
+		newCreateHold(&server, &output),
+		newReleaseHold(&server, &output),
+		newExportHolds(&server, &output),
+	)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
+	var ended bool
+	var limit int32
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the current holds, newest first",
+		Example: "  cleanupd holds list --include-ended",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			holds, err := listHolds(cmd, client, limit, ended)
+			if err != nil {
+				return err
+			}
+			defer rpc.PrintMore(cmd.ErrOrStderr(), holds)
+			return output.Print(cmd.OutOrStdout(), holds, holdsTable(holds.GetHolds()...))
+		}),
+	}
+	cmd.Flags().BoolVar(&ended, "include-ended", false, "also list holds that were released or have expired")
+	rpc.AddLimitFlag(cmd.Flags(), &limit)
+	return cmd
+}
+
+func listHolds(
+	cmd *cobra.Command,
+	client rpc.CleanupClient,
+	limit int32,
+	ended bool,
+) (*cleanupv1.ListHoldsResponse, error) {
+	return rpc.List(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
+		req := &cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended}
+		page, err := client.ListHolds(cmd.Context(), req)
+		return page, len(page.GetHolds()), err
+	})
+}
+
+// holdFlags has the values of the flags of `holds create`.
+type holdFlags struct {
+	deliveries, lists, workflows, recipients []int64
+	table, reason, expires                   string
+	everything                               bool
+}
+
+func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
+	var hold holdFlags
+	cmd := &cobra.Command{
+		Use: "create --reason TEXT (--deliveries IDS | --lists IDS | --workflows IDS | --table NAME | --recipients " +
+			"IDS | --everything)",
+		Short: "Create a hold, and wait until it applies to active runs",
+		Example: "  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'\n  cleanupd holds create " +
+			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
+			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
+		Args: flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			message, err := hold.message()
+			if err != nil {
+				return err
+			}
+			resp, err := client.CreateHold(cmd.Context(), &cleanupv1.CreateHoldRequest{Hold: message})
+			if err != nil {
+				return err
+			}
+			if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
+				fmt.Fprintln(
+					cmd.ErrOrStderr(),
+					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(
+						tables,
+						", ",
+					),
+				)
+			}
+			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
+		}),
+	}
+	f := cmd.Flags()
+	f.Int64SliceVar(&hold.deliveries, "deliveries", nil,
+		"the ids of deliveries to keep, with everything that belongs to them")
+	f.Int64SliceVar(&hold.lists, "lists", nil, "the ids of lists to keep, with their members and tables")
+	f.Int64SliceVar(&hold.workflows, "workflows", nil,
+		"the ids of workflows whose logs, tasks, events and work tables to keep")
+	f.Int64SliceVar(&hold.recipients, "recipients", nil,
+		"the ids of recipients: rows that have one in iRecipientId are kept")
+	f.StringVar(&hold.table, "table", "", "the name of a table to keep with all of its rows")
+	f.BoolVar(&hold.everything, "everything", false, "delete nothing until the hold is released")
+	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
+	f.StringVar(&hold.expires, "expire-time", "",
+		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
+	return cmd
+}
+
+// message returns the hold to create.
+func (f *holdFlags) message() (*cleanupv1.Hold, error) {
+	hold := &cleanupv1.Hold{Reason: f.reason}
+	kinds := 0
+	rows := func(ids []int64) *cleanupv1.HeldRows {
+		kinds++
+		return &cleanupv1.HeldRows{Ids: ids}
+	}
+	if f.deliveries != nil {
+		hold.What = &cleanupv1.Hold_Deliveries{Deliveries: rows(f.deliveries)}
+	}
+	if f.lists != nil {
+		hold.What = &cleanupv1.Hold_Lists{Lists: rows(f.lists)}
+	}
+	if f.workflows != nil {
+		hold.What = &cleanupv1.Hold_Workflows{Workflows: rows(f.workflows)}
+	}
+	if f.recipients != nil {
+		hold.What = &cleanupv1.Hold_Recipients{Recipients: rows(f.recipients)}
+	}
+	if f.table != "" {
+		kinds++
+		hold.What = &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: f.table}}
+	}
+	if f.everything {
+		kinds++
+		hold.What = &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}}
+	}
+	switch {
+	case kinds != 1:
+		return nil, flags.Errorf(
+			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything",
+		)
+	case f.reason == "":
+		return nil, flags.Errorf("--reason is required: give the reason, for those who find the hold years later")
+	case f.expires != "":
+		at, err := time.Parse(time.RFC3339, f.expires)
+		if err != nil {
+			return nil, flags.Errorf("--expire-time: %q is not a time such as 2027-01-31T00:00:00Z", f.expires)
+		}
+		hold.ExpireTime = timestamppb.New(at)
+	}
+	return hold, nil
+}
+
+func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:     "release HOLD_ID",
+		Short:   "End a hold: the next run deletes what the rules select",
+		Example: "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:    flags.OneArgument("the id of a hold, as in cleanupd holds"),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
+		}),
+	}
+}
+
+func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:     "export",
+		Short:   "Print all holds, including ended ones, one per line in JSON, the oldest first",
+		Example: "  cleanupd holds export",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			holds, err := listHolds(cmd, client, math.MaxInt32, true)
+			if err != nil {
+				return err
+			}
+			for _, h := range slices.Backward(holds.GetHolds()) {
+				if err := output.PrintMessage(cmd.OutOrStdout(), h); err != nil {
+					return err
+				}
+			}
+			return nil
+		}),
+	}
+}
+
+func holdsTable(holds ...*cleanupv1.Hold) []terminal.Row {
+	rows := []terminal.Row{{"HOLD", "WHAT", "CREATED", "BY", "ENDS", "REASON"}}
+	for _, h := range holds {
+		ends := cmp.Or(format.Time(h.GetExpireTime()), "when released")
+		if h.GetReleaseTime() != nil {
+			ends = "released " + format.Time(h.GetReleaseTime()) + " by " + h.GetReleasedBy()
+		}
+		rows = append(rows, terminal.Row{
+			h.GetId(),
+			holdSubject(h),
+			format.Time(h.GetCreateTime()),
+			h.GetCreatedBy(),
+			ends,
+			h.GetReason(),
+		})
+	}
+	return rows
+}
+
+// holdSubject returns what a hold is about.
+func holdSubject(h *cleanupv1.Hold) string {
+	switch what := h.GetWhat().(type) {
+	case *cleanupv1.Hold_Deliveries:
+		return "deliveries " + firstIDs(what.Deliveries)
+	case *cleanupv1.Hold_Lists:
+		return "lists " + firstIDs(what.Lists)
+	case *cleanupv1.Hold_Workflows:
+		return "workflows " + firstIDs(what.Workflows)
+	case *cleanupv1.Hold_Recipients:
+		return "recipients " + firstIDs(what.Recipients)
+	case *cleanupv1.Hold_Table:
+		return "table " + what.Table.GetName()
+	}
+	return "everything"
+}
+
+// firstIDs returns the first ids of rows, and how many more there are.
+func firstIDs(rows *cleanupv1.HeldRows) string {
+	const limit = 5
+	var ids []string
+	for _, id := range rows.GetIds()[:min(len(rows.GetIds()), limit)] {
+		ids = append(ids, strconv.FormatInt(id, 10))
+	}
+	if more := len(rows.GetIds()) - limit; more > 0 {
+		ids = append(ids, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(ids, ", ")
+}

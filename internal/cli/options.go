@@ -1,0 +1,269 @@
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
+
+// NewOptions returns the command options.
+func NewOptions() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the current options",
+		Example: "  cleanupd options get -o yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
+			if err != nil {
+				return err
+			}
+			return printOptions(cmd, output, resp)
+		}),
+	}
+	cmd := &cobra.Command{
+		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
+		Short: "Show and change the retention options, which are stored in XtkOption",
+		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
+			"broadLogPurgeDelayDays",
+		Args: flags.OnlyCommands,
+		RunE: get.RunE,
+	}
+	cmd.AddCommand(get, newSetOptions(&server, &output), newResetOptions(&server, &output))
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
+	var (
+		etag string
+		yes  bool
+	)
+	cmd := &cobra.Command{
+		Use:   "set NAME=VALUE …",
+		Short: "Change options; the others keep their values",
+		Long: "Change options; the others keep their values.\nOn a terminal, show what a run would do with the new " +
+			"options and with the old ones, and ask for confirmation.",
+		Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
+			"set storageOptimization=ANALYZE",
+		Args: atLeastOneOption,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			req, err := setRequest(args)
+			if err != nil {
+				return err
+			}
+			req.Etag = etag
+			if !yes && terminal.CanAsk() {
+				if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
+					return err
+				}
+			}
+			return setOptions(cmd, *output, client, req)
+		}),
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	addEtagFlag(cmd, &etag)
+	return cmd
+}
+
+func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
+	var etag string
+	cmd := &cobra.Command{
+		Use:     "reset NAME …",
+		Short:   "Reset options to their defaults, by deleting their rows",
+		Example: "  cleanupd options reset broadLogPurgeDelayDays",
+		Args:    atLeastOneOption,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			req, err := resetRequest(args)
+			if err != nil {
+				return err
+			}
+			req.Etag = etag
+			return setOptions(cmd, *output, client, req)
+		}),
+	}
+	addEtagFlag(cmd, &etag)
+	return cmd
+}
+
+func addEtagFlag(cmd *cobra.Command, etag *string) {
+	cmd.Flags().StringVar(etag, "etag", "", "change nothing if the options have changed since they had this etag")
+}
+
+// setOptions changes options, and prints them.
+func setOptions(
+	cmd *cobra.Command,
+	output format.Output,
+	client rpc.CleanupClient,
+	req *cleanupv1.SetOptionsRequest,
+) error {
+	resp, err := client.SetOptions(cmd.Context(), req)
+	if err != nil {
+		return err
+	}
+	return printOptions(cmd, output, resp)
+}
+
+// confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
+func confirmOptions(
+	cmd *cobra.Command,
+	server *rpc.Server,
+	client rpc.CleanupClient,
+	options *cleanupv1.Options,
+) error {
+	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
+	if err != nil {
+		return err
+	}
+	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))
+	if err := watch.NewRun(cmd.Context(), server, client, stream).Follow(view); err != nil {
+		return err
+	}
+	if !terminal.Confirm(cmd, "Set these options?") {
+		return errors.New("nothing was changed")
+	}
+	return nil
+}
+
+// atLeastOneOption requires an argument.
+func atLeastOneOption(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+	}
+	return nil
+}
+
+// fieldByName returns a field by its name in JSON or in the API's messages. kind is what an error calls it.
+func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
+	var known []string
+	for i := range fields.Len() {
+		f := fields.Get(i)
+		if f.JSONName() == name || string(f.Name()) == name {
+			return f, nil
+		}
+		known = append(known, f.JSONName())
+	}
+	return nil, flags.Errorf("unknown %s %q: use one of %s", kind, name, strings.Join(known, ", "))
+}
+
+// setRequest returns the request that sets NAME=VALUE.
+func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
+	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	values := map[string]any{}
+	for _, arg := range args {
+		name, value, ok := strings.Cut(arg, "=")
+		if !ok || value == "" {
+			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
+		}
+		f, err := fieldByName(optionFields, "option", name)
+		if err != nil {
+			return nil, err
+		}
+		values[f.JSONName()] = json.RawMessage(strconv.Quote(value))
+		if f.Kind() == protoreflect.EnumKind {
+			values[f.JSONName()] = storagePrefix + strings.TrimPrefix(strings.ToUpper(value), storagePrefix)
+		}
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
+	}
+	text, err := json.Marshal(values)
+	if err != nil {
+		return nil, err
+	}
+	if err := protojson.Unmarshal(text, req.GetOptions()); err != nil {
+		return nil, flags.Errorf(
+			"%s: a delay must be a number of days, and storageOptimization VACUUM_ANALYZE, ANALYZE or NONE",
+			strings.Join(args, " "),
+		)
+	}
+	return req, nil
+}
+
+// resetRequest returns the request that resets options by their names.
+func resetRequest(names []string) (*cleanupv1.SetOptionsRequest, error) {
+	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
+	for _, name := range names {
+		f, err := fieldByName(optionFields, "option", name)
+		if err != nil {
+			return nil, err
+		}
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
+	}
+	return req, nil
+}
+
+// optionsResponse is a response with the current options.
+type optionsResponse interface {
+	proto.Message
+	GetOptions() *cleanupv1.Options
+	GetDefaults() *cleanupv1.Options
+	GetCustomized() *fieldmaskpb.FieldMask
+	GetInvalid() []*cleanupv1.InvalidOption
+}
+
+// printOptions prints the options of a response, and why stored ones are not used.
+func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) error {
+	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
+	for i := range optionFields.Len() {
+		f := optionFields.Get(i)
+		stored := ""
+		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
+			stored = "yes"
+		}
+		table = append(table, terminal.Row{
+			f.JSONName(),
+			optionValue(o.GetOptions(), f),
+			optionValue(o.GetDefaults(), f),
+			stored,
+		})
+	}
+	for _, invalid := range o.GetInvalid() {
+		name := invalid.GetField()
+		if f, err := fieldByName(optionFields, "option", name); err == nil {
+			name = f.JSONName()
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, invalid.GetReason())
+	}
+	return output.Print(cmd.OutOrStdout(), o, table)
+}
+
+// storagePrefix begins the names of the values of storageOptimization.
+const storagePrefix = "STORAGE_OPTIMIZATION_"
+
+// optionValue returns the value of an option for people, empty if it has none.
+func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
+	if !o.ProtoReflect().Has(f) {
+		return ""
+	}
+	value := o.ProtoReflect().Get(f)
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		return strings.TrimPrefix(string(f.Enum().Values().ByNumber(value.Enum()).Name()), storagePrefix)
+	case protoreflect.MessageKind:
+		return value.Message().Interface().(*timestamppb.Timestamp).AsTime().Format("2006-01-02 15:04 UTC")
+	}
+	return fmt.Sprintf("%d days", value.Int())
+}

@@ -1,0 +1,51 @@
+package rpc
+
+import (
+	"errors"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service/runs"
+)
+
+// explainError adds to the error of a call what the user can do: watch the run that is active already, or check the
+// address of a server that cannot be reached.
+func (server *Server) explainError(err error) error {
+	s, ok := status.FromError(err)
+	for _, detail := range s.Details() {
+		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
+			return status.Errorf(
+				s.Code(),
+				"%s; watch it with %s",
+				s.Message(),
+				server.Command("runs watch", info.GetMetadata()["run_id"]),
+			)
+		}
+	}
+	if !ok || s.Code() != codes.Unavailable ||
+		(!strings.HasPrefix(s.Message(), "connection error: ") &&
+			!strings.HasPrefix(s.Message(), "name resolver error: ")) {
+		return err
+	}
+	var hint string
+	if strings.Contains(s.Message(), "server preface") {
+		hint = " (check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca)"
+	}
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
+}
+
+// PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.
+func PlainError(err error) error {
+	s, ok := status.FromError(err)
+	switch {
+	case !ok || err == nil:
+		return err
+	case s.Code() == codes.InvalidArgument:
+		return flags.Errorf("%s", s.Message())
+	}
+	return errors.New(s.Message())
+}

@@ -1,0 +1,52 @@
+package rpc
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/pflag"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service"
+)
+
+// AddLimitFlag adds the flag that limits how many entries are listed.
+func AddLimitFlag(f *pflag.FlagSet, limit *int32) {
+	f.Int32Var(limit, "limit", service.DefaultPageSize, "how many of the newest to list at most, 1 or more")
+}
+
+// listResponse is an answer with a page of a list.
+type listResponse interface {
+	proto.Message
+	GetNextPageToken() string
+}
+
+// List returns the first entries of a list, up to limit, merged from pages of at most pageSize entries. fetch requests
+// a page, and returns how many entries it has.
+func List[M listResponse](
+	limit, pageSize int32,
+	fetch func(size int32, token string) (page M, entries int, err error),
+) (all M, err error) {
+	if limit < 1 {
+		return all, flags.Errorf("--limit must be 1 or more, not %d", limit)
+	}
+	all, fetched, err := fetch(min(limit, pageSize), "")
+	for err == nil && all.GetNextPageToken() != "" && int32(fetched) < limit {
+		page, entries, fetchErr := fetch(min(limit-int32(fetched), pageSize), all.GetNextPageToken())
+		if err = fetchErr; err == nil {
+			next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
+			all.ProtoReflect().Clear(next)
+			proto.Merge(all, page)
+			fetched += entries
+		}
+	}
+	return all, err
+}
+
+// PrintMore prints a hint if the list has more pages.
+func PrintMore(w io.Writer, list listResponse) {
+	if list.GetNextPageToken() != "" {
+		fmt.Fprintln(w, "There are more entries: a higher --limit lists them.")
+	}
+}

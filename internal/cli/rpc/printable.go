@@ -1,0 +1,72 @@
+package rpc
+
+import (
+	"context"
+
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protopath"
+	"google.golang.org/protobuf/reflect/protorange"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// makePrintable replaces all strings of a message by printable ones.
+func makePrintable(message any) {
+	m, ok := message.(proto.Message)
+	if !ok {
+		return
+	}
+	_ = protorange.Range(m.ProtoReflect(), func(values protopath.Values) error {
+		last, parent := values.Index(-1), values.Index(-2)
+		text, ok := last.Value.Interface().(string)
+		if !ok {
+			return nil
+		}
+		replacement := protoreflect.ValueOfString(terminal.Printable(text))
+		switch last.Step.Kind() {
+		case protopath.FieldAccessStep:
+			parent.Value.Message().Set(last.Step.FieldDescriptor(), replacement)
+		case protopath.ListIndexStep:
+			parent.Value.List().Set(last.Step.ListIndex(), replacement)
+		}
+		return nil
+	})
+}
+
+// printableResponses intercepts calls, and makes their responses printable.
+func printableResponses(
+	ctx context.Context,
+	method string,
+	req, reply any,
+	conn *grpc.ClientConn,
+	call grpc.UnaryInvoker,
+	options ...grpc.CallOption,
+) error {
+	err := call(ctx, method, req, reply, conn, options...)
+	makePrintable(reply)
+	return err
+}
+
+// printableStreams intercepts streams, and makes their messages printable.
+func printableStreams(
+	ctx context.Context,
+	desc *grpc.StreamDesc,
+	conn *grpc.ClientConn,
+	method string,
+	open grpc.Streamer,
+	options ...grpc.CallOption,
+) (grpc.ClientStream, error) {
+	stream, err := open(ctx, desc, conn, method, options...)
+	return printableStream{stream}, err
+}
+
+type printableStream struct{ grpc.ClientStream }
+
+// RecvMsg implements grpc.ClientStream.
+func (s printableStream) RecvMsg(m any) error {
+	err := s.ClientStream.RecvMsg(m)
+	makePrintable(m)
+	return err
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// exclusiveRunFlags are pairs of flags that cannot be given together.
+var exclusiveRunFlags = [][2]string{
+	{"preview", "plan"},
+	{"preview", "dry-run"},
+	{"plan", "dry-run"},
+	{"plan", "task"},
+	{"plan", "skip-task"},
+	{"preview", "accept-guard"},
+}
+
+// NewRun returns the command run.
+func NewRun() *cobra.Command {
+	var (
+		server       rpc.Server
+		req          cleanupv1.RunCleanupRequest
+		maxDuration  time.Duration
+		output       format.Output
+		preview, yes bool
+	)
+	cmd := &cobra.Command{
+		Use:   "run",
+		Short: "Start a run on a server and show its progress",
+		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task " +
+			"tracking-logs --max-duration 2h\n" +
+			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
+			".rowsDeleted]'",
+		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with\n" +
+			"the time left if the number of rows is known, and a table at the end. On a narrow screen tables\n" +
+			"lose their last columns.\n" +
+			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
+		Args: flags.NoArguments,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			if cmd.Flags().Changed("max-duration") {
+				if maxDuration <= 0 {
+					return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
+				}
+				req.MaxDuration = durationpb.New(maxDuration)
+			}
+			for _, pair := range exclusiveRunFlags {
+				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
+					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
+				}
+			}
+			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
+				stream, err := client.RunCleanup(cmd.Context(), req)
+				if err != nil {
+					return "", err
+				}
+				run := watch.NewRun(cmd.Context(), &server, client, stream)
+				err = run.Follow(watch.NewPrinter(output, cmd))
+				return run.ID(), err
+			}
+			if preview {
+				return runAfterPreview(cmd, client, &req, yes, start)
+			}
+			_, err := start(&req)
+			return err
+		}),
+	}
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	f := cmd.Flags()
+	f.StringArrayVar(&req.Tasks, "task", nil, "run this task; may be repeated (default all)")
+	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "skip this task; may be repeated")
+	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
+	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
+	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
+	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, and no more")
+	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
+		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
+	f.BoolVar(&req.ContinueOnError, "continue-on-error", false,
+		"continue after a failed task with the tasks that do not need it")
+	f.DurationVar(&maxDuration, "max-duration", 0,
+		"stop a run after the batch during which this time has passed (default no limit)")
+	_ = cmd.RegisterFlagCompletionFunc(
+		"task",
+		cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
+	)
+	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
+	return cmd
+}
+
+// runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
+func runAfterPreview(
+	cmd *cobra.Command,
+	client rpc.CleanupClient,
+	req *cleanupv1.RunCleanupRequest,
+	yes bool,
+	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
+) error {
+	if !yes && !terminal.CanAsk() {
+		return flags.Errorf(
+			"the run needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run " +
+				"to see what a run would do",
+		)
+	}
+	id, err := start(&cleanupv1.RunCleanupRequest{
+		Tasks:           req.GetTasks(),
+		SkipTasks:       req.GetSkipTasks(),
+		ContinueOnError: req.GetContinueOnError(),
+		DryRun:          true,
+	})
+	if err != nil {
+		return err
+	}
+	dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+	if err != nil {
+		return err
+	}
+	guards := watch.TrippedGuards(dryRun.GetRun())
+	if yes && len(guards) > 0 {
+		return fmt.Errorf(
+			"%s Nothing was run, since --yes does not accept guards: cleanupd run --plan %s --accept-guard '%s,%s,%d'",
+			watch.DescribeGuard(guards[0]),
+			id,
+			guards[0].GetGuard(),
+			guards[0].GetTable(),
+			guards[0].GetNumber(),
+		)
+	}
+	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
+	if !yes && (!acceptGuards(cmd, guards) || !terminal.Confirm(cmd, question)) {
+		return errors.New("nothing was run")
+	}
+	_, err = start(&cleanupv1.RunCleanupRequest{
+		Plan:            id,
+		AcceptGuards:    guards,
+		ContinueOnError: req.GetContinueOnError(),
+		MaxDuration:     req.GetMaxDuration(),
+		Detach:          req.GetDetach(),
+	})
+	return err
+}

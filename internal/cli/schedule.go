@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// scheduleChange has the values of the flags of `schedule set`.
+type scheduleChange struct {
+	cron                     []string
+	once, zone               string
+	nextPlan                 string
+	enabled, continueOnError bool
+	maxDuration              time.Duration
+}
+
+// NewSchedule returns the command schedule.
+func NewSchedule() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	get := &cobra.Command{
+		Use:     "get",
+		Short:   "Show the schedule, and when the next run starts",
+		Example: "  cleanupd schedule get -o yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
+		}),
+	}
+	cmd := &cobra.Command{
+		Use:     "schedule [get | set]",
+		Short:   "Show and change when runs start automatically, on servers with --schedule",
+		Example: "  cleanupd schedule\n  cleanupd schedule set --cron '0 4 * * *' --enabled",
+		Args:    flags.OnlyCommands,
+		RunE:    get.RunE,
+	}
+	cmd.AddCommand(get, newSetSchedule(&server, &output))
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
+	var change scheduleChange
+	cmd := &cobra.Command{
+		Use:   "set",
+		Short: "Change when runs start automatically; settings without a flag keep their values",
+		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
+			"--time-zone Europe/Berlin --max-duration 2h\n" +
+			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
+		Args: flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			current, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
+			if err != nil {
+				return err
+			}
+			s := current.GetSchedule()
+			if err := change.apply(cmd, s); err != nil {
+				return err
+			}
+			resp, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
+		}),
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&change.cron, "cron", nil,
+		"when: minute, hour, day of the month, month, day of the week; may be repeated, and replaces all current ones")
+	f.StringVar(&change.once, "once", "", "a single time instead, as 2027-01-01T03:00:00Z")
+	f.StringVar(&change.nextPlan, "next-plan", "",
+		"the id of a dry run: the next run does what that found, and no more; empty: none")
+	f.StringVar(&change.zone, "time-zone", "", "the IANA name of the zone of --cron")
+	f.BoolVar(&change.enabled, "enabled", false, "whether runs start automatically")
+	f.DurationVar(&change.maxDuration, "max-duration", 0,
+		"stop a run after the batch during which this time has passed; 0: no limit")
+	f.BoolVar(&change.continueOnError, "continue-on-error", true,
+		"continue after a failed task with the tasks that do not need it")
+	return cmd
+}
+
+// apply changes a schedule by the flags that were given.
+func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error {
+	given := cmd.Flags().Changed
+	if given("cron") && given("once") {
+		return flags.Errorf("give either --cron or --once")
+	}
+	if given("cron") {
+		s.Once, s.Cron, s.MoreCrons = nil, c.cron[0], c.cron[1:]
+	}
+	if given("once") {
+		at, err := time.Parse(time.RFC3339, c.once)
+		if err != nil {
+			return flags.Errorf("--once: %q is not a time such as 2027-01-01T03:00:00Z", c.once)
+		}
+		s.Once, s.Cron, s.MoreCrons = timestamppb.New(at), "", nil
+	}
+	if given("time-zone") {
+		s.TimeZone = c.zone
+	}
+	if given("next-plan") {
+		s.NextPlan = c.nextPlan
+	}
+	if given("enabled") {
+		s.Enabled = c.enabled
+	}
+	if given("continue-on-error") {
+		s.ContinueOnError = proto.Bool(c.continueOnError)
+	}
+	if given("max-duration") {
+		s.MaxDuration = nil
+		if c.maxDuration != 0 {
+			s.MaxDuration = durationpb.New(c.maxDuration)
+		}
+	}
+	return nil
+}
+
+func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
+	when := strings.Join(append([]string{s.GetCron()}, s.GetMoreCrons()...), "; ")
+	if s.GetOnce() != nil {
+		when = "once, " + format.Time(s.GetOnce())
+	}
+	state, limit, afterError := "disabled", "none", "ends"
+	if s.GetEnabled() {
+		state = "enabled"
+	}
+	if s.GetMaxDuration() != nil {
+		limit = s.GetMaxDuration().AsDuration().String()
+	}
+	if s.GetContinueOnError() {
+		afterError = "continues with the next task"
+	}
+	rows := []terminal.Row{
+		{"schedule", state},
+		{"when", when},
+		{"time zone", s.GetTimeZone()},
+		{"max duration", limit},
+		{"after an error", afterError},
+		{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
+		{"last run", s.GetLastRunId()},
+	}
+	if s.GetNextPlan() != "" {
+		rows = append(rows, terminal.Row{"next plan", s.GetNextPlan()})
+	}
+	return rows
+}

@@ -1,0 +1,76 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// NewUserData returns the command userdata.
+func NewUserData() *cobra.Command {
+	var server rpc.Server
+	cmd := &cobra.Command{
+		Use:   "userdata",
+		Short: "Find and erase one person's data in AEM Forms",
+		Example: "  cleanupd userdata find bob.smith@example.com\n  cleanupd userdata erase bob.smith@example.com\n  " +
+			"cleanupd userdata sweep --dry-run\n  cleanupd userdata receipts",
+		Args: flags.OnlyCommands,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	server.AddFlags(cmd)
+	cmd.AddCommand(
+		newFind(&server),
+		newErase(&server),
+		newVerify(&server),
+		newSweep(&server),
+		newReceipt(&server),
+		newReceipts(&server),
+		newPurges(&server),
+	)
+	return cmd
+}
+
+// addVariablesFlag adds the flag for variables of workflows that may hold the user id.
+func addVariablesFlag(f *pflag.FlagSet, variables *[]string) {
+	f.StringArrayVar(variables, "variable", nil,
+		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: also look for the user id there; WORKFLOW includes "+
+			"its folders; may be repeated")
+}
+
+// parseVariables parses the values of the flag --variable.
+func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, err error) {
+	for _, value := range values {
+		path, variable, _ := strings.Cut(value, ":")
+		application, workflow, ok := strings.Cut(path, "/")
+		if !ok || application == "" || workflow == "" {
+			return nil, flags.Errorf(
+				"--variable must be APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q",
+				value,
+			)
+		}
+		variables = append(variables, &cleanupv1.WorkflowVariable{
+			Application: application,
+			Workflow:    workflow,
+			Variable:    variable,
+		})
+	}
+	return variables, nil
+}
+
+// addPrincipalsFlag adds the flag that chooses among several principals with the same user id.
+func addPrincipalsFlag(f *pflag.FlagSet, ids *[]string) {
+	f.StringArrayVar(ids, "principal", nil, "which principal of the user id is meant; may be repeated")
+}
+
+// joinOrNone returns a list with commas, or "none".
+func joinOrNone(list []string) string {
+	if len(list) == 0 {
+		return "none"
+	}
+	return strings.Join(list, ", ")
+}

@@ -1,0 +1,85 @@
+package watch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// maxPreviewTables limits how many tables of a dry run are printed.
+const maxPreviewTables = 30
+
+// printPreview prints what a dry run would change, table by table, the largest changes first, and the guards that would
+// refuse it.
+func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
+	var list []*cleanupv1.TablePreview
+	for _, t := range r.GetResults() {
+		list = append(list, t.GetPreview()...)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return cmp.Compare(affected(b), affected(a)) })
+	// empty columns are left out
+	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
+	for _, p := range list[:min(len(list), maxPreviewTables)] {
+		total, now := "", ""
+		if p.RowsNow != nil {
+			now = humanize.Comma(p.GetRowsNow())
+		}
+		if p.GetRowsTotal() > 0 {
+			total = humanize.Comma(p.GetRowsTotal())
+		}
+		rows = append(rows, terminal.Row{
+			p.GetTable(),
+			format.EnumName(p.GetAction()),
+			humanize.Comma(affected(p)),
+			now,
+			total,
+			format.Size(p.GetBytes()),
+			format.Date(p.GetOldest()),
+			format.Date(p.GetNewest()),
+			strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but "),
+		})
+	}
+	fmt.Fprintln(s)
+	err := s.PrintTable(rows)
+	if more := len(list) - maxPreviewTables; more > 0 {
+		fmt.Fprintf(s, "and %d more\n", more)
+	}
+	for _, t := range TrippedGuards(r) {
+		fmt.Fprintln(s, DescribeGuard(t))
+	}
+	return err
+}
+
+// affected returns how many rows or tables a preview is about.
+func affected(p *cleanupv1.TablePreview) int64 { return p.GetRows() + p.GetTables() }
+
+// TrippedGuards returns the guards that would refuse a run, according to a dry run.
+func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
+	for _, t := range dryRun.GetResults() {
+		for _, p := range t.GetPreview() {
+			guards = append(guards, p.GetGuards()...)
+		}
+	}
+	return guards
+}
+
+// DescribeGuard returns a sentence about a guard that would refuse a run.
+func DescribeGuard(g *cleanupv1.TrippedGuard) string {
+	return fmt.Sprintf(
+		"The guard %s refuses this for %s: the number is %d, the limit is %d.",
+		g.GetGuard(),
+		g.GetTable(),
+		g.GetNumber(),
+		g.GetMost(),
+	)
+}

@@ -1,0 +1,146 @@
+package watch
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// printResults prints the results of a run's tasks, the sizes of their tables, the preview of a dry run, and totals.
+func printResults(s *terminal.Screen, r *cleanupv1.Run) error {
+	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
+	note := ""
+	if r.GetDryRun() {
+		rows[0] = terminal.Row{
+			"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD LEAVE", "TOOK", "BATCHES",
+		}
+		note = " It was a dry run: nothing was changed."
+	}
+	for _, t := range r.GetResults() {
+		if t.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && t.GetStartTime() == nil { // not selected
+			continue
+		}
+		rows = append(rows, terminal.Row{
+			t.GetTask(),
+			format.EnumName(t.GetState()),
+			humanize.Comma(t.GetRowsDeleted()),
+			humanize.Comma(t.GetRowsUpdated()),
+			humanize.Comma(t.GetTablesDropped()),
+			RowsLeft(t),
+			format.Elapsed(t.GetStartTime(), t.GetEndTime()),
+			humanize.Comma(t.GetBatches()),
+		})
+	}
+	fmt.Fprintln(s)
+	sizes := tableSizes(r)
+	err := errors.Join(s.PrintTable(rows), printTableSizes(s, sizes), printPreview(s, r))
+	fmt.Fprintf(s, "\n%s\n", total(r, sizes))
+	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.Paint(format.EnumName(r.GetState())), note)
+	return err
+}
+
+// RowsLeft returns how many obsolete rows tasks did not delete, with a plus if there may be more.
+func RowsLeft(tasks ...*cleanupv1.TaskResult) string {
+	var rows, tables int64
+	for _, t := range tasks {
+		rows, tables = rows+t.GetRowsLeft(), tables+t.GetTablesLeft()
+	}
+	if tables > 0 {
+		return humanize.Comma(rows) + "+"
+	}
+	return humanize.Comma(rows)
+}
+
+// Total returns a line about what a run did or would do, and how long it took.
+func Total(r *cleanupv1.Run) string {
+	var sum cleanupv1.TaskResult
+	for _, t := range r.GetResults() {
+		sum.RowsDeleted += t.GetRowsDeleted()
+		sum.RowsUpdated += t.GetRowsUpdated()
+		sum.TablesDropped += t.GetTablesDropped()
+	}
+	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), "nothing to delete")
+	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
+		text += " in " + took
+	}
+	return text
+}
+
+// total returns the Total of a run, and how many bytes of its tables are free for new rows.
+func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
+	var reusable int64
+	for _, t := range sizes {
+		reusable += t.GetFreeBytes()
+	}
+	if reusable > 0 {
+		return Total(r) + ", " + format.Size(reusable) + " reusable"
+	}
+	return Total(r)
+}
+
+// tableSizes returns the sizes of a run's tables before the first and after the last task that deleted from them. The
+// tables with the most deleted rows come first.
+func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
+	sums := map[string]*cleanupv1.TableSpace{}
+	for _, t := range r.GetResults() {
+		for _, s := range t.GetSpace() {
+			sum := sums[s.GetTable()]
+			if sum == nil {
+				sum = proto.CloneOf(s)
+				sums[s.GetTable()], list = sum, append(list, sum)
+				continue
+			}
+			sum.RowsDeleted += s.GetRowsDeleted()
+			sum.TableBytesAfter, sum.IndexBytesAfter = s.GetTableBytesAfter(), s.GetIndexBytesAfter()
+			sum.DeadBytes, sum.FreeBytes = s.DeadBytes, s.FreeBytes
+		}
+	}
+	slices.SortStableFunc(list, func(a, b *cleanupv1.TableSpace) int {
+		return cmp.Compare(b.GetRowsDeleted(), a.GetRowsDeleted())
+	})
+	return list
+}
+
+// maxTables limits how many tables are printed with their sizes.
+const maxTables = 10
+
+// printTableSizes prints the sizes of the first tables.
+func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace) error {
+	if len(sizes) == 0 {
+		return nil
+	}
+	rows := []terminal.Row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
+	for _, t := range sizes[:min(len(sizes), maxTables)] {
+		rows = append(rows, terminal.Row{
+			t.GetTable(),
+			humanize.Comma(t.GetRowsDeleted()),
+			format.Size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
+			format.Size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()),
+			sizeIfKnown(t.DeadBytes),
+			sizeIfKnown(t.FreeBytes),
+		})
+	}
+	fmt.Fprintln(s)
+	err := s.PrintTable(rows)
+	if more := len(sizes) - maxTables; more > 0 {
+		fmt.Fprintf(s, "and %d more\n", more)
+	}
+	return err
+}
+
+// sizeIfKnown returns a number of bytes with a unit, or a question mark.
+func sizeIfKnown(n *int64) string {
+	if n == nil {
+		return "?"
+	}
+	return format.Size(*n)
+}

@@ -1,0 +1,179 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+)
+
+// resumeTimeout limits how long a client tries to reconnect to a run whose server does not answer.
+const resumeTimeout = time.Minute
+
+// Run receives the events of a run. It resumes when the server that sends them is replaced, or when the database lost
+// some of them.
+type Run struct {
+	ctx        context.Context
+	server     *rpc.Server
+	client     rpc.CleanupClient
+	receive    func() (*cleanupv1.RunEvent, error)
+	id         string // empty before the first event
+	sequence   int64  // of the last event that is not lost
+	generation int64  // of the log with that event, 0 if unknown
+	finished   bool   // whether the last event ended the run
+	missing    bool   // whether the run no longer exists
+}
+
+// Printer prints the events of a run.
+type Printer interface {
+	Event(e *cleanupv1.RunEvent) error
+	Note(text string) error // about the connection
+	Clear() error           // removes progress that is shown, before an error is printed
+}
+
+// NewRun returns the run whose events a stream sends. client watches the run again if the stream breaks.
+func NewRun[M interface{ GetEvent() *cleanupv1.RunEvent }](
+	ctx context.Context,
+	server *rpc.Server,
+	client rpc.CleanupClient,
+	stream interface{ Recv() (M, error) },
+) *Run {
+	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream)}
+}
+
+// receiver returns a function that receives the next event of a stream.
+func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
+	stream interface{ Recv() (M, error) },
+) func() (*cleanupv1.RunEvent, error) {
+	return func() (*cleanupv1.RunEvent, error) {
+		m, err := stream.Recv()
+		if err != nil {
+			return nil, err
+		}
+		return m.GetEvent(), nil
+	}
+}
+
+// ID returns the id of the run, empty before its first event.
+func (r *Run) ID() string { return r.id }
+
+// Follow prints a run until it ends. If the user interrupts it or the server is lost, the error has the commands that
+// watch or cancel the run, which continues.
+func (r *Run) Follow(p Printer) error {
+	err := r.Print(p)
+	switch {
+	case r.id == "" || r.finished:
+		return err
+	case r.missing:
+		return fmt.Errorf(
+			"run %s no longer exists: it was deleted, or the database lost it, as in a failover to a lagging standby",
+			r.id,
+		)
+	case r.ctx.Err() != nil:
+		return fmt.Errorf(
+			"run %s continues: watch it with %s, cancel it with %s",
+			r.id,
+			r.server.Command("runs watch", r.id),
+			r.server.Command("runs cancel", r.id),
+		)
+	case err != nil:
+		return fmt.Errorf(
+			"%w; run %[2]s may continue: watch it on another replica with cleanupd runs watch %[2]s --server OTHER",
+			rpc.PlainError(err),
+			r.id,
+		)
+	}
+	return nil
+}
+
+// Print prints the events of a run until its stream ends, and returns the error that ended it.
+func (r *Run) Print(p Printer) error {
+	for {
+		event, err := r.next()
+		for reason := r.resumeReason(err); reason != ""; reason = r.resumeReason(err) {
+			if err := p.Note(reason); err != nil {
+				return err
+			}
+			if event, err = r.resume(err); status.Code(err) == codes.Unavailable {
+				break
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			_ = p.Clear() // the stream's error matters more
+			return err
+		}
+		if err := p.Event(event); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the next event. After the last one its error is the status of the run.
+func (r *Run) next() (*cleanupv1.RunEvent, error) {
+	e, err := r.receive()
+	if err == nil {
+		r.id, r.sequence, r.generation = e.GetRunId(), e.GetSequence(), e.GetLogGeneration()
+		r.finished = e.GetRunFinished() != nil
+	}
+	r.missing = status.Code(err) == codes.NotFound
+	return e, err
+}
+
+// resumeReason returns why the run must be watched anew after an error, empty if it must not.
+func (r *Run) resumeReason(err error) string {
+	s := status.Convert(err)
+	switch {
+	case r.id == "" || r.finished:
+	case s.Code() == codes.Unavailable:
+		return "the server does not answer: trying for a minute to reconnect to the run"
+	case s.Code() == codes.DataLoss:
+		for _, detail := range s.Details() {
+			info, _ := detail.(*errdetails.ErrorInfo)
+			after, err := strconv.ParseInt(info.GetMetadata()["after_sequence"], 10, 64)
+			if err == nil && info.GetReason() == eventlog.LogReplaced {
+				r.sequence, r.generation = after, 0
+				return fmt.Sprintf(
+					"the database lost the events after the first %d, as in a failover: continuing from there",
+					after,
+				)
+			}
+		}
+	}
+	return ""
+}
+
+// resume watches the run from the event after the last one that is not lost, as soon as a server answers. lost is the
+// error of the stream that broke.
+func (r *Run) resume(lost error) (*cleanupv1.RunEvent, error) {
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
+	return backoff.Retry(r.ctx, func() (*cleanupv1.RunEvent, error) {
+		stream, err := r.client.WatchRun(
+			r.ctx,
+			&cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
+		)
+		if err != nil {
+			return nil, lost
+		}
+		r.receive = receiver(stream)
+		e, err := r.next()
+		if err != nil && status.Code(err) != codes.Unavailable {
+			return nil, backoff.Permanent(err)
+		}
+		return e, err
+	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(resumeTimeout))
+}

@@ -1,0 +1,184 @@
+package watch
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// progressInterval separates the lines of progress where they cannot be drawn again.
+const progressInterval = 5 * time.Second
+
+// View prints a run for people: a line for each task, progress below it, and tables at the end.
+type View struct {
+	*terminal.Screen
+	dryRun        bool
+	startTime     time.Time
+	task          *cleanupv1.TaskStarted // the current task
+	rows          int64                  // deleted and updated by the tasks that have finished
+	progressDrawn bool                   // on the last two lines
+	progressTime  time.Time              // when progress was printed last
+}
+
+// NewView returns a printer of a run's events for people.
+func NewView(s *terminal.Screen) *View { return &View{Screen: s} }
+
+// Event implements Printer.
+func (v *View) Event(e *cleanupv1.RunEvent) error {
+	switch {
+	case e.GetRunStarted() != nil:
+		v.startTime = e.GetTime().AsTime()
+		if v.dryRun = e.GetRunStarted().GetRun().GetDryRun(); v.dryRun {
+			return v.Note(fmt.Sprintf("Dry run %s started: nothing is changed.", e.GetRunId()))
+		}
+		return v.Note(fmt.Sprintf("Run %s started.", e.GetRunId()))
+	case e.GetTaskStarted() != nil:
+		v.task, v.progressTime = e.GetTaskStarted(), time.Now()
+	case e.GetTaskProgress() != nil:
+		return v.progress(e)
+	case e.GetTaskFinished() != nil:
+		r := e.GetTaskFinished().GetResult()
+		v.rows += r.GetRowsDeleted() + r.GetRowsUpdated()
+		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
+	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
+		return v.Note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
+	case e.GetRunFinished() != nil:
+		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun()))
+	}
+	return nil
+}
+
+// Note implements Printer. It prints a line above the progress.
+func (v *View) Note(line string) error {
+	err := v.Clear()
+	fmt.Fprintln(v, line)
+	return err
+}
+
+// Clear implements Printer.
+func (v *View) Clear() (err error) {
+	if v.progressDrawn {
+		_, err = io.WriteString(v, "\r\x1b[K\x1b[A\x1b[K")
+		v.progressDrawn = false
+	}
+	return err
+}
+
+// taskLabel returns the beginning of a task's line.
+func (v *View) taskLabel(task string) string {
+	return fmt.Sprintf("[%2d/%d] %-20s", v.task.GetPosition(), v.task.GetTaskCount(), task)
+}
+
+// progress prints the progress of the task and the run: on a terminal over the last progress, elsewhere as a line every
+// progressInterval.
+func (v *View) progress(e *cleanupv1.RunEvent) error {
+	p := e.GetTaskProgress()
+	if v.Moves {
+		share := completedShare(p)
+		tasks := max(v.task.GetTaskCount(), 1)
+		run := (float64(max(v.task.GetPosition(), 1)-1) + share) / float64(tasks)
+		total := fmt.Sprintf(
+			"%.0f %%, %s, %s",
+			100*run,
+			format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+			format.Duration(e.GetTime().AsTime().Sub(v.startTime)),
+		)
+		err := v.Clear()
+		v.progressDrawn = true
+		_, drawErr := fmt.Fprintf(
+			v,
+			"%s\n%s",
+			v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
+			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), total)),
+		)
+		return errors.Join(err, drawErr)
+	}
+	if time.Since(v.progressTime) < progressInterval {
+		return nil
+	}
+	v.progressTime = time.Now()
+	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
+}
+
+// bar draws a bar that is filled by a share, on a fifth of the screen.
+func (v *View) bar(share float64) string {
+	width := min(max(v.Width()/5-4, 2), 30)
+	full := int(share * float64(width))
+	return " [" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "] "
+}
+
+// truncate cuts a line to the width of the screen.
+func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
+
+// completedShare returns the completed share of a task, from 0 to 1, or 0 if it is unknown.
+func completedShare(p *cleanupv1.TaskProgress) float64 {
+	if p.GetRowsExpected() <= 0 {
+		return 0
+	}
+	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
+}
+
+// describeProgress returns the progress of a task, the most important figures first, since a narrow screen cuts it.
+func describeProgress(p *cleanupv1.TaskProgress) string {
+	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
+	var parts []string
+	if expected := p.GetRowsExpected(); expected > 0 {
+		parts = append(parts, fmt.Sprintf("%.0f %%", 100*completedShare(p)))
+		if rate >= 1 && done < expected {
+			remaining := time.Duration(float64(expected-done) / rate * float64(time.Second))
+			parts = append(parts, inSeconds(remaining)+" left")
+		}
+	}
+	if p.GetThrottledBy() != "" {
+		parts = append(parts, "waiting: "+p.GetThrottledBy())
+	}
+	if done > 0 {
+		parts = append(parts, fmt.Sprintf("%s, %s a second", format.Rows(done), humanize.Comma(int64(rate))))
+	}
+	return strings.Join(append(parts, p.GetObject()), ", ")
+}
+
+// inSeconds returns an estimated duration, which is not more precise than a second.
+func inSeconds(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
+	}
+	return d.Round(time.Second).String()
+}
+
+// summary returns what a task did or would do, each part after a comma, empty if it did nothing.
+func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
+	for _, count := range []struct {
+		n                 int64
+		one, many, action string
+	}{
+		{r.GetRowsDeleted(), "row", "rows", "deleted"},
+		{r.GetRowsUpdated(), "row", "rows", "updated"},
+		{r.GetTablesDropped(), "table", "tables", "dropped"},
+		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"},
+	} {
+		if dryRun {
+			count.action = "would be " + count.action
+		}
+		if count.n > 0 {
+			text += ", " + format.Count(count.n, count.one, count.many) + " " + count.action
+		}
+	}
+	if r.GetDetail() != "" {
+		text += "; " + r.GetDetail()
+	}
+	if r.GetError() != "" {
+		text += ": " + r.GetError()
+	}
+	return text
+}

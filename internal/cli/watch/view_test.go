@@ -1,0 +1,136 @@
+package watch
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// The summary of a task leaves out counts that are 0.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		r      *cleanupv1.TaskResult
+		dryRun bool
+		says   string
+	}{
+		{&cleanupv1.TaskResult{}, false, ""},
+		{
+			&cleanupv1.TaskResult{RowsDeleted: 1234, RowsUpdated: 2, TablesDropped: 3},
+			false,
+			", 1,234 rows deleted, 2 rows updated, 3 tables dropped",
+		},
+		{
+			&cleanupv1.TaskResult{RowsDeleted: 9, RemoteDeliveriesLeft: 1},
+			false,
+			", 9 rows deleted, 1 delivery left on mid-sourcing servers",
+		},
+		{
+			&cleanupv1.TaskResult{RemoteDeliveriesLeft: 2, Error: "why"},
+			true,
+			", 2 deliveries would be left on mid-sourcing servers: why",
+		},
+		{
+			&cleanupv1.TaskResult{
+				RowsDeleted: 9,
+				RowsLeft:    1,
+				Detail:      "obsolete rows stay: 1 row refuses",
+				Error:       "why",
+			},
+			false,
+			", 9 rows deleted; obsolete rows stay: 1 row refuses: why",
+		},
+	} {
+		if got := summary(c.r, c.dryRun); got != c.says {
+			t.Errorf("got %q, want %q", got, c.says)
+		}
+	}
+}
+
+// On a terminal progress takes two lines, however narrow it is: a bar for the task, with the reason why a batch waits,
+// and one for the run.
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		columns   int
+		p         *cleanupv1.TaskProgress
+		task, run string
+	}{
+		{
+			120,
+			&cleanupv1.TaskProgress{
+				RowsDeleted:   1090,
+				RowsExpected:  proto.Int64(4360),
+				RowsPerSecond: 30,
+			},
+			"[11/20] visitors             [#####---------------] 25 %, 1m49s left, 1,090 rows, 30 a second, nmsvisitor",
+			"the run                      [##########----------] 51 %, 2,090 rows, 2.0 s",
+		},
+		{
+			120,
+			&cleanupv1.TaskProgress{
+				RowsDeleted:   900,
+				RowsExpected:  proto.Int64(800),
+				RowsPerSecond: 2,
+			},
+			"[11/20] visitors             [####################] 100 %, 900 rows, 2 a second, nmsvisitor",
+			"the run                      [###########---------] 55 %, 1,900 rows, 2.0 s",
+		},
+		{
+			120,
+			&cleanupv1.TaskProgress{},
+			"[11/20] visitors             [--------------------] nmsvisitor",
+			"the run                      [##########----------] 50 %, 1,000 rows, 2.0 s",
+		},
+		{
+			60,
+			&cleanupv1.TaskProgress{
+				RowsUpdated:  90,
+				RowsExpected: proto.Int64(100),
+				ThrottledBy:  "rows per second",
+			},
+			"[11/20] visitors             [#######-] 90 %, waiting: rows",
+			"the run                      [####----] 55 %, 1,090 rows, 2",
+		},
+		{
+			30,
+			&cleanupv1.TaskProgress{RowsDeleted: 90},
+			"[11/20] visitors             ",
+			"the run                      ",
+		},
+		{1, &cleanupv1.TaskProgress{RowsDeleted: 90}, "", ""},
+	} {
+		var out strings.Builder
+		v := &View{
+			Screen:    &terminal.Screen{Writer: &out, Width: func() int { return c.columns }, Moves: true},
+			startTime: time.Unix(10, 0),
+			task:      &cleanupv1.TaskStarted{Position: 11, TaskCount: 20},
+			rows:      1000,
+		}
+		c.p.Task, c.p.Object = "visitors", "nmsvisitor"
+		for range 2 {
+			e := &cleanupv1.RunEvent{
+				Time:  timestamppb.New(time.Unix(12, 0)),
+				Event: &cleanupv1.RunEvent_TaskProgress{TaskProgress: c.p},
+			}
+			if err := v.Event(e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		const erased = "\r\x1b[K\x1b[A\x1b[K"
+		drawn := c.task + "\n" + c.run
+		if out.String() != drawn+erased+drawn {
+			t.Errorf("on %d columns: %q", c.columns, out.String())
+		}
+		out.Reset()
+		if err := v.Note("done"); err != nil || out.String() != erased+"done\n" {
+			t.Errorf("the next line: %q, %v", out.String(), err)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package demo
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/localpg"
+	"github.com/cleanupd/cleanupd/internal/serve"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// run starts the servers, and either runs the demo or serves until the user ends it.
+func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) error {
+	fmt.Fprintln(out, "Starting a private PostgreSQL …")
+	pg, err := localpg.Start(ctx)
+	if err != nil {
+		return err
+	}
+	defer pg.Stop()
+	if c.forms {
+		c.rows = 0
+	} else {
+		fmt.Fprintf(out, "Making a Campaign database of about %s rows …\n", humanize.Comma(int64(c.rows)))
+	}
+	if err := createCampaign(ctx, pg, c.rows); err != nil {
+		return err
+	}
+	url := pg.URL(campaigndb.Role, campaignDatabase)
+	config := c.serverConfig(url)
+	if c.forms {
+		fmt.Fprintf(
+			out,
+			"Making an AEM Forms database of %d process instances, and its document storage …\n",
+			formsInstances,
+		)
+		forms, remove, err := createForms(ctx, pg, c.formsEngine)
+		if err != nil {
+			return err
+		}
+		defer remove()
+		config.Forms = forms
+	}
+	s, err := serve.New(ctx, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- s.Serve(serving)
+		stop()
+	}()
+	switch {
+	case c.keep:
+		printSuggestions(out, s, url, c.forms)
+		waitForEnter(serving, in)
+	case c.forms:
+		err = eraseUser(ctx, out, s)
+	default:
+		err = runCleanup(ctx, out, s, url)
+	}
+	stop()
+	if serveErr := <-ended; err == nil {
+		err = serveErr
+	}
+	return err
+}
+
+// printSuggestions prints commands for the demo's server, to be pasted.
+func printSuggestions(w io.Writer, s *serve.Server, url string, forms bool) {
+	program, server := programName(), s.GRPC.Addr().String()
+	rest := "http://" + s.HTTP.Addr().String()
+	commands := []string{
+		"psql '" + url + "'",
+		program + " run --dry-run --server " + server,
+		program + " run --server " + server,
+		program + " runs --server " + server,
+		"grpcurl -plaintext " + server + " cleanup.v1.CleanupService/RunCleanup",
+		"curl -N -X POST " + rest + "/v1/runs -H 'content-type: application/json' -d '{}'",
+		"curl " + rest + "/v1/options",
+	}
+	if forms {
+		commands = []string{
+			program + " userdata find " + formsUser + formsVariables + " --server " + server,
+			program + " userdata erase " + formsUser + formsVariables + " --server " + server,
+			"curl -X POST " + rest + "/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"" +
+				formsUser + "\"}'",
+		}
+	}
+	fmt.Fprintf(
+		w,
+		"\nServing gRPC on %s and REST on %s. Nothing is deleted until you start it. Open the console in a browser:"+
+			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n",
+		server,
+		rest,
+		rest,
+		strings.Join(commands, "\n  "),
+	)
+}
+
+// programName returns how to call this program, for commands to be pasted.
+func programName() string {
+	self, err := os.Executable()
+	if err != nil || strings.Contains(self, "go-build") {
+		return "go run ./cmd/cleanupd"
+	}
+	if found, err := exec.LookPath("cleanupd"); err == nil && found == self {
+		return "cleanupd"
+	}
+	return self
+}
+
+// waitForEnter waits until a line is read, or the context ends. The end of the input does not count.
+func waitForEnter(ctx context.Context, in io.Reader) {
+	line := make(chan struct{})
+	go func() {
+		if _, err := bufio.NewReader(in).ReadString('\n'); err == nil {
+			close(line)
+		}
+	}()
+	select {
+	case <-line:
+	case <-ctx.Done():
+	}
+}

@@ -1,0 +1,44 @@
+package flags
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// OnlyCommands refuses arguments that are not the name of a subcommand.
+func OnlyCommands(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return UnknownCommand(cmd, args[0])
+	}
+	return nil
+}
+
+// UnknownCommand returns the error that a command has no such subcommand, with suggestions.
+func UnknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	hint := ""
+	if similar := cmd.SuggestionsFor(name); len(similar) > 0 {
+		hint = fmt.Sprintf(" (did you mean %s?)", strings.Join(similar, " or "))
+	}
+	return Errorf("%s has no command %q%s; see %[1]s --help", cmd.CommandPath(), name, hint)
+}
+
+// NoArguments refuses any argument.
+func NoArguments(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Errorf("%s takes no argument, not %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return nil
+}
+
+// OneArgument requires exactly one argument, which what describes.
+func OneArgument(what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return Errorf("%s takes %s; see %s --help", cmd.CommandPath(), what, cmd.CommandPath())
+		}
+		return nil
+	}
+}

@@ -1,0 +1,126 @@
+package serve
+
+import (
+	"errors"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// Config configures a server.
+type Config struct {
+	DatabaseURL      string
+	GRPCListen       string
+	HTTPListen       string
+	Forms            FormsConfig
+	standbyURL       string // empty if dry runs read the database itself
+	lease            time.Duration
+	schedule         bool
+	databaseWait     time.Duration // for databases that cannot be reached at the start
+	history          time.Duration
+	planMaxAge       time.Duration
+	instance         string
+	batches          purge.Settings
+	midSourcing      []string // NAME=URL or NAME=keep
+	listTables       []string
+	include          []string // TASK=TABLE
+	vacuumTruncate   bool
+	retainedWALGiven bool // whether --max-retained-wal was given
+	access           accessConfig
+	console          bool
+	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
+	formsTracer      pgx.QueryTracer
+}
+
+// DefaultConfig returns the default configuration of a server.
+func DefaultConfig() Config {
+	return Config{
+		GRPCListen: "127.0.0.1:9090",
+		HTTPListen: "127.0.0.1:8080",
+		lease:      runs.DefaultLease,
+		console:    true,
+		history:    runs.DefaultHistory,
+		planMaxAge: runs.DefaultPlanMaxAge,
+		batches: purge.Settings{
+			Target:  purge.DefaultTarget,
+			Workers: runs.DefaultWorkers,
+			Limits: purge.Limits{
+				ReplicaLag:      10 * time.Second,
+				ActiveSessions:  50,
+				WaitingSessions: 10,
+				RetainedWAL:     10 << 30,
+				MaxWait:         10 * time.Minute,
+			},
+		},
+	}
+}
+
+// ConfigOnFreePorts returns the default configuration of a server for a database, on free loopback ports.
+func ConfigOnFreePorts(databaseURL string) Config {
+	c := DefaultConfig()
+	c.DatabaseURL, c.GRPCListen, c.HTTPListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
+	return c
+}
+
+// validConfig is a checked Config, parsed.
+type validConfig struct {
+	database    *pgxpool.Config
+	standby     *pgxpool.Config            // nil if dry runs read the database itself
+	midSourcing map[string]*pgxpool.Config // by the names of external accounts
+	keep        []string                   // the external accounts whose deliveries are kept
+	include     map[string][]string        // tables by task
+	forms       *validForms                // nil without a Forms database
+}
+
+// check parses the configuration, or returns all mistakes that can be found without connecting.
+func (c *Config) check() (v validConfig, err error) {
+	var mistakes [6]error
+	v.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
+	v.midSourcing, v.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
+	v.include, mistakes[2] = parseInclude(c.include)
+	v.forms, mistakes[3] = c.Forms.check()
+	mistakes[4] = c.access.check()
+	v.standby, mistakes[5] = parseStandby(c.standbyURL)
+	return v, errors.Join(append(mistakes[:],
+		flags.CheckAddress("--grpc-listen", c.GRPCListen),
+		flags.CheckAddress("--http-listen", c.HTTPListen),
+		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
+		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
+		checkRange("--history", c.history, time.Second, math.MaxInt64),
+		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
+		checkInstance(c.instance),
+		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
+		checkRange("--workers", c.batches.Workers, 1, 16),
+		checkLimits(c.batches.Limits),
+	)...)
+}
+
+// checkRange fails if the value of a flag is out of range.
+func checkRange[T int | int64 | time.Duration](flag string, value, least, most T) error {
+	switch {
+	case value >= least && value <= most:
+		return nil
+	case most == math.MaxInt64:
+		return flags.Errorf("%s must be %v or more, not %v", flag, least, value)
+	}
+	return flags.Errorf("%s must be %v to %v, not %v", flag, least, most, value)
+}
+
+// checkLimits fails if a limit is negative.
+func checkLimits(l purge.Limits) error {
+	return errors.Join(
+		checkRange("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
+		checkRange("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
+		checkRange("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64),
+		checkRange("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
+		checkRange("--max-retained-wal", l.RetainedWAL, 0, math.MaxInt64),
+		checkRange("--max-wait", l.MaxWait, 0, math.MaxInt64),
+		checkRange("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64),
+	)
+}

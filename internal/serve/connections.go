@@ -1,0 +1,69 @@
+package serve
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// Limits of the pool for calls, which the URL cannot change.
+const (
+	maxCallConnections = 8
+	callTimeout        = "5s" // of a statement
+)
+
+// callPoolConfig returns the configuration of the pool for calls.
+func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
+	config = config.Copy()
+	config.MaxConns, config.MinConns, config.MinIdleConns = maxCallConnections, 0, 0
+	connection.Set(config.ConnConfig, map[string]string{"statement_timeout": callTimeout})
+	return config
+}
+
+// A replica uses one connection per worker, and sharedConnections for the ledger of a run, its lease, the load of the
+// server, notifications, VACUUM and calls. With fewer it is slower; it needs minConnections.
+const (
+	sharedConnections = 7
+	minConnections    = 2
+)
+
+// availableConnections returns how many connections the database grants to a pool, up to the number wanted. It tries
+// again if there are too few: connections that were just closed may still count there for a moment.
+func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
+	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
+	defer cancel()
+	n := 0
+	for {
+		if n = max(n, acquireConnections(ctx, pool, wanted)); n >= minConnections {
+			return n
+		}
+		select {
+		case <-ctx.Done():
+			return n
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// acquireConnections returns how many connections the database grants to a pool now. The pool keeps them.
+func acquireConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
+	acquired := make([]*pgxpool.Conn, wanted)
+	var wg sync.WaitGroup
+	for i := range acquired {
+		wg.Go(func() { acquired[i], _ = pool.Acquire(ctx) })
+	}
+	wg.Wait()
+	n := 0
+	for _, conn := range acquired {
+		if conn != nil {
+			n++
+			conn.Release()
+		}
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/userdata/record"
+)
+
+// minServerVersion is the first PostgreSQL with TID range scans, as server_version_num has it.
+const minServerVersion = 140000
+
+// migrateDatabase checks that the server is supported, and updates the schema cleanupd.
+func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
+	conn, err := connection.Connect(ctx, config)
+	if err != nil {
+		return fmt.Errorf("cannot connect to the database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := refusePooler(ctx, config, conn); err != nil {
+		return err
+	}
+	var version int
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return err
+	}
+	if version < minServerVersion {
+		return fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
+	}
+	if err := store.Migrate(ctx, conn); err != nil {
+		return err
+	}
+	return record.Migrate(ctx, conn)
+}
+
+// errPooler is returned if sessions are shared, which breaks advisory locks, notifications and prepared statements.
+var errPooler = errors.New(
+	"the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory " +
+		"locks); connect to PostgreSQL itself, or to a pool in session mode",
+)
+
+// refusePooler fails if a connection changes its server process between transactions. A second connection keeps one
+// process busy, so that a pooler must give another one to the first. No statement is prepared: such a pooler loses it.
+func refusePooler(ctx context.Context, config *pgxpool.Config, conn *pgx.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*flags.ConnectTimeout)
+	defer cancel()
+	const process = "SELECT pg_backend_pid()"
+	var before, after int
+	if err := conn.QueryRow(ctx, process, pgx.QueryExecModeExec).Scan(&before); err != nil {
+		return err
+	}
+	other, err := connection.Connect(ctx, config)
+	if err != nil {
+		return fmt.Errorf("at least two connections to the database are needed, and the second one failed: %w", err)
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
+	if _, err := other.Exec(ctx, "BEGIN"); err != nil {
+		return err
+	}
+	if err := conn.QueryRow(ctx, process, pgx.QueryExecModeExec).Scan(&after); err != nil {
+		return err
+	}
+	if before != after {
+		return errPooler
+	}
+	return nil
+}

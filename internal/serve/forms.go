@@ -1,0 +1,182 @@
+package serve
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/url"
+	"strings"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/spf13/pflag"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/erasure"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/gds"
+	"github.com/cleanupd/cleanupd/userdata/processmanager"
+)
+
+// FormsConfig configures a server for AEM Forms.
+type FormsConfig struct {
+	DatabaseURL    string
+	Folder         string
+	inDatabase     bool
+	serverURL      string
+	serverUser     string
+	serverPassword string
+	serverCA       string
+}
+
+func (c *FormsConfig) addFlags(f *pflag.FlagSet) {
+	f.StringVar(&c.DatabaseURL, "forms-database-url", "",
+		"the database of an AEM Forms server, in which user data is found and erased: "+
+			"mysql://USER@HOST:3306/DATABASE?tls=true&password-file=FILE (MySQL 8, MariaDB) or "+
+			"postgres://USER@HOST/DATABASE; without it UserDataService refuses every call")
+	f.StringVar(&c.Folder, "forms-gds-dir", "", "the folder of its document storage (GDS)")
+	f.BoolVar(&c.inDatabase, "forms-gds-in-database", false, "its document storage is in the database")
+	f.StringVar(&c.serverURL, "forms-server-url", "",
+		"the Forms server's web service ProcessManager, https://HOST/soap/services/ProcessManager (http only without "+
+			"a password, or on this machine; redirects are not followed), which terminates and purges process "+
+			"instances; without it only the database is changed: do that only while the Forms server is shut down")
+	f.StringVar(&c.serverUser, "forms-server-user", "", "the user of the web service")
+	f.StringVar(&c.serverPassword, "forms-server-password", "",
+		"the user's password; better set by the environment variable")
+	f.StringVar(&c.serverCA, "forms-server-ca", "",
+		"a file with the certificate authorities of the web service (default those of the system)")
+}
+
+// validForms is a checked FormsConfig, parsed. Either postgres or mysql is set.
+type validForms struct {
+	postgres *pgxpool.Config
+	mysql    *mysql.Config
+	pool     *pgxpool.Pool // created by open for PostgreSQL
+	userdata.Config
+}
+
+// check parses the configuration. It returns nil without a Forms database.
+func (c *FormsConfig) check() (v *validForms, err error) {
+	const flag = "--forms-database-url"
+	if c.DatabaseURL == "" {
+		if *c != (FormsConfig{}) {
+			return nil, flags.Errorf("the other --forms flags need %s", flag)
+		}
+		return nil, nil
+	}
+	v = &validForms{Config: userdata.Config{Folder: c.Folder, InDatabase: c.inDatabase}}
+	if strings.HasPrefix(c.DatabaseURL, "mysql://") {
+		v.mysql, err = parseMySQLURL(flag, c.DatabaseURL)
+	} else if v.postgres, err = flags.DatabaseURL(flag, c.DatabaseURL); err != nil {
+		err = fmt.Errorf("%w (or mysql://USER@HOST/DATABASE)", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if c.Folder != "" && c.inDatabase {
+		return nil, flags.Errorf("give either --forms-gds-dir or --forms-gds-in-database")
+	}
+	if c.Folder != "" {
+		if err := gds.CheckFolder(c.Folder); err != nil {
+			return nil, flags.Errorf("--forms-gds-dir: %w", err)
+		}
+	}
+	v.Server, err = c.processManager()
+	return v, err
+}
+
+// maxFormsConnections limits the connections that erasures use to the service's own database.
+const maxFormsConnections = 8
+
+// open connects to the Forms database, and creates the service's own tables in it if they are missing. Erasures are
+// recorded in the database record, if it is given.
+func (v *validForms) open(
+	ctx context.Context,
+	record *pgxpool.Config,
+	tracer pgx.QueryTracer,
+) (_ *userdata.Manager, err error) {
+	if v.mysql != nil {
+		v.Forms, err = forms.MySQL(v.mysql)
+	} else {
+		v.Forms, err = v.openPostgres(ctx, tracer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := v.Forms.Migrate(ctx); err != nil {
+		v.Forms.Close()
+		return nil, fmt.Errorf("the Forms database: %w", err)
+	}
+	if record != nil {
+		record = record.Copy()
+		record.MaxConns, record.MinConns, record.MinIdleConns = maxFormsConnections, 0, 0
+		record.ConnConfig.Tracer = tracer // its statements name the person
+		if v.Record, err = pgxpool.NewWithConfig(ctx, record); err != nil {
+			v.Forms.Close()
+			return nil, err
+		}
+	}
+	return userdata.New(v.Config), nil
+}
+
+// openPostgres connects to a Forms database of PostgreSQL.
+func (v *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*forms.Database, error) {
+	// a policy that hides rows must fail the erasure, not limit it
+	connection.Set(v.postgres.ConnConfig, map[string]string{"row_security": "off"})
+	conn, err := connection.Connect(ctx, v.postgres)
+	if err != nil {
+		return nil, fmt.Errorf("cannot connect to the Forms database: %w", err)
+	}
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
+	if err := refusePooler(ctx, v.postgres, conn); err != nil {
+		return nil, fmt.Errorf("the Forms database: %w", err)
+	}
+	v.postgres.ConnConfig.Tracer = tracer
+	// statements contain their lists of ids: none is worth caching
+	v.postgres.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeDescribeExec
+	if v.pool, err = pgxpool.NewWithConfig(ctx, v.postgres); err != nil {
+		return nil, err
+	}
+	return forms.PostgreSQL(v.pool), nil
+}
+
+// processManager returns the client of the Forms server, nil if none is given.
+func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
+	if c.serverURL == "" {
+		if c.serverUser+c.serverPassword+c.serverCA != "" {
+			return nil, flags.Errorf(
+				"--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url",
+			)
+		}
+		return nil, nil
+	}
+	u, err := url.Parse(c.serverURL)
+	if err == nil && u.Port() != "" {
+		_, err = net.LookupPort("tcp", u.Port())
+	}
+	if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		// it may hold a password
+		return nil, flags.Errorf("--forms-server-url is not http[s]://HOST[:PORT]/PATH")
+	}
+	_, inURL := u.User.Password()
+	if u.Scheme == "http" && (inURL || c.serverPassword != "") && !access.IsLoopback(u.Host) {
+		return nil, flags.Errorf(
+			"--forms-server-url: a password is sent only over https, or to this machine: https://%s",
+			u.Host,
+		)
+	}
+	server := processmanager.Config{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
+	if c.serverCA != "" {
+		roots, err := flags.ReadAuthorities("--forms-server-ca", c.serverCA)
+		if err != nil {
+			return nil, err
+		}
+		server.TLS = &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}
+	}
+	return processmanager.New(server), nil
+}

@@ -1,0 +1,10 @@
+package serve
+
+import (
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/mysqltest"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }

@@ -1,0 +1,298 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/version"
+	"github.com/cleanupd/cleanupd/service"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/transport"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/userdata"
+)
+
+// Server is a replica that is ready to serve.
+type Server struct {
+	GRPC, HTTP     net.Listener
+	pool           *pgxpool.Pool            // for runs
+	calls          *pgxpool.Pool            // for calls, to the same database
+	fewConnections bool                     // runs and calls share a pool, without a connection for notifications
+	standby        *pgxpool.Pool            // that dry runs read, nil if they read the database itself
+	midSourcing    map[string]*pgxpool.Pool // by the names of external accounts
+	forms          *userdata.Manager        // nil without a Forms database
+	manager        *runs.Manager
+	api            *transport.Server
+	log            *slog.Logger
+	endStreams     context.CancelFunc
+}
+
+// New opens the listeners, connects to the databases, and updates the schema cleanupd.
+func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
+	valid, err := c.check()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{log: log}
+	if err := s.start(ctx, &c, valid); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// start does the work of New.
+func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err error) {
+	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
+		return err
+	}
+	if s.HTTP, err = listen("--http-listen", c.HTTPListen); err != nil {
+		return err
+	}
+	apiConfig, err := c.access.serverConfig(ctx, s.log, s.GRPC, s.HTTP)
+	if err != nil {
+		return err
+	}
+	apiConfig.Console = c.console
+	migrate := func() error { return migrateDatabase(ctx, valid.database) }
+	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
+		return err
+	}
+	if err := s.connect(ctx, c, valid.database); err != nil {
+		return err
+	}
+	if err := s.checkDatabase(ctx, c, valid.include); err != nil {
+		return err
+	}
+	foreign, err := s.claimDatabase(ctx, c.instance)
+	if err != nil {
+		return err
+	}
+	// A copy names the servers of the original. Their deliveries are kept until this service restarts.
+	if foreign != nil {
+		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
+		valid.midSourcing, valid.forms = nil, nil
+	}
+	if err := s.connectStandby(ctx, valid.standby, c.batches.Workers, c.tracer); err != nil {
+		return err
+	}
+	if err := s.connectMidSourcing(ctx, valid.midSourcing, c.tracer); err != nil {
+		return err
+	}
+	if err := s.connectForms(ctx, c, valid); err != nil {
+		return err
+	}
+	if c.instance == "" {
+		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
+			"with the database is not mistaken for the database")
+	}
+	s.manager = s.newManager(c, valid)
+	var streams context.Context
+	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
+	users := service.NewUserData(streams, s.forms)
+	if foreign != nil {
+		users = service.NoUserData(foreign)
+	}
+	s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig)
+	return err
+}
+
+// connect creates the pools for runs and for calls, or a single pool if the database grants few connections.
+func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
+	config.ConnConfig.Tracer = c.tracer
+	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
+	config.MaxConns += int32(c.batches.Workers) // each worker keeps a connection while it runs
+	if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return err
+	}
+	granted := availableConnections(ctx, s.pool, min(wanted, most))
+	if granted < minConnections {
+		return fmt.Errorf(
+			"at least two connections to the database are needed, but only %d is granted: raise the size of the pool, "+
+				"the role's CONNECTION LIMIT, max_connections or pool_max_conns",
+			granted,
+		)
+	}
+	if s.fewConnections = granted < min(wanted, 10); s.fewConnections {
+		s.log.Warn(
+			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
+			"granted", granted,
+			"wanted", wanted,
+		)
+		s.pool.Close()
+		config.MaxConns, c.batches.Workers = int32(granted), 1
+		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+			return err
+		}
+	}
+	// Connections that were closed or refused may still count on the server for a moment.
+	ping := func() error { return s.pool.Ping(ctx) }
+	if err := waitForDatabase(ctx, s.log, max(c.databaseWait, flags.ConnectTimeout), ping); err != nil {
+		return err
+	}
+	if s.calls = s.pool; !s.fewConnections {
+		s.calls, err = pgxpool.NewWithConfig(ctx, callPoolConfig(config))
+	}
+	return err
+}
+
+// defaultRetainedWAL returns the default of --max-retained-wal in bytes; $1 is that of a server without
+// max_slot_wal_keep_size, which is in MiB.
+const defaultRetainedWAL = `SELECT
+	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
+FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
+
+// checkDatabase warns of roles that could run code with the service's rights, checks the included tables, and reads the
+// default of --max-retained-wal.
+func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
+	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
+		return err
+	}
+	if err := warnOfOpenSchemas(ctx, s.log, s.pool, "nmsdelivery"); err != nil {
+		return err
+	}
+	if err := checkInclude(ctx, s.pool, include); err != nil {
+		return err
+	}
+	if c.retainedWALGiven {
+		return nil
+	}
+	limit := &c.batches.Limits.RetainedWAL
+	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
+}
+
+// claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another
+// service, or is a copy, foreign is the reason why it is served without changing anything.
+func (s *Server) claimDatabase(ctx context.Context, name string) (foreign *refused.Error, err error) {
+	err = instance.Own(ctx, s.pool, name)
+	if errors.As(err, &foreign) {
+		return foreign, nil
+	}
+	return nil, err
+}
+
+// connectForms connects to the Forms database if there is one.
+func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig) error {
+	forms := valid.forms
+	if forms == nil {
+		return nil
+	}
+	forms.Lease = c.lease
+	forms.Own = func(ctx context.Context) error { return instance.Own(ctx, s.pool, c.instance) }
+	forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
+	open := func() (err error) {
+		s.forms, err = forms.open(ctx, valid.database, c.formsTracer)
+		return err
+	}
+	if err := waitForDatabase(ctx, s.log, c.databaseWait, open); err != nil {
+		return err
+	}
+	if forms.pool == nil {
+		return nil
+	}
+	return warnOfOpenSchemas(ctx, s.log, forms.pool, "tb_process_instance")
+}
+
+func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
+	hostname, _ := os.Hostname() // informational
+	var formsTasks *outside.Source
+	if s.forms != nil {
+		formsTasks = s.forms.Tasks()
+	}
+	return runs.New(runs.Config{
+		Pool:         s.pool,
+		Calls:        s.calls,
+		Standby:      pipeline.Standby{Pool: s.standby},
+		Outside:      formsTasks,
+		Lease:        c.lease,
+		KeepSchedule: c.schedule,
+		History:      c.history,
+		PlanMaxAge:   c.planMaxAge,
+		Instance:     c.instance,
+		Settings:     c.batches,
+		Log:          s.log,
+		Version:      version.String(),
+		Replica:      fmt.Sprintf("%s/%d", hostname, os.Getpid()),
+		MidSourcing: midsourcing.Config{
+			Databases: s.midSourcing,
+			Keep:      valid.keep,
+		},
+		RelatedListTables: c.listTables,
+		VacuumTruncate:    c.vacuumTruncate,
+		Include:           valid.include,
+	})
+}
+
+// Serve serves until the context ends or a listener fails. Then it ends, in this order: streams, REST, gRPC, the work
+// on runs after its current batch, and the pools.
+func (s *Server) Serve(ctx context.Context) error {
+	defer s.close()
+	ctx, end := context.WithCancel(ctx)
+	defer end()
+	defer context.AfterFunc(ctx, s.endStreams)()
+	s.log.Info("serving", "grpc", s.GRPC.Addr().String(), "http", s.HTTP.Addr().String())
+	var wg sync.WaitGroup
+	listening, endListening := context.WithCancel(context.WithoutCancel(ctx))
+	wg.Go(func() { s.manager.Work(ctx) })
+	if !s.fewConnections {
+		wg.Go(func() { s.manager.Listen(listening) })
+	}
+	if s.forms != nil {
+		wg.Go(func() { s.forms.Work(ctx, s.log) })
+	}
+	err := s.api.Serve(ctx, s.GRPC, s.HTTP)
+	end()
+	endListening()
+	wg.Wait()
+	if err == nil {
+		s.log.Info("stopped")
+	}
+	return err
+}
+
+// close closes listeners and pools. The server may have failed to start.
+func (s *Server) close() {
+	if s.endStreams != nil {
+		s.endStreams()
+	}
+	for _, l := range []net.Listener{s.GRPC, s.HTTP} {
+		if l != nil {
+			_ = l.Close()
+		}
+	}
+	for _, pool := range s.midSourcing {
+		pool.Close()
+	}
+	if s.forms != nil {
+		s.forms.Forms.Close()
+		s.forms.Record.Close()
+	}
+	for _, pool := range []*pgxpool.Pool{s.pool, s.calls, s.standby} {
+		if pool != nil {
+			pool.Close()
+		}
+	}
+}
+
+// listen listens on the address of a flag. An address that is in use is not a usage error.
+func listen(flag, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}

@@ -1,0 +1,60 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/exaring/otelpgx"
+	"github.com/jackc/pgx/v5"
+	"go.opentelemetry.io/contrib/exporters/autoexport"
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/resource"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// tracingVariables are environment variables of OpenTelemetry. Traces are sent if one of them is set.
+var tracingVariables = []string{
+	"OTEL_TRACES_EXPORTER",
+	"OTEL_EXPORTER_OTLP_ENDPOINT",
+	"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+}
+
+// startTracing sends traces as OpenTelemetry's environment variables demand. It returns the tracers of database
+// connections and of connections to a Forms database, nil if none of the variables is set. stop sends pending traces.
+func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func(), err error) {
+	if !slices.ContainsFunc(tracingVariables, func(name string) bool { return os.Getenv(name) != "" }) {
+		return nil, nil, func() {}, nil
+	}
+	exporter, err := autoexport.NewSpanExporter(ctx)
+	if err != nil {
+		return nil, nil, nil, flags.Errorf("%s: %w", tracingVariables[0], err)
+	}
+	attributes, err := resource.New(
+		ctx,
+		resource.WithTelemetrySDK(),
+		resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "cleanupd")),
+		resource.WithFromEnv(),
+	)
+	if err != nil {
+		return nil, nil, nil, flags.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
+	}
+	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter), sdktrace.WithResource(attributes))
+	otel.SetTracerProvider(provider)
+	otel.SetTextMapPropagator(propagation.TraceContext{})
+	forms = otelpgx.NewTracer(otelpgx.WithTracerProvider(errorHidingProvider{provider}))
+	return otelpgx.NewTracer(), forms, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
+		if err := provider.Shutdown(ctx); err != nil {
+			fmt.Fprintf(os.Stderr, "the last traces could not be sent: %v\n", err)
+		}
+	}, nil
+}

@@ -1,0 +1,38 @@
+package serve
+
+import (
+	"context"
+
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// errorHidingProvider makes tracers whose spans record that a statement failed, but not its error, which may quote user
+// data.
+type errorHidingProvider struct{ trace.TracerProvider }
+
+// Tracer implements trace.TracerProvider.
+func (p errorHidingProvider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
+	return errorHidingTracer{p.TracerProvider.Tracer(name, options...)}
+}
+
+type errorHidingTracer struct{ trace.Tracer }
+
+// Start implements trace.Tracer.
+func (t errorHidingTracer) Start(
+	ctx context.Context,
+	name string,
+	options ...trace.SpanStartOption,
+) (context.Context, trace.Span) {
+	ctx, span := t.Tracer.Start(ctx, name, options...)
+	span = errorHidingSpan{span}
+	return trace.ContextWithSpan(ctx, span), span
+}
+
+type errorHidingSpan struct{ trace.Span }
+
+// RecordError implements trace.Span.
+func (errorHidingSpan) RecordError(error, ...trace.EventOption) {}
+
+// SetStatus implements trace.Span.
+func (s errorHidingSpan) SetStatus(code codes.Code, _ string) { s.Span.SetStatus(code, "") }

@@ -1,0 +1,88 @@
+package serve
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement
+// calls no function that such an owner may have created.
+const unprivilegedOwner = `
+SET LOCAL search_path = pg_catalog, pg_temp;
+SELECT o.rolname
+FROM pg_class c JOIN pg_roles o ON o.oid = c.relowner
+WHERE NOT o.rolsuper
+	AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+	AND EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)
+LIMIT 1`
+
+// warnOfSuperuser warns if the role is a superuser and tables belong to others. The owner of a table can have code run
+// with the rights of any role that reads it or plans a query on it, for example by an index.
+func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
+	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
+		results, err := conn.Conn().PgConn().Exec(ctx, unprivilegedOwner).ReadAll()
+		if err != nil {
+			return err
+		}
+		if found := results[len(results)-1].Rows; len(found) > 0 {
+			log.Warn(
+				"the role is a superuser: an owner of tables in the database could run code with its rights",
+				"database", pool.Config().ConnConfig.Database,
+				"owner", string(found[0][0]),
+				"remedy", "connect as a role made by deploy/role.sql, or as the owner of the tables",
+			)
+		}
+		return nil
+	})
+}
+
+// openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects,
+// with these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1 are
+// trusted. If PUBLIC may create objects in a schema, no other role is listed for it.
+const openSchemas = `
+WITH used AS (
+	SELECT oid, nspname, nspowner FROM pg_namespace
+	WHERE nspname = ANY (current_schemas(false)) OR nspname = 'cleanupd'
+), trusted AS (
+	SELECT oid, rolname FROM pg_roles
+	WHERE rolsuper OR rolname = current_user
+		OR oid = (SELECT relowner FROM pg_class WHERE oid = to_regclass($1))
+), able AS (
+	SELECT nspname, 'PUBLIC' AS who, false AS owns FROM used WHERE has_schema_privilege('public', oid, 'CREATE')
+	UNION ALL
+	SELECT nspname, quote_ident(rolname), pg_has_role(r.oid, nspowner, 'USAGE')
+	FROM used u JOIN pg_roles r ON has_schema_privilege(r.oid, u.oid, 'CREATE')
+	WHERE NOT has_schema_privilege('public', u.oid, 'CREATE') AND rolname <> 'pg_database_owner'
+		AND NOT EXISTS (SELECT FROM trusted t WHERE pg_has_role(r.oid, t.oid, 'MEMBER'))
+)
+SELECT nspname::text, string_agg(who, ', ' ORDER BY who),
+	CASE
+		WHEN owns THEN format('ALTER SCHEMA %I OWNER TO NEW_OWNER', nspname)
+		ELSE format('REVOKE CREATE ON SCHEMA %I FROM %s', nspname, string_agg(who, ', ' ORDER BY who))
+	END
+FROM able GROUP BY nspname, owns ORDER BY nspname, owns`
+
+// warnOfOpenSchemas warns of schemas in which roles other than the owner of one of the application's tables may create
+// objects: functions, operators, and triggers of tables that are named like the application's could run with the rights
+// of the service's role.
+func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, table string) error {
+	rows, err := pool.Query(ctx, openSchemas, table)
+	if err != nil {
+		return err
+	}
+	var schema, roles, remedy string
+	_, err = pgx.ForEachRow(rows, []any{&schema, &roles, &remedy}, func() error {
+		log.Warn(
+			"others may create objects in a schema that this role uses: they could run code with its rights",
+			"database", pool.Config().ConnConfig.Database,
+			"schema", schema,
+			"roles", roles,
+			"remedy", remedy,
+		)
+		return nil
+	})
+	return err
+}

@@ -1,0 +1,36 @@
+package serve
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// A warning is logged for a superuser if tables belong to others, without calling functions that these created.
+func TestSuperuserIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		role   string
+		warned int
+	}{{"postgres", 1}, {"neolane", 0}} {
+		db := pgtest.Campaign(t)
+		db.Do(
+			"CREATE FUNCTION same(name, name) RETURNS boolean LANGUAGE plpgsql AS 'BEGIN RAISE ''planted''; END'; " +
+				"CREATE OPERATOR = (FUNCTION = same, LEFTARG = name, RIGHTARG = name)",
+		)
+		pool := db.For(c.role).Pool
+		if _, err := pool.Exec(t.Context(), "SET search_path = public, pg_catalog"); err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		if err := warnOfSuperuser(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), pool); err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(log.String(), "is a superuser"); n != c.warned {
+			t.Errorf("%s: %s", c.role, &log)
+		}
+	}
+}

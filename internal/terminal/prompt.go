@@ -1,0 +1,38 @@
+package terminal
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+// CanAsk reports whether questions can be answered: whether the input is a terminal.
+func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
+
+// Confirm asks a question, and reports whether the answer is yes.
+func Confirm(cmd *cobra.Command, question string) bool {
+	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
+	text := ReadAnswer(cmd.Context(), cmd.InOrStdin())
+	return text == "y" || text == "yes"
+}
+
+// ReadAnswer reads a line, and returns it in lower case, empty if the context ends first.
+func ReadAnswer(ctx context.Context, in io.Reader) string {
+	line := make(chan string, 1)
+	go func() {
+		text, _ := bufio.NewReader(in).ReadString('\n')
+		line <- strings.ToLower(strings.TrimSpace(text))
+	}()
+	select {
+	case text := <-line:
+		return text
+	case <-ctx.Done():
+		return ""
+	}
+}

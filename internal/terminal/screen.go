@@ -1,0 +1,51 @@
+package terminal
+
+import (
+	"io"
+	"os"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// Screen is what a command prints to: a terminal, a file or a pipe.
+type Screen struct {
+	io.Writer
+	Width   func() int // in columns; 0 if lines are not limited
+	Moves   bool       // whether lines can be drawn again
+	Colours bool       // whether words may be coloured; NO_COLOR and TERM=dumb prevent it
+}
+
+// ScreenOf returns the screen that a writer prints to, or the writer itself if it is a Screen.
+func ScreenOf(w io.Writer) *Screen {
+	if s, ok := w.(*Screen); ok {
+		return s
+	}
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return &Screen{Writer: w, Width: func() int { return 0 }}
+	}
+	width := func() int {
+		width, _, err := term.GetSize(int(f.Fd()))
+		if err != nil || width < 1 {
+			return 80
+		}
+		return width
+	}
+	return &Screen{Writer: w, Width: width, Moves: os.Getenv("TERM") != "dumb", Colours: true}
+}
+
+// colours are the colours of a run's states.
+var colours = map[string]text.Color{
+	"succeeded": text.FgGreen,
+	"failed":    text.FgRed,
+	"cancelled": text.FgYellow,
+}
+
+// Paint returns a word in its colour if it has one and the screen shows colours.
+func (s *Screen) Paint(word string) string {
+	if colour, ok := colours[word]; ok && s.Colours {
+		return colour.Sprint(word)
+	}
+	return word
+}

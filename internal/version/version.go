@@ -1,0 +1,16 @@
+// Package version reports which version of the program this is, for the command line, the API and the stored runs.
+package version
+
+import (
+	"fmt"
+	"runtime/debug"
+)
+
+// String returns the version of this program and of the Go that built it.
+func String() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return fmt.Sprintf("%s (%s)", info.Main.Version, info.GoVersion)
+}
