@@ -22,7 +22,7 @@ func TestConsolePurges(t *testing.T) {
 	p.fill("Date column", "status")
 	p.fill("Older than, in days", "90")
 	p.press("Create the rule")
-	p.sees("tb_process_instance has no column of this name for dates; those that it has: ended")
+	p.sees("tb_process_instance has no date column of this name; its date columns are: ended")
 	p.fill("Date column", "ended")
 	p.press("Create the rule")
 	p.sees("forms/old-loans", "90 days")
