@@ -1,13 +1,11 @@
 package service_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/grpc"
@@ -398,20 +396,21 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 	t.Parallel()
 	s, forms, stream, locked := waitingPurge(t)
 	forms.Until("SELECT (count(*) <= 900)::int FROM tb_process_instance")
-	released := make(chan struct{})
-	time.AfterFunc(100*time.Millisecond, func() { _ = locked.Rollback(context.Background()); close(released) })
-	if _, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				Reason: "audit",
-				What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
-			},
-		},
-	); err != nil {
+	created := make(chan error, 1)
+	go func() {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
+			Reason: "audit",
+			What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
+		}})
+		created <- err
+	}()
+	s.db.Until("SELECT count(*) FROM cleanupd.hold")
+	if err := locked.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	<-released
+	if err := <-created; err != nil {
+		t.Fatal(err)
+	}
 	inForce := forms.Int("SELECT count(*) FROM tb_process_instance")
 	events, err := drain(t, stream, nil)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
