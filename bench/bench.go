@@ -139,12 +139,7 @@ func alone(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (Result, er
 
 // measure runs one method on a fresh copy of the cell.
 func measure(
-	ctx context.Context,
-	pg *localpg.Server,
-	super *pgx.Conn,
-	cell Cell,
-	m Method,
-	o Options,
+	ctx context.Context, pg *localpg.Server, super *pgx.Conn, cell Cell, m Method, o Options,
 ) (r Result, err error) {
 	const name = "copy"
 	for _, sql := range []string{
@@ -172,8 +167,7 @@ func measure(
 		}
 		defer func() { _ = holder.Close(context.WithoutCancel(ctx)) }()
 		if _, err := holder.Exec(
-			ctx,
-			"BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM NmsDelivery",
+			ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM NmsDelivery",
 		); err != nil {
 			return r, err
 		}
@@ -234,10 +228,7 @@ func measure(
 	}
 	r.RowsPerS, r.WAL, r.LongestStmt = float64(
 		before-after,
-	)/elapsed.Seconds(), to-from, percentile(
-		statements.took,
-		0.99,
-	)
+	)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
 	return r, nil
 }

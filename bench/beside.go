@@ -50,21 +50,8 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 		return nil, err
 	}
 	cmd := pg.Client(
-		ctx,
-		"pgbench",
-		"-n",
-		"-c",
-		"2",
-		"-j",
-		"1",
-		"-T",
-		"3600",
-		"-R",
-		besideRate,
-		"-l",
-		"--log-prefix",
-		filepath.Join(dir, "log"),
-		besideDatabase,
+		ctx, "pgbench", "-n", "-c", "2", "-j", "1", "-T", "3600", "-R", besideRate, "-l", "--log-prefix",
+		filepath.Join(dir, "log"), besideDatabase,
 	)
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -106,13 +93,7 @@ func (b *beside) end() ([]time.Duration, error) {
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var client, transaction, us, script, endSeconds, endMicroseconds int64
 		if _, err := fmt.Sscan(
-			lines.Text(),
-			&client,
-			&transaction,
-			&us,
-			&script,
-			&endSeconds,
-			&endMicroseconds,
+			lines.Text(), &client, &transaction, &us, &script, &endSeconds, &endMicroseconds,
 		); err != nil {
 			return nil, fmt.Errorf("pgbench's log: %w", err)
 		}

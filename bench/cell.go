@@ -124,8 +124,7 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 	}
 	if c.NoIndex {
 		if _, err := conn.Exec(
-			ctx,
-			"DROP INDEX NmsBroadLogRcp_modif, NmsBroadLogRcp_dlv; CREATE INDEX ON "+table+" (iDeliveryId)",
+			ctx, "DROP INDEX NmsBroadLogRcp_modif, NmsBroadLogRcp_dlv; CREATE INDEX ON "+table+" (iDeliveryId)",
 		); err != nil {
 			return err
 		}

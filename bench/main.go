@@ -53,9 +53,7 @@ func newCommand() *cobra.Command {
 				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
 			}
 			if chart != "" {
-				if _, err := os.Stat(
-					filepath.Dir(chart),
-				); err != nil ||
+				if _, err := os.Stat(filepath.Dir(chart)); err != nil ||
 					!slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
 					return fmt.Errorf("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
 				}
@@ -94,14 +92,11 @@ func newCommand() *cobra.Command {
 		"holds",
 		0,
 		fmt.Sprintf(
-			"compare the service without and with so many holds of %d recipients each, instead of all ways",
-			holdSize,
+			"compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize,
 		),
 	)
 	f.StringVar(
-		&o.SharedBuffers,
-		"shared-buffers",
-		"",
+		&o.SharedBuffers, "shared-buffers", "",
 		"shared_buffers of the private server, such as 1GB (default a quarter of the memory)",
 	)
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")

@@ -72,9 +72,7 @@ func allMethods() []Method {
 		all = append(all, m)
 	}
 	return append(
-		all,
-		Method{Name: "cleanupd"},
-		Method{Name: "cleanupd, synchronous", synchronous: true},
+		all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, synchronous", synchronous: true},
 		Method{Name: "cleanupd, giving way", tight: true},
 	)
 }

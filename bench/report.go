@@ -17,9 +17,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 		if cell == nil || *cell != r.Cell {
 			cell, measure = &r.Cell, r.RowsPerS
 			fmt.Fprintf(
-				table,
-				"\n%s\nMETHOD\tROWS/S\tTIMES %s\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n",
-				r.Cell,
+				table, "\n%s\nMETHOD\tROWS/S\tTIMES %s\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell,
 				strings.ToUpper(r.Method),
 			)
 			if idle.P99 > 0 {
@@ -31,16 +29,8 @@ func Print(w io.Writer, results []Result, idle Result) error {
 			unfinished = "did not finish"
 		}
 		fmt.Fprintf(
-			table,
-			"%s\t%.0f\t%.2f\t%s\t%s\t%s\t%d MB\t%s\n",
-			r.Method,
-			r.RowsPerS,
-			r.RowsPerS/measure,
-			short(r.LongestStmt),
-			short(r.P50),
-			short(r.P99),
-			r.WAL>>20,
-			unfinished,
+			table, "%s\t%.0f\t%.2f\t%s\t%s\t%s\t%d MB\t%s\n", r.Method, r.RowsPerS, r.RowsPerS/measure,
+			short(r.LongestStmt), short(r.P50), short(r.P99), r.WAL>>20, unfinished,
 		)
 	}
 	for _, half := range results {
@@ -48,9 +38,7 @@ func Print(w io.Writer, results []Result, idle Result) error {
 			same := half.Cell
 			if same.Rows *= 2; same == whole.Cell && half.Method == whole.Method && half.Method == "cleanupd" {
 				fmt.Fprintf(
-					table,
-					"\n%s, instead of half as many rows: %.2f times the rows/s\n",
-					whole.Cell,
+					table, "\n%s, instead of half as many rows: %.2f times the rows/s\n", whole.Cell,
 					whole.RowsPerS/half.RowsPerS,
 				)
 			}

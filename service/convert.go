@@ -19,16 +19,14 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		RequestedBy:   r.RequestedBy,
 		ReferenceTime: timestamp(r.ReferenceTime),
 		CreateTime:    timestamppb.New(r.CreateTime),
-		StartTime: timestamp(
-			r.StartTime,
-		),
-		EndTime:      timestamp(r.EndTime),
-		Error:        r.Error,
-		Plan:         r.Plan,
-		WhatIf:       whatIfMessage(r.WhatIf),
-		Reason:       r.Reason(),
-		AcceptGuards: trippedMessages(r.Accepted),
-		LastSequence: r.LastSequence,
+		StartTime:     timestamp(r.StartTime),
+		EndTime:       timestamp(r.EndTime),
+		Error:         r.Error,
+		Plan:          r.Plan,
+		WhatIf:        whatIfMessage(r.WhatIf),
+		Reason:        r.Reason(),
+		AcceptGuards:  trippedMessages(r.Accepted),
+		LastSequence:  r.LastSequence,
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))
@@ -123,9 +121,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 		}
 	case store.LogLine:
 		out.Event = &cleanupv1.RunEvent_Log{Log: &cleanupv1.LogEntry{
-			Level: cleanupv1.LogLevel(
-				cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)],
-			),
+			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]),
 			Task:    e.Task,
 			Message: e.Message,
 		}}

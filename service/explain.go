@@ -18,8 +18,7 @@ import (
 
 // ExplainTask implements cleanupv1.CleanupServiceServer.
 func (s *Service) ExplainTask(
-	ctx context.Context,
-	in *cleanupv1.ExplainTaskRequest,
+	ctx context.Context, in *cleanupv1.ExplainTaskRequest,
 ) (*cleanupv1.ExplainTaskResponse, error) {
 	e, err := s.runs.ExplainTask(ctx, in.GetTask())
 	if err != nil {
@@ -49,8 +48,7 @@ func statementMessage(told explain.Statement) *cleanupv1.ExplainedStatement {
 
 // ExplainRow implements cleanupv1.CleanupServiceServer.
 func (s *Service) ExplainRow(
-	ctx context.Context,
-	in *cleanupv1.ExplainRowRequest,
+	ctx context.Context, in *cleanupv1.ExplainRowRequest,
 ) (*cleanupv1.ExplainRowResponse, error) {
 	var wrong failure.Violations
 	for _, given := range []struct{ field, value string }{{"table", in.GetTable()}, {"key", in.GetKey()}} {
@@ -64,10 +62,7 @@ func (s *Service) ExplainRow(
 		return nil, wrong
 	}
 	x, took, err := s.runs.ExplainRow(
-		ctx,
-		in.GetTable(),
-		in.GetKey(),
-		func() error { return mayExplainByText(ctx, in.GetTable()) },
+		ctx, in.GetTable(), in.GetKey(), func() error { return mayExplainByText(ctx, in.GetTable()) },
 	)
 	if err != nil {
 		return nil, err

@@ -103,8 +103,7 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
 		out = append(
-			out,
-			&cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Limit},
+			out, &cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Limit},
 		)
 	}
 	return out
@@ -113,10 +112,7 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 // acceptedGuards returns the guards that a request accepts.
 func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
-		trips = append(
-			trips,
-			guard.Trip{Guard: guard.Name(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()},
-		)
+		trips = append(trips, guard.Trip{Guard: guard.Name(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()})
 	}
 	return trips
 }

@@ -12,8 +12,7 @@ import (
 
 // CreateHold implements cleanupv1.CleanupServiceServer.
 func (s *Service) CreateHold(
-	ctx context.Context,
-	in *cleanupv1.CreateHoldRequest,
+	ctx context.Context, in *cleanupv1.CreateHoldRequest,
 ) (*cleanupv1.CreateHoldResponse, error) {
 	given := in.GetHold()
 	hold := store.Hold{Reason: given.GetReason(), CreatedBy: access.FromContext(ctx).String()}
@@ -61,8 +60,7 @@ func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest)
 
 // ReleaseHold implements cleanupv1.CleanupServiceServer.
 func (s *Service) ReleaseHold(
-	ctx context.Context,
-	in *cleanupv1.ReleaseHoldRequest,
+	ctx context.Context, in *cleanupv1.ReleaseHoldRequest,
 ) (*cleanupv1.ReleaseHoldResponse, error) {
 	released, err := s.runs.ReleaseHold(ctx, in.GetHoldId(), access.FromContext(ctx).String())
 	if err != nil {

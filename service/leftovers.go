@@ -12,8 +12,7 @@ import (
 
 // ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRemoteDeliveries(
-	ctx context.Context,
-	in *cleanupv1.ListRemoteDeliveriesRequest,
+	ctx context.Context, in *cleanupv1.ListRemoteDeliveriesRequest,
 ) (*cleanupv1.ListRemoteDeliveriesResponse, error) {
 	size, err := parsePageSize(in.GetPageSize(), MaxRemoteDeliveries)
 	if err != nil {

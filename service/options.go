@@ -55,8 +55,7 @@ const optionsLock = 0x6f7074696f6e73
 
 // GetOptions implements cleanupv1.CleanupServiceServer.
 func (s *Service) GetOptions(
-	ctx context.Context,
-	_ *cleanupv1.GetOptionsRequest,
+	ctx context.Context, _ *cleanupv1.GetOptionsRequest,
 ) (*cleanupv1.GetOptionsResponse, error) {
 	catalog, err := campaign.LoadCatalog(ctx, s.pool)
 	if err != nil {
@@ -71,8 +70,7 @@ func (s *Service) GetOptions(
 
 // SetOptions implements cleanupv1.CleanupServiceServer.
 func (s *Service) SetOptions(
-	ctx context.Context,
-	in *cleanupv1.SetOptionsRequest,
+	ctx context.Context, in *cleanupv1.SetOptionsRequest,
 ) (*cleanupv1.SetOptionsResponse, error) {
 	changes, err := optionChanges(in)
 	if err != nil {
@@ -85,8 +83,7 @@ func (s *Service) SetOptions(
 	var before, now *cleanupv1.GetOptionsResponse
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(
-			ctx,
-			fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock),
+			ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock),
 		); err != nil {
 			return advisory.Tell(ctx, s.pool, optionsLock, err)
 		}
@@ -152,17 +149,14 @@ func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 type optionChange func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
 // errStaleEtag says that the options have changed since the caller read them.
-var errStaleEtag = failure.New(
-	failure.Conflict, "the options have changed since this etag was read: read them again",
-)
+var errStaleEtag = failure.New(failure.Conflict, "the options have changed since this etag was read: read them again")
 
 // optionChanges returns the changes of stored options that a request asks for. It fails with failure.Violations.
 func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	message := in.GetOptions().ProtoReflect()
 	// The gateway turns the body {} into a mask of one empty path.
 	paths := slices.DeleteFunc(
-		slices.Clone(in.GetUpdateMask().GetPaths()),
-		func(path string) bool { return path == "" },
+		slices.Clone(in.GetUpdateMask().GetPaths()), func(path string) bool { return path == "" },
 	)
 	var wrong failure.Violations
 	for i, path := range paths {
@@ -331,10 +325,7 @@ func etag(stored *campaign.Options) string {
 	for _, f := range optionFields {
 		if !f.outputOnly {
 			fmt.Fprintln(
-				&all,
-				f.option.Name,
-				stored.Stored(f.option),
-				stored.Number(f.option),
+				&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option),
 				strconv.Quote(stored.Text(f.option)),
 			)
 		}

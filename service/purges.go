@@ -14,8 +14,7 @@ import (
 
 // ListFormsPurges implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListFormsPurges(
-	ctx context.Context,
-	_ *cleanupv1.ListFormsPurgesRequest,
+	ctx context.Context, _ *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()
@@ -33,8 +32,7 @@ func (s *UserData) ListFormsPurges(
 
 // SetFormsPurge implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SetFormsPurge(
-	ctx context.Context,
-	in *cleanupv1.SetFormsPurgeRequest,
+	ctx context.Context, in *cleanupv1.SetFormsPurgeRequest,
 ) (*cleanupv1.SetFormsPurgeResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()
@@ -59,8 +57,7 @@ func (s *UserData) SetFormsPurge(
 
 // DeleteFormsPurge implements cleanupv1.UserDataServiceServer.
 func (s *UserData) DeleteFormsPurge(
-	ctx context.Context,
-	in *cleanupv1.DeleteFormsPurgeRequest,
+	ctx context.Context, in *cleanupv1.DeleteFormsPurgeRequest,
 ) (*cleanupv1.DeleteFormsPurgeResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()

@@ -41,14 +41,12 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		SkipTasks:       in.GetSkipTasks(),
 		DryRun:          in.GetDryRun(),
 		ContinueOnError: in.GetContinueOnError(),
-		MaxDuration: parseMaxDuration(
-			in.GetMaxDuration(),
-		),
-		RequestedBy: access.FromContext(stream.Context()).String(),
-		ByViewer:    access.FromContext(stream.Context()).Role < access.Operator,
-		Plan:        in.GetPlan(),
-		WhatIf:      whatIf,
-		Accepted:    acceptedGuards(in.GetAcceptGuards()),
+		MaxDuration:     parseMaxDuration(in.GetMaxDuration()),
+		RequestedBy:     access.FromContext(stream.Context()).String(),
+		ByViewer:        access.FromContext(stream.Context()).Role < access.Operator,
+		Plan:            in.GetPlan(),
+		WhatIf:          whatIf,
+		Accepted:        acceptedGuards(in.GetAcceptGuards()),
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {
@@ -73,18 +71,13 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 var (
 	errDetached = errors.New("the caller has detached")
 	errStopping = status.Error(
-		codes.Unavailable,
-		"this replica is stopping: go on watching elsewhere with after_sequence",
+		codes.Unavailable, "this replica is stopping: go on watching elsewhere with after_sequence",
 	)
 )
 
 // watch sends a run's events. Its error is the status of the run if that did not succeed.
 func (s *Service) watch(
-	ctx context.Context,
-	id string,
-	after store.Place,
-	detach bool,
-	stream grpc.ServerStream,
+	ctx context.Context, id string, after store.Place, detach bool, stream grpc.ServerStream,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -262,8 +255,7 @@ func (s *Service) mayCancel(ctx context.Context, id string) error {
 		return nil
 	}
 	return status.Errorf(
-		codes.PermissionDenied,
-		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own",
+		codes.PermissionDenied, "CleanupService/CancelRun needs the role %s, except for dry runs of one's own",
 		access.Operator,
 	)
 }

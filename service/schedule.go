@@ -13,8 +13,7 @@ import (
 
 // GetSchedule implements cleanupv1.CleanupServiceServer.
 func (s *Service) GetSchedule(
-	ctx context.Context,
-	_ *cleanupv1.GetScheduleRequest,
+	ctx context.Context, _ *cleanupv1.GetScheduleRequest,
 ) (*cleanupv1.GetScheduleResponse, error) {
 	stored, err := s.runs.Schedule(ctx)
 	if err != nil {
@@ -29,8 +28,7 @@ func (s *Service) GetSchedule(
 
 // SetSchedule implements cleanupv1.CleanupServiceServer.
 func (s *Service) SetSchedule(
-	ctx context.Context,
-	in *cleanupv1.SetScheduleRequest,
+	ctx context.Context, in *cleanupv1.SetScheduleRequest,
 ) (*cleanupv1.SetScheduleResponse, error) {
 	given := in.GetSchedule()
 	if given == nil {

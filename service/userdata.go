@@ -52,8 +52,7 @@ func (u *UserData) ready(ctx context.Context) error {
 
 // errNoForms says that the server was started without a Forms database.
 var errNoForms = status.Error(
-	codes.FailedPrecondition,
-	"this server knows no AEM Forms database: start it with --forms-database-url",
+	codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url",
 )
 
 // noForms returns why there is no Forms database.
@@ -75,8 +74,7 @@ func (s *UserData) checkReachable(ctx context.Context) error {
 
 // FindUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) FindUserData(
-	ctx context.Context,
-	in *cleanupv1.FindUserDataRequest,
+	ctx context.Context, in *cleanupv1.FindUserDataRequest,
 ) (*cleanupv1.FindUserDataResponse, error) {
 	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
@@ -127,8 +125,7 @@ func reasonMessage(r search.Reason) *cleanupv1.Reason {
 
 // EraseUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) EraseUserData(
-	in *cleanupv1.EraseUserDataRequest,
-	stream cleanupv1.UserDataService_EraseUserDataServer,
+	in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer,
 ) error {
 	if err := s.checkReachable(stream.Context()); err != nil {
 		return err
@@ -149,8 +146,7 @@ func (s *UserData) EraseUserData(
 
 // SweepDocuments implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SweepDocuments(
-	in *cleanupv1.SweepDocumentsRequest,
-	stream cleanupv1.UserDataService_SweepDocumentsServer,
+	in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer,
 ) error {
 	if err := s.checkReachable(stream.Context()); err != nil {
 		return err
@@ -168,11 +164,7 @@ func (s *UserData) SweepDocuments(
 
 // erase carries out a request, or previews it, and sends its events. The audit has the details.
 func (s *UserData) erase(
-	ctx context.Context,
-	request userdata.Request,
-	dryRun bool,
-	details audit.Details,
-	send func(report.Event) error,
+	ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(report.Event) error,
 ) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -201,9 +193,7 @@ func (s *UserData) erase(
 		return err
 	case !receipt.Succeeded:
 		return transport.StatusWithInfo(
-			codes.Internal,
-			"not everything was erased: "+firstProblems(receipt.Problems),
-			"ERASURE_FAILED",
+			codes.Internal, "not everything was erased: "+firstProblems(receipt.Problems), "ERASURE_FAILED",
 			map[string]string{"erasure_id": id},
 		)
 	}
@@ -234,8 +224,7 @@ var errErasureGoesOn = status.Error(
 
 // GetReceipt implements cleanupv1.UserDataServiceServer.
 func (s *UserData) GetReceipt(
-	ctx context.Context,
-	in *cleanupv1.GetReceiptRequest,
+	ctx context.Context, in *cleanupv1.GetReceiptRequest,
 ) (*cleanupv1.GetReceiptResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()
@@ -249,8 +238,7 @@ func (s *UserData) GetReceipt(
 
 // VerifyErasure implements cleanupv1.UserDataServiceServer.
 func (s *UserData) VerifyErasure(
-	ctx context.Context,
-	in *cleanupv1.VerifyErasureRequest,
+	ctx context.Context, in *cleanupv1.VerifyErasureRequest,
 ) (*cleanupv1.VerifyErasureResponse, error) {
 	if err := s.checkReachable(ctx); err != nil {
 		return nil, err
@@ -276,8 +264,7 @@ func (s *UserData) VerifyErasure(
 
 // ListReceipts implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListReceipts(
-	ctx context.Context,
-	in *cleanupv1.ListReceiptsRequest,
+	ctx context.Context, in *cleanupv1.ListReceiptsRequest,
 ) (*cleanupv1.ListReceiptsResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()
@@ -334,8 +321,7 @@ func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err e
 			if err != nil || id <= 0 {
 				wrong.Addf(
 					fmt.Sprintf("%s[%d]", field, i),
-					"must be a number above 0, not %.64q (0 means none: it would erase everybody's orphan tasks)",
-					text,
+					"must be a number above 0, not %.64q (0 means none: it would erase everybody's orphan tasks)", text,
 				)
 			}
 			list = append(list, id)
@@ -367,9 +353,7 @@ func eraseMessage(e report.Event) *cleanupv1.EraseEvent {
 	switch {
 	case e.Instance != nil:
 		out.Event = &cleanupv1.EraseEvent_InstanceErased{InstanceErased: &cleanupv1.InstanceErased{
-			Id: fmt.Sprint(
-				e.Instance.ID,
-			),
+			Id:                    fmt.Sprint(e.Instance.ID),
 			LongLivedInvocationId: e.Instance.Invocation,
 			Terminated:            e.Instance.Terminated,
 			Rows:                  rowsMessage(e.Instance.Rows),
@@ -390,9 +374,7 @@ func eraseMessage(e report.Event) *cleanupv1.EraseEvent {
 		out.Event = &cleanupv1.EraseEvent_FileDeleted{FileDeleted: &cleanupv1.FileDeleted{Path: e.File}}
 	case e.Log != nil:
 		out.Event = &cleanupv1.EraseEvent_Log{Log: &cleanupv1.LogEntry{
-			Level: cleanupv1.LogLevel(
-				cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)],
-			),
+			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Log.Level)]),
 			Message: e.Log.Message,
 		}}
 	case e.Receipt != nil:
@@ -422,9 +404,7 @@ func receiptMessage(r *report.Receipt) *cleanupv1.Receipt {
 	}
 	if v := r.Verification; v != nil {
 		out.Verification = &cleanupv1.Verification{
-			Time: timestamppb.New(
-				v.Time,
-			),
+			Time:                       timestamppb.New(v.Time),
 			Clean:                      v.Clean,
 			ProcessInstanceIds:         idTexts(v.Instances),
 			TaskIds:                    idTexts(v.Tasks),

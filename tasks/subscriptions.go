@@ -15,8 +15,7 @@ var subscriptions = plan.Task{
 }
 
 var appSubscriptionTables = plan.Matching(
-	"mobile subscription tables",
-	regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
+	"mobile subscription tables", regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
 	(*campaign.Table).HasAppSubscriptions,
 )
 

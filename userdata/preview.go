@@ -156,10 +156,7 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 // instances returns the events about process instances, and the sessions whose documents would be deleted from
 // the folder.
 func (p *previewer) instances(
-	ctx context.Context,
-	tx *forms.Transaction,
-	remover *removal.Remover,
-	ids []int64,
+	ctx context.Context, tx *forms.Transaction, remover *removal.Remover, ids []int64,
 ) (events []report.Event, sessions []string, err error) {
 	instances, err := tx.Instances(ctx, ids, "")
 	if err != nil {

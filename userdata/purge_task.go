@@ -54,9 +54,7 @@ func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*outside.Cand
 // Preview implements outside.Work. If the Forms server purges, only process instances are counted, since the other rows
 // that it deletes are unknown.
 func (p purgeTask) Preview(
-	ctx context.Context,
-	c *outside.Candidates,
-	found func(ctx context.Context, rows map[string]int64) error,
+	ctx context.Context, c *outside.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
 	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		remover := removal.New(tx, true)
@@ -92,10 +90,7 @@ const instancesPerErasure = 10_000
 // Delete implements outside.Work. It requests erasures, so that their receipts show what was deleted, and documents whose
 // files cannot be deleted are not forgotten.
 func (p purgeTask) Delete(
-	ctx context.Context,
-	run string,
-	c *outside.Candidates,
-	done func(ctx context.Context, rows int64) error,
+	ctx context.Context, run string, c *outside.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {
 	if err := p.Own(ctx); err != nil {
 		return err
@@ -156,10 +151,7 @@ func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run,
 // request stores an erasure of those process instances that the run has not requested before, and returns its id; empty
 // if there are none.
 func (p purgeTask) request(
-	ctx context.Context,
-	run string,
-	criteria purge.Criteria,
-	ids []int64,
+	ctx context.Context, run string, criteria purge.Criteria, ids []int64,
 ) (id string, err error) {
 	err = pgx.BeginFunc(ctx, p.Record, func(tx pgx.Tx) error {
 		fresh, err := p.of(run).New(ctx, tx, ids)

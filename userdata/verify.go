@@ -79,10 +79,7 @@ func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Veri
 
 // verifyItems adds the items of a receipt that have rows.
 func (m *Manager) verifyItems(
-	ctx context.Context,
-	tx *forms.Transaction,
-	r *report.Receipt,
-	v *report.Verification,
+	ctx context.Context, tx *forms.Transaction, r *report.Receipt, v *report.Verification,
 ) error {
 	remover := removal.New(tx, true)
 	for ids := range slices.Chunk(r.Instances, erasure.ItemsPerTransaction) {

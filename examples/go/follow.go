@@ -25,8 +25,7 @@ type follower struct {
 
 // events turns a call that streams events into a function that returns the next one.
 func events[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	stream interface{ Recv() (M, error) },
-	err error,
+	stream interface{ Recv() (M, error) }, err error,
 ) func() (*cleanupv1.RunEvent, error) {
 	return func() (*cleanupv1.RunEvent, error) {
 		if err != nil {
@@ -65,9 +64,7 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 			if lost.IsZero() {
 				lost = time.Now()
 				fmt.Fprintf(
-					os.Stderr,
-					"The connection is lost, trying for %s to come back to run %s.\n",
-					f.patience,
+					os.Stderr, "The connection is lost, trying for %s to come back to run %s.\n", f.patience,
 					f.at.GetRunId(),
 				)
 			}
@@ -78,8 +75,7 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 		case codes.DataLoss:
 			f.at.AfterSequence, f.at.LogGeneration = stillThere(err), 0
 			fmt.Fprintf(
-				os.Stderr,
-				"The database lost the events after the first %d, going on from there.\n",
+				os.Stderr, "The database lost the events after the first %d, going on from there.\n",
 				f.at.GetAfterSequence(),
 			)
 		default:

@@ -30,22 +30,18 @@ func main() {
 		server = flag.String("server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
 		ca     = flag.String("tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
 		token  = flag.String(
-			"token",
-			"",
+			"token", "",
 			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users can not see)",
 		)
 		watched  = flag.String("watch", "", "watch the run with this id instead of starting one")
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")
 		tasks    []string
 		patience = flag.Duration(
-			"patience",
-			time.Minute,
-			"how long to try to come back to a run after the connection was lost",
+			"patience", time.Minute, "how long to try to come back to a run after the connection was lost",
 		)
 	)
 	flag.Func(
-		"task",
-		"run this task; may be repeated (default all)",
+		"task", "run this task; may be repeated (default all)",
 		func(name string) error { tasks = append(tasks, name); return nil },
 	)
 	flag.Parse()
@@ -133,12 +129,8 @@ func show(e *cleanupv1.RunEvent) {
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
 		fmt.Printf(
-			"%s: %s, %d rows deleted, %d updated, %d left\n",
-			r.GetTask(),
-			r.GetState(),
-			r.GetRowsDeleted(),
-			r.GetRowsUpdated(),
-			r.GetRowsLeft(),
+			"%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(),
+			r.GetRowsUpdated(), r.GetRowsLeft(),
 		)
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		fmt.Printf("%s: %s %q\n", e.GetLog().GetTask(), e.GetLog().GetLevel(), e.GetLog().GetMessage())

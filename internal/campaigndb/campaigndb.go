@@ -21,9 +21,7 @@ const Role = "neolane"
 // Create creates a database of the application's role, with a schema, on a server, and returns a connection of that
 // role.
 func Create(
-	ctx context.Context,
-	server func(role, database string) string,
-	database, schema string,
+	ctx context.Context, server func(role, database string) string, database, schema string,
 ) (*pgx.Conn, error) {
 	super, err := pgx.Connect(ctx, server("postgres", "postgres"))
 	if err != nil {

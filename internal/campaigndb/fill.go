@@ -56,8 +56,7 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 		return err
 	}
 	d.Tables = slices.DeleteFunc(
-		d.Tables,
-		func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" },
+		d.Tables, func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" },
 	)
 	if err := d.Load(ctx, conn); err != nil {
 		return err

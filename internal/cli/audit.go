@@ -60,13 +60,7 @@ func NewAudit() *cobra.Command {
 }
 
 // printAudit connects to the database, and prints the newest entries of its audit.
-func printAudit(
-	cmd *cobra.Command,
-	config *pgxpool.Config,
-	output format.Output,
-	since time.Time,
-	limit int,
-) error {
+func printAudit(cmd *cobra.Command, config *pgxpool.Config, output format.Output, since time.Time, limit int) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {

@@ -94,10 +94,7 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 // eraseAfterPreview shows what would be erased, asks for confirmation unless yes is set, and erases it. erase reports
 // whether it found anything.
 func eraseAfterPreview(
-	cmd *cobra.Command,
-	yes, dryRun bool,
-	question string,
-	erase func(dryRun bool) (found bool, err error),
+	cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (found bool, err error),
 ) error {
 	if !yes && !dryRun && !terminal.CanAsk() {
 		return flags.Errorf(
@@ -126,10 +123,7 @@ type eraseMessage interface {
 
 // printErasure prints the events of a stream, and reports whether there was anything to erase.
 func printErasure[M eraseMessage](
-	w io.Writer,
-	output format.Output,
-	dryRun bool,
-	stream interface{ Recv() (M, error) },
+	w io.Writer, output format.Output, dryRun bool, stream interface{ Recv() (M, error) },
 ) (found bool, err error) {
 	v := &eraseView{w: w, erased: "erased"}
 	if dryRun {
@@ -172,12 +166,7 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 			terminated = "terminated and "
 		}
 		_, err = fmt.Fprintf(
-			v.w,
-			"process instance %s %s%s%s\n",
-			instance.GetId(),
-			terminated,
-			v.erased,
-			rowsText(instance.GetRows()),
+			v.w, "process instance %s %s%s%s\n", instance.GetId(), terminated, v.erased, rowsText(instance.GetRows()),
 		)
 	case e.GetTaskErased() != nil:
 		v.tasks++
@@ -187,12 +176,8 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		v.documents++
 		document := e.GetDocumentErased()
 		_, err = fmt.Fprintf(
-			v.w,
-			"document %s of %s %s%s\n",
-			document.GetDocumentId(),
-			strings.Join(document.GetSessionIds(), ", "),
-			v.erased,
-			rowsText(document.GetRows()),
+			v.w, "document %s of %s %s%s\n", document.GetDocumentId(), strings.Join(document.GetSessionIds(), ", "),
+			v.erased, rowsText(document.GetRows()),
 		)
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(v.w, "file %s %s\n", e.GetFileDeleted().GetPath(), v.erased)

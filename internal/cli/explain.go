@@ -86,8 +86,7 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
 		return flags.Errorf(
 			"%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
-			cmd.CommandPath(),
-			cmd.CommandPath(),
+			cmd.CommandPath(), cmd.CommandPath(),
 		)
 	}
 	return nil
@@ -100,19 +99,13 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 		return printRunsOfTable(s, row.GetRuns())
 	}
 	fmt.Fprintf(
-		s,
-		"%s %s: %s\n",
-		terminal.Printable(row.GetTable()),
-		terminal.Printable(key),
+		s, "%s %s: %s\n", terminal.Printable(row.GetTable()), terminal.Printable(key),
 		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetSince(), row.GetWhy()),
 	)
 	fmt.Fprintf(s, "reference time %s\n", format.Time(row.GetReferenceTime()))
 	for _, step := range row.GetSteps() {
 		fmt.Fprintf(
-			s,
-			"\n%s, %s: %s\n",
-			step.GetTask(),
-			format.EnumName(step.GetAction()),
+			s, "\n%s, %s: %s\n", step.GetTask(), format.EnumName(step.GetAction()),
 			describeVerdict(step.GetVerdict(), "", step.GetSince(), step.GetWhy()),
 		)
 		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
@@ -122,13 +115,8 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 				of = p.GetOf() + ": "
 			}
 			fmt.Fprintf(
-				s,
-				"  %d. %-7s %s%s (%s)\n",
-				p.GetAlternative(),
-				format.EnumName(p.GetTruth()),
-				terminal.Printable(of),
-				terminal.Printable(p.GetText()),
-				terminal.Printable(strings.Join(p.GetValues(), ", ")),
+				s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), format.EnumName(p.GetTruth()), terminal.Printable(of),
+				terminal.Printable(p.GetText()), terminal.Printable(strings.Join(p.GetValues(), ", ")),
 			)
 		}
 	}

@@ -39,10 +39,7 @@ func NewHolds() *cobra.Command {
 	}
 	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.AddCommand(
-		list,
-		newCreateHold(&server, &output),
-		newReleaseHold(&server, &output),
-		newExportHolds(&server, &output),
+		list, newCreateHold(&server, &output), newReleaseHold(&server, &output), newExportHolds(&server, &output),
 	)
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
@@ -72,10 +69,7 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func listHolds(
-	cmd *cobra.Command,
-	client rpc.CleanupClient,
-	limit int32,
-	ended bool,
+	cmd *cobra.Command, client rpc.CleanupClient, limit int32, ended bool,
 ) (*cleanupv1.ListHoldsResponse, error) {
 	return rpc.List(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
 		req := &cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended}
@@ -113,10 +107,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 			if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
 				fmt.Fprintln(
 					cmd.ErrOrStderr(),
-					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(
-						tables,
-						", ",
-					),
+					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(tables, ", "),
 				)
 			}
 			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))

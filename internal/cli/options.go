@@ -116,10 +116,7 @@ func addEtagFlag(cmd *cobra.Command, etag *string) {
 
 // setOptions changes options, and prints them.
 func setOptions(
-	cmd *cobra.Command,
-	output format.Output,
-	client rpc.CleanupClient,
-	req *cleanupv1.SetOptionsRequest,
+	cmd *cobra.Command, output format.Output, client rpc.CleanupClient, req *cleanupv1.SetOptionsRequest,
 ) error {
 	resp, err := client.SetOptions(cmd.Context(), req)
 	if err != nil {
@@ -130,10 +127,7 @@ func setOptions(
 
 // confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
 func confirmOptions(
-	cmd *cobra.Command,
-	server *rpc.Server,
-	client rpc.CleanupClient,
-	options *cleanupv1.Options,
+	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, options *cleanupv1.Options,
 ) error {
 	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {

@@ -93,8 +93,7 @@ func NewRun() *cobra.Command {
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	_ = cmd.RegisterFlagCompletionFunc(
-		"task",
-		cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
+		"task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	return cmd
@@ -102,10 +101,7 @@ func NewRun() *cobra.Command {
 
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
-	cmd *cobra.Command,
-	client rpc.CleanupClient,
-	req *cleanupv1.RunCleanupRequest,
-	yes bool,
+	cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
 	if !yes && !terminal.CanAsk() {
@@ -131,11 +127,7 @@ func runAfterPreview(
 	if yes && len(guards) > 0 {
 		return fmt.Errorf(
 			"%s Nothing was run, since --yes does not accept guards: cleanupd run --plan %s --accept-guard '%s,%s,%d'",
-			watch.DescribeGuard(guards[0]),
-			id,
-			guards[0].GetGuard(),
-			guards[0].GetTable(),
-			guards[0].GetNumber(),
+			watch.DescribeGuard(guards[0]), id, guards[0].GetGuard(), guards[0].GetTable(), guards[0].GetNumber(),
 		)
 	}
 	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."

@@ -24,13 +24,8 @@ func NewUserData() *cobra.Command {
 	}
 	server.AddFlags(cmd)
 	cmd.AddCommand(
-		newFind(&server),
-		newErase(&server),
-		newVerify(&server),
-		newSweep(&server),
-		newReceipt(&server),
-		newReceipts(&server),
-		newPurges(&server),
+		newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server),
+		newReceipts(&server), newPurges(&server),
 	)
 	return cmd
 }
@@ -49,8 +44,7 @@ func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, e
 		application, workflow, ok := strings.Cut(path, "/")
 		if !ok || application == "" || workflow == "" {
 			return nil, flags.Errorf(
-				"--variable must be APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q",
-				value,
+				"--variable must be APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", value,
 			)
 		}
 		variables = append(variables, &cleanupv1.WorkflowVariable{

@@ -19,9 +19,7 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 		}
 		if fresh.Host != config.Host || fresh.Port != config.Port || fresh.Database != config.Database {
 			return fmt.Errorf(
-				"the service file names %s:%d/%s now: restart the service to use it",
-				fresh.Host,
-				fresh.Port,
+				"the service file names %s:%d/%s now: restart the service to use it", fresh.Host, fresh.Port,
 				fresh.Database,
 			)
 		}

@@ -37,9 +37,7 @@ const (
 
 // createForms creates a Forms database and its document storage. remove removes everything outside of pg.
 func createForms(
-	ctx context.Context,
-	pg *localpg.Server,
-	engine string,
+	ctx context.Context, pg *localpg.Server, engine string,
 ) (c serve.FormsConfig, remove func(), err error) {
 	folder, removeFolder, err := tempdir.New(os.TempDir(), "cleanupd-gds-")
 	if err != nil {
@@ -84,8 +82,7 @@ func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Dat
 	defer func() { _ = db.Close() }()
 	db.SetMaxOpenConns(1) // for USE
 	if _, err := db.ExecContext(
-		ctx,
-		"CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
+		ctx, "CREATE DATABASE "+formsDatabase+" CHARACTER SET utf8mb4; USE "+formsDatabase+"; "+formsdb.MySQLSchema,
 	); err != nil {
 		return err
 	}

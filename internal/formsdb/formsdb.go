@@ -135,10 +135,7 @@ func (d *Data) task(instance int64) (sessions []string) {
 		fd := int64(len(d.Table("tb_form_data").Rows) + 1)
 		d.Table("tb_form_data").add(fd, id)
 		sessions = append(
-			sessions,
-			fmt.Sprintf("_wftask%d", fd),
-			fmt.Sprintf("_wftaskformid%d", fd),
-			fmt.Sprintf("_wfattach%d", id),
+			sessions, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd), fmt.Sprintf("_wfattach%d", id),
 		)
 	}
 	for _, name := range []string{"tb_task_acl", "tb_task_attachment"} {
@@ -241,10 +238,7 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 		row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 		for rows := range slices.Chunk(t.Rows, rowsPerStatement) {
 			statement := fmt.Sprintf(
-				"INSERT INTO %s (%s) VALUES %s%s",
-				t.Name,
-				strings.Join(columns, ", "),
-				row,
+				"INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(columns, ", "), row,
 				strings.Repeat(", "+row, len(rows)-1),
 			)
 			if _, err := db.ExecContext(ctx, statement, slices.Concat(rows...)...); err != nil {

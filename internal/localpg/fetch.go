@@ -20,8 +20,7 @@ func cacheDir(owner *syscall.Credential) (string, error) {
 	}
 	const dir = "/var/cache/cleanupd"
 	return dir, errors.Join(
-		os.MkdirAll(dir, 0o755),
-		os.Chown(dir, int(owner.Uid), int(owner.Gid)),
+		os.MkdirAll(dir, 0o755), os.Chown(dir, int(owner.Uid), int(owner.Gid)),
 	) //nolint:gosec // programs are not secret
 }
 

@@ -56,14 +56,9 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"),
-		"--pgdata="+s.data(),
-		"--username=postgres",
-		"--auth=trust",
-		"--encoding=UTF8",
-		"--locale=C",
-		"--no-sync",
-		"--no-instructions",
+	initdb := daemon.Command(
+		owner, filepath.Join(bin, "initdb"), "--pgdata="+s.data(), "--username=postgres", "--auth=trust",
+		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
 	)
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {

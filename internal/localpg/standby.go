@@ -62,8 +62,7 @@ func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
 	var position string
 	if err := primary.do(
-		ctx,
-		func(conn *pgx.Conn) error { return conn.QueryRow(ctx, flushed).Scan(&position) },
+		ctx, func(conn *pgx.Conn) error { return conn.QueryRow(ctx, flushed).Scan(&position) },
 	); err != nil {
 		return err
 	}

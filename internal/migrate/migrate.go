@@ -92,16 +92,13 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 		if oldest > newest {
 			return fmt.Errorf(
 				"the database is at version %d, for programs that know %d or more; this one knows %d: use a newer one",
-				version,
-				oldest,
-				newest,
+				version, oldest, newest,
 			)
 		}
 		return nil
 	}
 	if _, err := conn.Exec(
-		ctx,
-		"ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0",
+		ctx, "ALTER TABLE "+table+" ADD COLUMN IF NOT EXISTS oldest int NOT NULL DEFAULT 0",
 	); err != nil {
 		return err
 	}
@@ -132,8 +129,7 @@ func identify(ctx context.Context, conn *pgx.Conn) error {
 	}
 	for _, table := range tables {
 		if _, err := conn.Exec(
-			ctx,
-			"ALTER TABLE "+pgx.Identifier{"cleanupd", table}.Sanitize()+" REPLICA IDENTITY FULL",
+			ctx, "ALTER TABLE "+pgx.Identifier{"cleanupd", table}.Sanitize()+" REPLICA IDENTITY FULL",
 		); err != nil {
 			return err
 		}

@@ -47,8 +47,7 @@ func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn 
 
 func (t *template) prepare(ctx context.Context, prepare func(ctx context.Context, conn *pgx.Conn) error) error {
 	if _, err := admin.Exec(
-		ctx,
-		fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", t.name, emptyTemplate, campaigndb.Role),
+		ctx, fmt.Sprintf("CREATE DATABASE %s TEMPLATE %s OWNER %s", t.name, emptyTemplate, campaigndb.Role),
 	); err != nil {
 		return err
 	}

@@ -65,9 +65,7 @@ func (c *accessConfig) check() error {
 
 // serverConfig returns the configuration of the API, with those who may call it. It fails if that would be insecure.
 func (c *accessConfig) serverConfig(
-	ctx context.Context,
-	log *slog.Logger,
-	grpc, http net.Listener,
+	ctx context.Context, log *slog.Logger, grpc, http net.Listener,
 ) (out transport.Config, err error) {
 	c.Log = log
 	if c.ClientID != "" && c.Issuer == "" {

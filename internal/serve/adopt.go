@@ -89,8 +89,7 @@ func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes bool) er
 func checkInstance(name string) error {
 	if len([]rune(name)) > maxInstanceLength || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
 		return flags.Errorf(
-			"--instance must be at most %d printable characters, without blanks around them",
-			maxInstanceLength,
+			"--instance must be at most %d printable characters, without blanks around them", maxInstanceLength,
 		)
 	}
 	return nil

@@ -96,9 +96,7 @@ const maxFormsConnections = 8
 // open connects to the Forms database, and creates the service's own tables in it if they are missing. Erasures are
 // recorded in the database record, if it is given.
 func (v *validForms) open(
-	ctx context.Context,
-	record *pgxpool.Config,
-	tracer pgx.QueryTracer,
+	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer,
 ) (_ *userdata.Manager, err error) {
 	if v.mysql != nil {
 		v.Forms, err = forms.MySQL(v.mysql)
@@ -166,8 +164,7 @@ func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 	_, inURL := u.User.Password()
 	if u.Scheme == "http" && (inURL || c.serverPassword != "") && !access.IsLoopback(u.Host) {
 		return nil, flags.Errorf(
-			"--forms-server-url: a password is sent only over https, or to this machine: https://%s",
-			u.Host,
+			"--forms-server-url: a password is sent only over https, or to this machine: https://%s", u.Host,
 		)
 	}
 	server := processmanager.Config{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}

@@ -42,9 +42,7 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 // connectMidSourcing creates the pools of the mid-sourcing databases. It only warns if one does not answer, which may
 // do so when a run needs it. It is a usage error if one is the main database.
 func (s *Server) connectMidSourcing(
-	ctx context.Context,
-	databases map[string]*pgxpool.Config,
-	tracer pgx.QueryTracer,
+	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
 ) error {
 	s.midSourcing = map[string]*pgxpool.Pool{}
 	for name, config := range databases {
@@ -60,9 +58,8 @@ func (s *Server) connectMidSourcing(
 		}
 		if err != nil {
 			s.log.Warn(
-				"a mid-sourcing database does not answer; its deliveries are kept until it does",
-				"name", name,
-				"error", err,
+				"a mid-sourcing database does not answer; its deliveries are kept until it does", "name", name, "error",
+				err,
 			)
 		}
 	}

@@ -31,10 +31,7 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 // connectStandby connects to the standby if one is configured. It only warns if the standby does not answer, but fails
 // if the server is not a standby of this database.
 func (s *Server) connectStandby(
-	ctx context.Context,
-	config *pgxpool.Config,
-	workers int,
-	tracer pgx.QueryTracer,
+	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
 ) (err error) {
 	if config == nil {
 		return nil

@@ -37,11 +37,8 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 		return nil, nil, nil, flags.Errorf("%s: %w", tracingVariables[0], err)
 	}
 	attributes, err := resource.New(
-		ctx,
-		resource.WithTelemetrySDK(),
-		resource.WithHost(),
-		resource.WithAttributes(attribute.String("service.name", "cleanupd")),
-		resource.WithFromEnv(),
+		ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv(),
 	)
 	if err != nil {
 		return nil, nil, nil, flags.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)

@@ -20,9 +20,7 @@ type errorHidingTracer struct{ trace.Tracer }
 
 // Start implements trace.Tracer.
 func (t errorHidingTracer) Start(
-	ctx context.Context,
-	name string,
-	options ...trace.SpanStartOption,
+	ctx context.Context, name string, options ...trace.SpanStartOption,
 ) (context.Context, trace.Span) {
 	ctx, span := t.Tracer.Start(ctx, name, options...)
 	span = errorHidingSpan{span}

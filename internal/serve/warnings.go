@@ -30,9 +30,8 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 		if found := results[len(results)-1].Rows; len(found) > 0 {
 			log.Warn(
 				"the role is a superuser: an owner of tables in the database could run code with its rights",
-				"database", pool.Config().ConnConfig.Database,
-				"owner", string(found[0][0]),
-				"remedy", "connect as a role made by deploy/role.sql, or as the owner of the tables",
+				"database", pool.Config().ConnConfig.Database, "owner", string(found[0][0]), "remedy",
+				"connect as a role made by deploy/role.sql, or as the owner of the tables",
 			)
 		}
 		return nil
@@ -77,10 +76,7 @@ func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool
 	_, err = pgx.ForEachRow(rows, []any{&schema, &roles, &remedy}, func() error {
 		log.Warn(
 			"others may create objects in a schema that this role uses: they could run code with its rights",
-			"database", pool.Config().ConnConfig.Database,
-			"schema", schema,
-			"roles", roles,
-			"remedy", remedy,
+			"database", pool.Config().ConnConfig.Database, "schema", schema, "roles", roles, "remedy", remedy,
 		)
 		return nil
 	})

@@ -126,10 +126,7 @@ func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil ||
 // Identify returns who calls from an address, by the values of the authorization header or, without any, by the
 // certificates that the client presented, its own first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
 func (g *Guard) Identify(
-	ctx context.Context,
-	address string,
-	shown []*x509.Certificate,
-	authorization []string,
+	ctx context.Context, address string, shown []*x509.Certificate, authorization []string,
 ) (Caller, error) {
 	c := Caller{Role: Admin, Address: address}
 	var err error

@@ -85,10 +85,7 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 	}
 	if _, err := i.discover(ctx); err != nil {
 		c.Log.Warn(
-			"the OpenID Connect issuer does not answer; it is asked again when a token comes",
-			"issuer",
-			i.url,
-			"error",
+			"the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url, "error",
 			err,
 		)
 	}
@@ -114,8 +111,7 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	i.endpoint = provider.Endpoint()
 	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout, Transport: &i.keys})
 	i.verifier = provider.VerifierContext(
-		ctx,
-		&oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }},
+		ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }},
 	)
 	return i.verifier, nil
 }

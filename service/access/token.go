@@ -33,8 +33,7 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 			return nil, fmt.Errorf("line %d: does not begin with viewer, operator or admin", number)
 		}
 		if n, err := hex.Decode(
-			t.hash[:],
-			[]byte(fields[2])[:min(len(fields[2]), 2*sha256.Size)],
+			t.hash[:], []byte(fields[2])[:min(len(fields[2]), 2*sha256.Size)],
 		); err != nil || n != sha256.Size ||
 			len(fields[2]) != 2*sha256.Size {
 			return nil, fmt.Errorf("line %d: does not end with a SHA-256 of 64 hexadecimal digits", number)

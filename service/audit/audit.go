@@ -47,17 +47,10 @@ type key struct{}
 // Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db stores entries that are not part
 // of the transaction of a change. An optional call is recorded only after Note or Insist.
 func Begin(
-	ctx context.Context,
-	db DB,
-	log *slog.Logger,
-	caller access.Caller,
-	rpc string,
-	optional bool,
+	ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool,
 ) context.Context {
 	return context.WithValue(
-		ctx,
-		key{},
-		&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional},
+		ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional},
 	)
 }
 
@@ -99,8 +92,7 @@ func Settle(ctx context.Context, result string) {
 // Repeat records that a call of an RPC was made some more times, with the same result, though not each of them.
 func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
 	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(
-		context.Background(),
-		result,
+		context.Background(), result,
 	)
 }
 
@@ -114,21 +106,8 @@ func (a *act) record(ctx context.Context, result string) {
 	}
 	c := a.caller
 	a.log.Info(
-		"audit",
-		"rpc",
-		a.rpc,
-		"subject",
-		c.Subject,
-		"role",
-		c.Role.String(),
-		"by",
-		c.By,
-		"address",
-		c.Address,
-		"details",
-		a.details,
-		"result",
-		result,
+		"audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
+		"details", a.details, "result", result,
 	)
 }
 
@@ -138,9 +117,7 @@ func (a *act) append(ctx context.Context, db DB, result string) error {
 		ctx,
 		"INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, "+
 			"$6, $7)",
-		connection.Text(
-			c.Subject,
-		),
+		connection.Text(c.Subject),
 		c.Role.String(),
 		connection.Text(c.By),
 		c.Address,

@@ -35,9 +35,7 @@ const maxDeletions = 50
 // rows of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a
 // refused.Error.
 func (m *Manager) ExplainRow(
-	ctx context.Context,
-	table, key string,
-	byText func() error,
+	ctx context.Context, table, key string, byText func() error,
 ) (x explain.Row, deletions []store.Deletion, err error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
@@ -56,10 +54,7 @@ func (m *Manager) ExplainRow(
 
 // explainer returns what an explanation is based on.
 func (m *Manager) explainer(ctx context.Context) (
-	list tasklist.List,
-	config pipeline.Config,
-	holds plan.Holds,
-	err error,
+	list tasklist.List, config pipeline.Config, holds plan.Holds, err error,
 ) {
 	if list, err = m.Pipeline(ctx); err != nil {
 		return list, config, holds, err

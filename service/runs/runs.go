@@ -25,11 +25,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 // List reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
 // store.ErrPageToken, or a failure.FieldError.
 func (m *Manager) List(
-	ctx context.Context,
-	v store.View,
-	f store.Filter,
-	size int,
-	token string,
+	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
 	if f.Task != "" && !m.tasks.MayExist(f.Task) {
 		return nil, "", failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
@@ -115,10 +111,7 @@ func (m *Manager) Audit(ctx context.Context, size int, token string) ([]store.Ac
 // RemoteDeliveries reads a page of the deliveries that remain on mid-sourcing servers, of one account or all if it is
 // nil, and the token of the next page; "" on the last page. It fails with store.ErrPageToken.
 func (m *Manager) RemoteDeliveries(
-	ctx context.Context,
-	account *string,
-	size int,
-	token string,
+	ctx context.Context, account *string, size int, token string,
 ) ([]store.RemoteDelivery, string, error) {
 	return store.ListRemoteDeliveries(ctx, m.calls, account, size, token)
 }

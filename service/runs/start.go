@@ -21,8 +21,7 @@ var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 func tooManyDryRuns(req Request) error {
 	if req.ByViewer {
 		return fmt.Errorf(
-			"%w: viewers may have one active, all together, and there is one; wait for it to end",
-			ErrTooManyDryRuns,
+			"%w: viewers may have one active, all together, and there is one; wait for it to end", ErrTooManyDryRuns,
 		)
 	}
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)

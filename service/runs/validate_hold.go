@@ -84,10 +84,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 
 // findTable returns the stored name of a table, or of a partition, and why it cannot be held; "" if it can.
 func findTable(
-	ctx context.Context,
-	db campaign.Querier,
-	c *campaign.Catalog,
-	name string,
+	ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string,
 ) (stored, problem string, err error) {
 	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
 		return name, "must be the name of a table", nil
@@ -103,8 +100,7 @@ func findTable(
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
 	case beneath != nil && (materialized || !mayBeDropped(stored)):
 		return name, "is a view, of which a hold keeps nothing: name the tables beneath, " + strings.Join(
-			beneath,
-			", ",
+			beneath, ", ",
 		), err
 	}
 	return stored, "", err

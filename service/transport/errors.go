@@ -82,8 +82,7 @@ func invalidStatus(violations failure.Violations) error {
 	details := &errdetails.BadRequest{}
 	for _, v := range violations {
 		details.FieldViolations = append(
-			details.FieldViolations,
-			&errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem},
+			details.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem},
 		)
 	}
 	return withDetails(codes.InvalidArgument, violations.Error(), details)
@@ -100,8 +99,7 @@ type hiddenCause struct {
 func hideCause(code codes.Code, message string, cause error) error {
 	return &hiddenCause{
 		status.New(
-			code,
-			message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)",
+			code, message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)",
 		),
 		cause,
 	}

@@ -40,9 +40,7 @@ const requestHeader = "request-id"
 // admit authenticates a call, and counts it for its caller. It returns a context that carries the caller, and a function
 // to call with the error of the call when it has ended.
 func (g *gate) admit(
-	ctx context.Context,
-	method string,
-	kind resource,
+	ctx context.Context, method string, kind resource,
 ) (admitted context.Context, end func(error), err error) {
 	r := rules[method]
 	if r.role == access.Nobody {
@@ -67,13 +65,8 @@ func (g *gate) admit(
 		report := func() {
 			audit.Settle(ctx, codeName(code))
 			log.Log(
-				ctx, levelOf(code), "call",
-				"rpc", shortName(method),
-				"subject", c.Subject,
-				"address", c.Address,
-				"code", codeName(code),
-				"error", logText(method, err),
-				"took", time.Since(start),
+				ctx, levelOf(code), "call", "rpc", shortName(method), "subject", c.Subject, "address", c.Address,
+				"code", codeName(code), "error", logText(method, err), "took", time.Since(start),
 			)
 		}
 		if !stranger && !isCheap(code) {
@@ -84,10 +77,7 @@ func (g *gate) admit(
 			rejection{c.String(), method, code},
 			report,
 			g.reportRepeated(
-				c,
-				method,
-				code,
-				(r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger,
+				c, method, code, (r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger,
 			),
 		)
 	}
@@ -108,10 +98,7 @@ func (g *gate) admit(
 
 // reportRepeated returns a function that reports repeated rejections. It does not keep the calls in memory.
 func (g *gate) reportRepeated(
-	c access.Caller,
-	method string,
-	code codes.Code,
-	audited bool,
+	c access.Caller, method string, code codes.Code, audited bool,
 ) func(who string, times int) {
 	return func(who string, times int) {
 		if audited {
@@ -195,10 +182,7 @@ func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler 
 }
 
 func (g *gate) stream(
-	srv any,
-	stream grpc.ServerStream,
-	info *grpc.StreamServerInfo,
-	handler grpc.StreamHandler,
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) (err error) {
 	ctx, end, err := g.admit(stream.Context(), info.FullMethod, streamSlot)
 	defer func() { end(err) }()

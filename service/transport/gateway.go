@@ -32,9 +32,7 @@ func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient(
 		"passthrough:///gateway",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithStatsHandler(
-			redactingHandler{otelgrpc.NewClientHandler()},
-		),
+		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithContextDialer(
 			func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) },
@@ -67,14 +65,10 @@ func (s *Server) gateway() (http.Handler, error) {
 	)
 	return negotiate(mux), errors.Join(
 		cleanupv1.RegisterCleanupServiceHandlerClient(
-			context.Background(),
-			mux,
-			cleanupv1.NewCleanupServiceClient(conn),
+			context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn),
 		),
 		cleanupv1.RegisterUserDataServiceHandlerClient(
-			context.Background(),
-			mux,
-			cleanupv1.NewUserDataServiceClient(conn),
+			context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn),
 		),
 	)
 }
@@ -127,8 +121,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 				r,
 				http.StatusUnsupportedMediaType,
 				status.New(
-					codes.InvalidArgument,
-					"the route takes JSON and must be told so: Content-Type: application/json",
+					codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
 				),
 			)
 			return
@@ -171,12 +164,7 @@ func checkNoBody(body io.Reader) error {
 }
 
 func routingError(
-	_ context.Context,
-	_ *runtime.ServeMux,
-	_ runtime.Marshaler,
-	w http.ResponseWriter,
-	r *http.Request,
-	code int,
+	_ context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, code int,
 ) {
 	switch code {
 	case http.StatusMethodNotAllowed:

@@ -45,8 +45,7 @@ func (h healthServer) refresh(ctx context.Context) {
 
 // Check implements healthv1.HealthServer.
 func (h healthServer) Check(
-	ctx context.Context,
-	req *healthv1.HealthCheckRequest,
+	ctx context.Context, req *healthv1.HealthCheckRequest,
 ) (*healthv1.HealthCheckResponse, error) {
 	h.refresh(ctx)
 	return h.Server.Check(ctx, req)

@@ -49,8 +49,7 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 	mux.Handle(
 		"/",
 		otelhttp.NewHandler(
-			recovery{c.Log}.handler(g.requireRole(access.Viewer, known)),
-			"HTTP",
+			recovery{c.Log}.handler(g.requireRole(access.Viewer, known)), "HTTP",
 			otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" }),
 		),
 	)
@@ -114,9 +113,7 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 				w,
 				r,
 				status.Errorf(
-					codes.PermissionDenied,
-					"this server listens on loopback and does not serve the host %q",
-					r.Host,
+					codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host,
 				),
 			)
 		case !isConsole(r) && protection.Check(checked) != nil:

@@ -40,11 +40,8 @@ func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler 
 		code := status.Code(err)
 		g.rejections.report(rejection{c.String(), "", code}, func() {
 			g.log.Warn(
-				"rejected",
-				"path", r.URL.Path,
-				"subject", c.Subject,
-				"address", c.Address,
-				"error", status.Convert(err).Message(),
+				"rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error",
+				status.Convert(err).Message(),
 			)
 		}, func(who string, times int) {
 			g.log.Warn("rejected", "who", who, "code", codeName(code), "times", times)
@@ -78,8 +75,7 @@ func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 			r,
 			http.StatusUnsupportedMediaType,
 			status.New(
-				codes.InvalidArgument,
-				"the route takes JSON and must be told so: Content-Type: application/json",
+				codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
 			),
 		)
 		return

@@ -148,19 +148,13 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 	}
 	if u.inProgress[r] >= maxPerCaller[r].n {
 		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted,
-			"%s has %d %s in progress, the limit of a caller: wait until one ends",
-			who,
-			maxPerCaller[r].n,
-			maxPerCaller[r].what,
+			codes.ResourceExhausted, "%s has %d %s in progress, the limit of a caller: wait until one ends", who,
+			maxPerCaller[r].n, maxPerCaller[r].what,
 		)
 	}
 	if (r == callSlot || r == streamSlot) && !u.calls.Allow() {
 		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted,
-			"%s makes more than %v calls a second",
-			who,
-			callsPerSecond,
+			codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsPerSecond,
 		)
 	}
 	if r == streamSlot {
@@ -170,8 +164,7 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 		}
 		if l.streams >= inAll {
 			return nil, func() {}, status.Errorf(
-				codes.ResourceExhausted,
-				"%d streams are in progress, the limit of all callers: wait until one ends",
+				codes.ResourceExhausted, "%d streams are in progress, the limit of all callers: wait until one ends",
 				l.streams,
 			)
 		}
@@ -179,9 +172,7 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 	}
 	if r == signInSlot && !u.signIns.Allow() {
 		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted,
-			"%s signs in more than once a second: wait a moment",
-			who,
+			codes.ResourceExhausted, "%s signs in more than once a second: wait a moment", who,
 		)
 	}
 	u.inProgress[r]++
@@ -200,10 +191,7 @@ func (l *limits) release(who string, r resource) {
 // limitActive is an interceptor that limits how many unary calls of a caller use the database at once. It fails with
 // RESOURCE_EXHAUSTED if the others take too long.
 func (l *limits) limitActive(
-	ctx context.Context,
-	req any,
-	info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
 	if !strings.HasPrefix(info.FullMethod, "/"+cleanupv1.CleanupService_ServiceDesc.ServiceName+"/") {
 		return handler(ctx, req)
@@ -225,10 +213,7 @@ func (l *limits) limitActive(
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-timeout.C:
 		return nil, status.Errorf(
-			codes.ResourceExhausted,
-			"%s has had %d other calls in progress for %s: try again",
-			who,
-			maxActiveCalls,
+			codes.ResourceExhausted, "%s has had %d other calls in progress for %s: try again", who, maxActiveCalls,
 			l.turnTimeout,
 		)
 	}

@@ -30,8 +30,7 @@ func (s recovery) call(name string, fn func() error) error {
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
 		err = s.call(
-			shortName(name),
-			func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err },
+			shortName(name), func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err },
 		)
 		return resp, err
 	}
@@ -39,20 +38,14 @@ func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandle
 
 // stream intercepts streams, outermost.
 func (s recovery) stream(
-	srv any,
-	stream grpc.ServerStream,
-	info *grpc.StreamServerInfo,
-	handler grpc.StreamHandler,
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return s.call(shortName(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
 // unaryStatus intercepts unary calls, innermost: here alone their errors become statuses.
 func (s recovery) unaryStatus(
-	ctx context.Context,
-	req any,
-	info *grpc.UnaryServerInfo,
-	handler grpc.UnaryHandler,
+	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
 	err = s.call(shortName(info.FullMethod), func() (err error) { resp, err = handler(ctx, req); return err })
 	return resp, toStatus(ctx, err)
@@ -60,10 +53,7 @@ func (s recovery) unaryStatus(
 
 // streamStatus intercepts streams, innermost: here alone their errors become statuses.
 func (s recovery) streamStatus(
-	srv any,
-	stream grpc.ServerStream,
-	info *grpc.StreamServerInfo,
-	handler grpc.StreamHandler,
+	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return toStatus(stream.Context(), s.stream(srv, stream, info, handler))
 }

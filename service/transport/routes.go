@@ -61,9 +61,7 @@ func readPaths(description string) (list []path) {
 					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
 				case parameter.In == "query":
 					o.query = append(
-						o.query,
-						parameter.Name,
-						strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")),
+						o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")),
 					)
 				}
 			}

@@ -71,14 +71,10 @@ type Config struct {
 func NewServer(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		c.Metrics,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), c.Metrics,
 	)
 	exporter, err := otelprometheus.New(
-		otelprometheus.WithRegisterer(registry),
-		otelprometheus.WithoutScopeInfo(),
-		otelprometheus.WithoutTargetInfo(),
+		otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
 	)
 	if err != nil {
 		return nil, err
@@ -135,9 +131,7 @@ func NewServer(c Config) (*Server, error) {
 		return nil, err
 	}
 	out.http = &http.Server{
-		Handler: timeouts.handler(
-			handler,
-		),
+		Handler:           timeouts.handler(handler),
 		TLSConfig:         c.TLS,
 		ReadHeaderTimeout: timeouts.Headers,
 		ReadTimeout:       timeouts.Body,
@@ -154,9 +148,7 @@ func NewServer(c Config) (*Server, error) {
 // since it carries the streams of all callers.
 func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.InTapHandle(
-			makeAbortable,
-		),
+		grpc.InTapHandle(makeAbortable),
 		grpc.MaxConcurrentStreams(MaxCalls + MaxStreams),
 		grpc.ConnectionTimeout(timeouts.Headers),
 		grpc.KeepaliveEnforcementPolicy(

@@ -58,10 +58,7 @@ type stallStream struct {
 
 // stream ends a stream whose client does not read it.
 func (t Timeouts) stream(
-	srv any,
-	stream grpc.ServerStream,
-	_ *grpc.StreamServerInfo,
-	handler grpc.StreamHandler,
+	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return (&stallStream{ServerStream: stream, timeout: t.Stall}).serve(srv, handler)
 }
@@ -86,9 +83,7 @@ func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 		case <-look.C:
 			if since := s.waitingSince.Load(); since != 0 && time.Since(time.Unix(0, since)) > s.timeout {
 				return status.Errorf(
-					codes.Unavailable,
-					"the stream was not read for %s: go on with a new one",
-					s.timeout,
+					codes.Unavailable, "the stream was not read for %s: go on with a new one", s.timeout,
 				)
 			}
 		}

@@ -75,9 +75,8 @@ func (c *compiler) rolledUp(task Task, t *campaign.Table) string {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")
 	period := fmt.Sprintf(
-		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)",
-		s.Date, c.bind(RolledUpFrom(task.Name), "timestamptz"), c.bind(c.env.Now, "timestamptz"),
-		excludeZeroRecord("v", t),
+		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)", s.Date, c.bind(RolledUpFrom(task.Name), "timestamptz"),
+		c.bind(c.env.Now, "timestamptz"), excludeZeroRecord("v", t),
 	)
 	return fmt.Sprintf(
 		"(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s "+

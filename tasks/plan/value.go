@@ -50,8 +50,7 @@ func (v Message) sql(c *compiler, column string) (string, bool) {
 		return "", false
 	}
 	id := Lookup(fmt.Sprintf(
-		"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0",
-		t.Quoted(), string(v),
+		"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0", t.Quoted(), string(v),
 	))
 	return fmt.Sprintf("COALESCE(%s, r.%s)", c.bind(id, "bigint"), column), true
 }

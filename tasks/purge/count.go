@@ -72,8 +72,7 @@ func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error)
 				return fmt.Sprintf(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
 			}
 			sql = fmt.Sprintf(
-				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s",
-				s.Paired.Relation, s.Paired.Key, pairedWith(s),
+				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", s.Paired.Relation, s.Paired.Key, pairedWith(s),
 			)
 			for _, b := range s.Paired.Before {
 				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", pairedWith(&b))

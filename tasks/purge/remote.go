@@ -46,8 +46,7 @@ type RemoteError struct {
 func (e *RemoteError) Error() string {
 	if e.Uncounted > 0 {
 		return fmt.Sprintf(
-			"%s; whether the last %d rows were changed is not known, they are not counted",
-			e.Reason, e.Uncounted,
+			"%s; whether the last %d rows were changed is not known, they are not counted", e.Reason, e.Uncounted,
 		)
 	}
 	return e.Reason

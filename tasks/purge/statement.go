@@ -23,8 +23,7 @@ type statements struct {
 func (s *statements) direct() string {
 	after := len(s.sweep.Args) + len(s.sweep.SetArgs)
 	return fmt.Sprintf(
-		"%s WHERE %s AND (%s) IS TRUE",
-		s.sweep.command(s.root.relation), s.axis.where(after), s.sweep.Where,
+		"%s WHERE %s AND (%s) IS TRUE", s.sweep.command(s.root.relation), s.axis.where(after), s.sweep.Where,
 	)
 }
 
@@ -81,8 +80,7 @@ func (s *statements) pickAndChange(c *Companion, after int, skipLocked bool) str
 	if t := s.sweep.Paired; t != nil {
 		id = "r." + t.ID
 		paired = fmt.Sprintf(
-			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1",
-			t.Relation, t.Key,
+			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key,
 		)
 		if skipLocked { // a row whose paired row is locked is retained with it
 			free = fmt.Sprintf(

@@ -34,9 +34,8 @@ func ReadLists(
 ) (l Lists, err error) {
 	l.From, l.Args = s.Relation+" AS r WHERE "+s.Where, s.Args
 	rows, err := tx.Query(
-		ctx,
-		fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock),
-		s.Args...)
+		ctx, fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock), s.Args...,
+	)
 	if err != nil {
 		return l, err
 	}

@@ -50,8 +50,7 @@ func describe(swagger, overlay string) ([]byte, error) {
 	schemas := at(api, "components", "schemas")
 	for name := range schemas {
 		if !strings.Contains(
-			string(written),
-			reference(name)["$ref"].(string)+`"`,
+			string(written), reference(name)["$ref"].(string)+`"`,
 		) { // such as an enum that is written out where it's used
 			delete(schemas, name)
 		}
@@ -131,13 +130,8 @@ func complete(api map[string]any) {
 			responses["4XX"], responses["5XX"] = failed, failed
 			content := at(responses, "200", "content")
 			if schema := at(
-				content,
-				"application/json",
-				"schema",
-			); strings.HasPrefix(
-				text(schema["title"]),
-				titleOfStreams,
-			) {
+				content, "application/json", "schema",
+			); strings.HasPrefix(text(schema["title"]), titleOfStreams) {
 				content["application/x-ndjson"] = content["application/json"]
 				inLine := map[string]any{
 					"description": failed["description"],

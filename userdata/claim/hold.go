@@ -29,8 +29,7 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 		err = fn()
 	}
 	_, unlockErr := e.conn.Exec(
-		context.WithoutCancel(ctx),
-		fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", advisory.Erasing),
+		context.WithoutCancel(ctx), fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", advisory.Erasing),
 	)
 	return errors.Join(err, unlockErr)
 }

@@ -13,11 +13,7 @@ import (
 
 // Change calls fn with a transaction of the Forms database, and again after transient errors, up to a number of tries.
 // The transaction writes the entry that fn returns to the journal, and Change records the entry.
-func (e *Erasure) Change(
-	ctx context.Context,
-	tries uint,
-	fn func(tx *forms.Transaction) (*report.Entry, error),
-) error {
+func (e *Erasure) Change(ctx context.Context, tries uint, fn func(tx *forms.Transaction) (*report.Entry, error)) error {
 	err := forms.Retry(ctx, tries, e.Forms.Transient, func() error {
 		return e.UnlessHeld(ctx, func() error { return e.changeOnce(ctx, fn) })
 	})

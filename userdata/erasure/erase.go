@@ -35,9 +35,7 @@ type stopError struct{ error }
 // not nil, it is called after each transaction about items; its error, or a hold of everything during a purge, stops the
 // erasure of further process instances. Run returns that error as stopped, after ending the erasure.
 func (x Eraser) Run(
-	ctx context.Context,
-	e *claim.Erasure,
-	progress func(ctx context.Context) error,
+	ctx context.Context, e *claim.Erasure, progress func(ctx context.Context) error,
 ) (stopped, err error) {
 	erase, size := x.eraseInstances, ItemsPerTransaction
 	if x.Server != nil {
@@ -84,11 +82,7 @@ type eraseFunc func(ctx context.Context, e *claim.Erasure, ids []int64) error
 
 // eraseItems erases the unsettled items of a kind, a number of them at once.
 func eraseItems(
-	ctx context.Context,
-	e *claim.Erasure,
-	kind string,
-	size int,
-	erase eraseFunc,
+	ctx context.Context, e *claim.Erasure, kind string, size int, erase eraseFunc,
 	progress func(ctx context.Context) error,
 ) error {
 	ids, err := e.UnsettledItems(ctx, e.Record, kind)

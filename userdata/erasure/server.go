@@ -147,10 +147,7 @@ func waitForEnd(ctx context.Context, e *claim.Erasure, id int64) (exists bool, e
 // request calls an operation of the Forms server on a process instance, unless everything is on hold. It records this
 // before, so that a process instance that is gone after a crash counts as erased.
 func request(
-	ctx context.Context,
-	e *claim.Erasure,
-	in *forms.Instance,
-	operation string,
+	ctx context.Context, e *claim.Erasure, in *forms.Instance, operation string,
 	call func(ctx context.Context, invocation string) error,
 ) error {
 	return e.UnlessHeld(ctx, func() error {

@@ -47,8 +47,7 @@ func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 	}
 	if len(missing) > 0 {
 		return fmt.Errorf(
-			"%w: it lacks %s; check its name, and on PostgreSQL the role's search_path",
-			ErrNotForms,
+			"%w: it lacks %s; check its name, and on PostgreSQL the role's search_path", ErrNotForms,
 			strings.Join(missing, ", "),
 		)
 	}
@@ -73,8 +72,7 @@ var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
 // WorkflowColumns returns the columns of the tables of workflows whose names match. Names from omd_object_type are used
 // only if the catalog has them, too. known reports whether a name matches.
 func (t *Transaction) WorkflowColumns(
-	ctx context.Context,
-	match func(name string) bool,
+	ctx context.Context, match func(name string) bool,
 ) (columns []Column, known bool, err error) {
 	var name, table string
 	var tables []string

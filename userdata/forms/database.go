@@ -43,10 +43,7 @@ func (d *Database) Change(ctx context.Context, fn func(tx *Transaction) error) e
 }
 
 func (d *Database) begin(
-	ctx context.Context,
-	options *sql.TxOptions,
-	settings []string,
-	fn func(tx *Transaction) error,
+	ctx context.Context, options *sql.TxOptions, settings []string, fn func(tx *Transaction) error,
 ) error {
 	tx, err := d.db.BeginTx(ctx, options)
 	if err != nil {

@@ -66,9 +66,7 @@ func (d *Database) createTables(ctx context.Context) error {
 		}
 	}
 	text, values := expand(
-		d.dialect,
-		"INSERT INTO "+d.OwnTable("identity")+" VALUES (1, @identity)",
-		Args{"identity": uuid.NewString()},
+		d.dialect, "INSERT INTO "+d.OwnTable("identity")+" VALUES (1, @identity)", Args{"identity": uuid.NewString()},
 	)
 	_, err := d.db.ExecContext(ctx, text, values...)
 	return err

@@ -142,10 +142,7 @@ func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableR
 
 // delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.
 func (mysqlDialect) delete(
-	ctx context.Context,
-	tx *Transaction,
-	table, condition, key string,
-	a Args,
+	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {
 	counts := map[string]int64{}
 	var value any

@@ -30,9 +30,7 @@ func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []str
 		switch engine, exists := engines[name]; {
 		case exists && engine != "InnoDB":
 			return nil, fmt.Errorf(
-				"%w that can be used: %s is not InnoDB, and deletes in %s cannot be rolled back",
-				ErrNotForms,
-				name,
+				"%w that can be used: %s is not InnoDB, and deletes in %s cannot be rolled back", ErrNotForms, name,
 				engine,
 			)
 		case exists:
@@ -42,15 +40,11 @@ func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []str
 		switch {
 		case err == nil:
 			return nil, fmt.Errorf(
-				"%w that can be used: %s is a view, and the rows behind it would be retained",
-				ErrNotForms,
-				name,
+				"%w that can be used: %s is a view, and the rows behind it would be retained", ErrNotForms, name,
 			)
 		case !mysqlerr.Is(err, mysqlerr.NoTable):
 			return nil, fmt.Errorf(
-				"cannot determine whether the table %s exists, and its rows would be retained: %w",
-				name,
-				err,
+				"cannot determine whether the table %s exists, and its rows would be retained: %w", name, err,
 			)
 		}
 		missing = append(missing, name)

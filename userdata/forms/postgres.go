@@ -90,9 +90,7 @@ func (postgres) missing(ctx context.Context, tx *Transaction, tables []string) (
 		list[i] = "(" + tx.literal(t) + ")"
 	}
 	return tx.Texts(
-		ctx,
-		"SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL",
-		nil,
+		ctx, "SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil,
 	)
 }
 
@@ -132,10 +130,7 @@ func (postgres) settings() []string {
 func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 
 func (postgres) delete(
-	ctx context.Context,
-	tx *Transaction,
-	table, condition, key string,
-	a Args,
+	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {
 	return tx.Counts(ctx, fmt.Sprintf(
 		"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM deleted GROUP BY key",

@@ -91,10 +91,7 @@ func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Do
 
 // deleteBatch deletes the files of documents. It records them before, so that each is reported once, even after a crash.
 func deleteBatch(
-	ctx context.Context,
-	e *claim.Erasure,
-	root *os.Root,
-	documents []Document,
+	ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document,
 ) (failed []string, err error) {
 	var names []string
 	err = e.Transact(ctx, func(tx pgx.Tx) error {
@@ -148,10 +145,7 @@ func existingFiles(root *os.Root, documents []Document) (names []string) {
 // delete deletes the document's files, except its own if a new marker refers to it. It returns the events, and the
 // sessions of files that cannot be deleted. Files that were not recorded are not reported.
 func (d Document) delete(
-	root *os.Root,
-	recorded map[string]bool,
-	marked bool,
-	unreadable error,
+	root *os.Root, recorded map[string]bool, marked bool, unreadable error,
 ) (events []report.Event, failed []string) {
 	switch {
 	case d.irregular:

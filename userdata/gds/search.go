@@ -71,9 +71,7 @@ func Events(documents []Document) (events []report.Event) {
 // files. A document is retained if a marker of another session has its guid, in any subfolder. Search fails if a
 // subfolder cannot be read, since it may have such a marker.
 func Search(
-	ctx context.Context,
-	root *os.Root,
-	sessions []string,
+	ctx context.Context, root *os.Root, sessions []string,
 ) (documents []Document, summary report.Event, err error) {
 	ctx, stop := context.WithTimeoutCause(ctx, maxWalk, errTooSlow)
 	defer stop()
@@ -113,9 +111,7 @@ func Search(
 		documents = append(documents, d)
 	}
 	return documents, report.Infof(
-		"searched the %d files of the document storage: %d documents belong to erased tasks",
-		count,
-		len(documents),
+		"searched the %d files of the document storage: %d documents belong to erased tasks", count, len(documents),
 	), nil
 }
 
@@ -135,9 +131,7 @@ func (d *Document) addItself(root *os.Root) {
 // newMarkers reads the markers of documents again, immediately before deletion, since the Forms server may have added
 // some: it returns the paths of documents with new markers, and the folders that cannot be read.
 func newMarkers(
-	ctx context.Context,
-	root *os.Root,
-	documents []Document,
+	ctx context.Context, root *os.Root, documents []Document,
 ) (marked map[string]bool, unreadable map[string]error) {
 	ctx, stop := context.WithTimeoutCause(ctx, maxWalk, errTooSlow)
 	defer stop()

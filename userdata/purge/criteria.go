@@ -26,10 +26,7 @@ func (r Rule) At(now time.Time) Criteria {
 // Describe returns which process instances match, for people.
 func (c Criteria) Describe() string {
 	return fmt.Sprintf(
-		"of %s, complete or terminated, %s older than %d days (%s)",
-		c.Workflows(),
-		c.DateColumn,
-		c.Days,
+		"of %s, complete or terminated, %s older than %d days (%s)", c.Workflows(), c.DateColumn, c.Days,
 		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"),
 	)
 }
@@ -57,10 +54,7 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	var names string
 	if s.date, ok, names = columnNamed(dates, c.DateColumn); !ok {
 		return nil, fmt.Errorf(
-			"%s has no date column %q any longer; its date columns are: %s",
-			forms.InstanceTable,
-			c.DateColumn,
-			names,
+			"%s has no date column %q any longer; its date columns are: %s", forms.InstanceTable, c.DateColumn, names,
 		)
 	}
 	columns, known, err := tx.WorkflowColumns(ctx, c.covers)
@@ -95,11 +89,7 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 func (s *Search) endedQuery(condition, tail string) string {
 	return fmt.Sprintf(
 		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
-		s.tx.Seconds(s.date),
-		forms.InstanceTable,
-		s.tx.Before(s.date),
-		condition,
-		tail,
+		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail,
 	)
 }
 
@@ -134,10 +124,7 @@ func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time))
 // matching returns the process instances that match and satisfy a condition, in order. dates has the dates of all that
 // ended before the cutoff, also of other workflows.
 func (s *Search) matching(
-	ctx context.Context,
-	condition string,
-	a forms.Args,
-	tail string,
+	ctx context.Context, condition string, a forms.Args, tail string,
 ) (matches []int64, dates map[int64]time.Time, err error) {
 	a["ended"], a["cutoff"], dates = forms.EndedStatuses, s.Cutoff, map[int64]time.Time{}
 	var id, seconds int64
@@ -163,10 +150,7 @@ func (s *Search) matching(
 // StillMatching separates process instances that match from others, which no longer match. The clause lock locks the
 // rows of the matches.
 func (c Criteria) StillMatching(
-	ctx context.Context,
-	tx *forms.Transaction,
-	ids []int64,
-	lock string,
+	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
 ) (matches, others []int64, err error) {
 	s, err := c.Search(ctx, tx)
 	if err != nil {
@@ -182,9 +166,8 @@ func (c Criteria) StillMatching(
 // Statements returns the statements that find and delete process instances, for people.
 func (s *Search) Statements() []outside.Statement {
 	values := strings.NewReplacer(
-		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
-		"@cutoff", fmt.Sprint(s.Cutoff),
-		"@after", "0",
+		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated), "@cutoff", fmt.Sprint(s.Cutoff), "@after",
+		"0",
 	)
 	query := values.Replace(s.endedQuery(pageCondition, pageTail))
 	list := []outside.Statement{{Table: forms.InstanceTable, Rule: s.Describe(), SQL: query}}

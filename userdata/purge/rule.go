@@ -75,9 +75,7 @@ func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 	}
 	if !exists {
 		wrong.Addf(
-			"purge.date_column",
-			"%s has no date column of this name; its date columns are: %s",
-			forms.InstanceTable,
+			"purge.date_column", "%s has no date column of this name; its date columns are: %s", forms.InstanceTable,
 			names,
 		)
 	}

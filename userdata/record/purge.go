@@ -55,8 +55,7 @@ func (p Purge) Instances(ctx context.Context, db outside.Querier) (n int64, err 
 // Failures returns how many process instances could not be erased, and how many sessions have documents that could not
 // be deleted, with a receipt that has the reasons; empty without a failure.
 func (p Purge) Failures(
-	ctx context.Context,
-	db outside.Querier,
+	ctx context.Context, db outside.Querier,
 ) (receipt string, instances, sessions int64, err error) {
 	err = db.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''), COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
 		WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
@@ -70,10 +69,7 @@ func (p Purge) Failures(
 // that began less than a period before it, without runs whose share of the table was accepted. It does not depend on how
 // long runs are kept.
 func RecentlyPurged(
-	ctx context.Context,
-	db outside.Querier,
-	forms, table, run string,
-	period time.Duration,
+	ctx context.Context, db outside.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {
 	err = db.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e
 		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT

@@ -51,10 +51,7 @@ func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receip
 // Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one. Receipts
 // of purges do not list items and files. The order relies on ids that grow with time.
 func Receipts(
-	ctx context.Context,
-	db outside.Querier,
-	size int,
-	token string,
+	ctx context.Context, db outside.Querier, size int, token string,
 ) (list []*report.Receipt, next string, err error) {
 	before, err := parseToken(token)
 	if err != nil {

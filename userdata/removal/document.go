@@ -59,9 +59,7 @@ func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report
 
 // unreferenced returns the documents of sessions that only removed sessions refer to, with the items to count them for.
 func (r *Remover) unreferenced(
-	ctx context.Context,
-	sessions []string,
-	itemOf map[string]int64,
+	ctx context.Context, sessions []string, itemOf map[string]int64,
 ) (items map[string]int64, err error) {
 	items = map[string]int64{}
 	var document, id string
@@ -93,11 +91,7 @@ func (r *Remover) unreferenced(
 
 // sessionRows removes the rows of sessions in a table.
 func (r *Remover) sessionRows(
-	ctx context.Context,
-	g *Removal,
-	table string,
-	sessions []string,
-	itemOf map[string]int64,
+	ctx context.Context, g *Removal, table string, sessions []string, itemOf map[string]int64,
 ) error {
 	a := forms.Args{"sessions": sessions}
 	counts, err := r.remove(ctx, table, r.tx.In("r.sessionid", "@sessions"), "r.sessionid", a)
@@ -145,10 +139,7 @@ func AllReferences(ctx context.Context, tx *forms.Transaction) (map[string][]str
 }
 
 func references(
-	ctx context.Context,
-	tx *forms.Transaction,
-	condition string,
-	a forms.Args,
+	ctx context.Context, tx *forms.Transaction, condition string, a forms.Args,
 ) (map[string][]string, error) {
 	sessions := map[string][]string{}
 	var document, session string

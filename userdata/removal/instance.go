@@ -31,13 +31,7 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	unlessTaskCounted := "r.process_instance_id IN (@ids) AND (r.task_id IN (@tasks)) IS NOT TRUE"
 	a := forms.Args{"ids": ids, "tasks": r.counted.tasks}
 	if err := r.removeItems(
-		ctx,
-		g,
-		itself,
-		"tb_assignment",
-		unlessTaskCounted,
-		"r.process_instance_id",
-		a,
+		ctx, g, itself, "tb_assignment", unlessTaskCounted, "r.process_instance_id", a,
 	); err != nil {
 		return nil, err
 	}

@@ -32,9 +32,7 @@ func (r *Remover) Orphans(ctx context.Context, orphans []Orphan, inDatabase bool
 // FindOrphans returns which tasks are orphans and which are retained, with events that explain it. The clause lock locks
 // the tasks. A dry run ignores tasks that it has counted.
 func (r *Remover) FindOrphans(
-	ctx context.Context,
-	ids []int64,
-	lock string,
+	ctx context.Context, ids []int64, lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {
 	existing := map[int64]*int64{}
 	query := "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"

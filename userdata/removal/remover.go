@@ -64,9 +64,7 @@ func (g *Removal) Total() report.Rows {
 
 // remove removes the rows of a table that satisfy a condition, and counts them by a key.
 func (r *Remover) remove(
-	ctx context.Context,
-	table, condition, key string,
-	a forms.Args,
+	ctx context.Context, table, condition, key string, a forms.Args,
 ) (counts map[string]int64, err error) {
 	if r.dry {
 		query := "SELECT %[1]s, count(*) FROM %[2]s AS r WHERE %[3]s GROUP BY %[1]s"
@@ -82,11 +80,7 @@ func (r *Remover) remove(
 
 // removeItems removes rows with an id as key and adds them to the items that itemOf returns for the ids.
 func (r *Remover) removeItems(
-	ctx context.Context,
-	g *Removal,
-	itemOf func(id int64) int64,
-	table, condition, key string,
-	a forms.Args,
+	ctx context.Context, g *Removal, itemOf func(id int64) int64, table, condition, key string, a forms.Args,
 ) error {
 	counts, err := r.remove(ctx, table, condition, key, a)
 	for key, n := range counts {

@@ -57,8 +57,7 @@ func (r *Remover) formData(ctx context.Context, g *Removal, items map[int64]int6
 		item := items[forms.ID(task)]
 		g.add("tb_form_data", item, counts[key])
 		g.Sessions = append(
-			g.Sessions,
-			report.Session{ID: "_wftask" + data, Item: item},
+			g.Sessions, report.Session{ID: "_wftask" + data, Item: item},
 			report.Session{ID: "_wftaskformid" + data, Item: item},
 		)
 	}

@@ -57,11 +57,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 			continue
 		}
 		query := fmt.Sprintf(
-			"SELECT %s, %s FROM %s WHERE %s",
-			s.tx.Quote(forms.InstanceColumn),
-			value,
-			c.Quoted,
-			condition,
+			"SELECT %s, %s FROM %s WHERE %s", s.tx.Quote(forms.InstanceColumn), value, c.Quoted, condition,
 		)
 		if err := s.addMatches(ctx, query, v, c.Number); err != nil {
 			return nil, fmt.Errorf("search %s: %w", v, err)

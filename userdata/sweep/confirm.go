@@ -95,10 +95,7 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 // confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about the
 // others.
 func confirmedSessions(
-	ctx context.Context,
-	db outside.Querier,
-	formsID string,
-	o observation,
+	ctx context.Context, db outside.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {
 	if err := o.raise(ctx, db, formsID); err != nil {
 		return nil, nil, err

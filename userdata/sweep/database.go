@@ -19,8 +19,7 @@ const documentsPerTransaction = 100
 
 // observeDatabase observes the sessions of all documents in the database, and returns these sessions by document.
 func observeDatabase(
-	ctx context.Context,
-	tx *forms.Transaction,
+	ctx context.Context, tx *forms.Transaction,
 ) (documents map[string][]string, o observation, err error) {
 	if documents, err = removal.AllReferences(ctx, tx); err == nil {
 		o, err = observe(ctx, tx, slices.Concat(slices.Collect(maps.Values(documents))...))
@@ -30,11 +29,7 @@ func observeDatabase(
 
 // deleteStale deletes the documents whose sessions are all dead from the database, or counts them in a dry run.
 func deleteStale(
-	ctx context.Context,
-	tx *forms.Transaction,
-	dryRun bool,
-	ids []string,
-	confirmed map[string]bool,
+	ctx context.Context, tx *forms.Transaction, dryRun bool, ids []string, confirmed map[string]bool,
 ) (*report.Entry, error) {
 	remover := removal.New(tx, dryRun)
 	all, err := remover.References(ctx, ids)
@@ -105,11 +100,7 @@ func sweepDatabase(ctx context.Context, e *claim.Erasure) (failed bool, err erro
 	})
 }
 
-func previewDatabase(
-	ctx context.Context,
-	record *pgxpool.Pool,
-	db *forms.Database,
-) (events []report.Event, err error) {
+func previewDatabase(ctx context.Context, record *pgxpool.Pool, db *forms.Database) (events []report.Event, err error) {
 	err = db.Snapshot(ctx, func(tx *forms.Transaction) error {
 		documents, o, err := observeDatabase(ctx, tx)
 		if err != nil {

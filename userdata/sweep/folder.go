@@ -51,12 +51,8 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 		return false, err
 	}
 	return len(
-			stuck,
-		) > 0, reportRetained(
-			ctx,
-			e,
-			func() (report.Event, error) { return retainedInFolder(ctx, root, nil) },
-		)
+		stuck,
+	) > 0, reportRetained(ctx, e, func() (report.Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
 // observeFolder observes the sessions that the folder's markers name.
@@ -79,9 +75,7 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 // staleDocuments returns the documents in the folder whose sessions are all confirmed, and an event about documents
 // that are too young, if any.
 func staleDocuments(
-	ctx context.Context,
-	root *os.Root,
-	confirmed map[string]bool,
+	ctx context.Context, root *os.Root, confirmed map[string]bool,
 ) (stale []gds.Document, young []report.Event, err error) {
 	documents, _, err := gds.Search(ctx, root, slices.Collect(maps.Keys(confirmed)))
 	if err != nil {
@@ -106,10 +100,7 @@ func staleDocuments(
 }
 
 func previewFolder(
-	ctx context.Context,
-	record *pgxpool.Pool,
-	db *forms.Database,
-	folder string,
+	ctx context.Context, record *pgxpool.Pool, db *forms.Database, folder string,
 ) ([]report.Event, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {

@@ -57,10 +57,7 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.
 
 // retainedInDatabase reports the documents in the database except stale ones.
 func retainedInDatabase(
-	ctx context.Context,
-	tx *forms.Transaction,
-	sessions map[string][]string,
-	stale []string,
+	ctx context.Context, tx *forms.Transaction, sessions map[string][]string, stale []string,
 ) (report.Event, error) {
 	sizes := map[string]int64{}
 	var document string

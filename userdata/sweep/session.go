@@ -77,10 +77,7 @@ func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][
 // onlyDead returns the documents whose sessions are all dead, with their sessions: the sessions are confirmed, and their
 // owners do not exist in this transaction.
 func onlyDead(
-	ctx context.Context,
-	tx *forms.Transaction,
-	documents map[string][]string,
-	confirmed map[string]bool,
+	ctx context.Context, tx *forms.Transaction, documents map[string][]string, confirmed map[string]bool,
 ) (map[string][]string, error) {
 	stale := onlyOf(documents, confirmed)
 	dead, err := deadSessions(ctx, tx, slices.Concat(slices.Collect(maps.Values(stale))...))

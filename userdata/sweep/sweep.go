@@ -22,10 +22,7 @@ func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed boo
 
 // Preview returns the events of a sweep that changes nothing.
 func Preview(
-	ctx context.Context,
-	record *pgxpool.Pool,
-	db *forms.Database,
-	storage gds.Storage,
+	ctx context.Context, record *pgxpool.Pool, db *forms.Database, storage gds.Storage,
 ) ([]report.Event, error) {
 	if storage.InDatabase {
 		return previewDatabase(ctx, record, db)

@@ -15,23 +15,20 @@ type UserDataClient = cleanupv1.UserDataServiceClient
 
 // WithCleanup returns a command's function that calls do with a client of CleanupService.
 func WithCleanup(
-	server *Server,
-	do func(cmd *cobra.Command, client CleanupClient, args []string) error,
+	server *Server, do func(cmd *cobra.Command, client CleanupClient, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return with(server, cleanupv1.NewCleanupServiceClient, do)
 }
 
 // WithUserData returns a command's function that calls do with a client of UserDataService.
 func WithUserData(
-	server *Server,
-	do func(cmd *cobra.Command, client UserDataClient, args []string) error,
+	server *Server, do func(cmd *cobra.Command, client UserDataClient, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return with(server, cleanupv1.NewUserDataServiceClient, do)
 }
 
 func with[C any](
-	server *Server,
-	newClient func(grpc.ClientConnInterface) C,
+	server *Server, newClient func(grpc.ClientConnInterface) C,
 	do func(cmd *cobra.Command, client C, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {

@@ -19,9 +19,7 @@ func (server *Server) explainError(err error) error {
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
 			return status.Errorf(
-				s.Code(),
-				"%s; watch it with %s",
-				s.Message(),
+				s.Code(), "%s; watch it with %s", s.Message(),
 				server.Command("runs watch", info.GetMetadata()["run_id"]),
 			)
 		}

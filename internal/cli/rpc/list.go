@@ -25,8 +25,7 @@ type listResponse interface {
 // List returns the first entries of a list, up to limit, merged from pages of at most pageSize entries. fetch requests
 // a page, and returns how many entries it has.
 func List[M listResponse](
-	limit, pageSize int32,
-	fetch func(size int32, token string) (page M, entries int, err error),
+	limit, pageSize int32, fetch func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {
 	if limit < 1 {
 		return all, flags.Errorf("--limit must be 1 or more, not %d", limit)

@@ -37,11 +37,7 @@ func makePrintable(message any) {
 
 // printableResponses intercepts calls, and makes their responses printable.
 func printableResponses(
-	ctx context.Context,
-	method string,
-	req, reply any,
-	conn *grpc.ClientConn,
-	call grpc.UnaryInvoker,
+	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
 	err := call(ctx, method, req, reply, conn, options...)
@@ -51,11 +47,7 @@ func printableResponses(
 
 // printableStreams intercepts streams, and makes their messages printable.
 func printableStreams(
-	ctx context.Context,
-	desc *grpc.StreamDesc,
-	conn *grpc.ClientConn,
-	method string,
-	open grpc.Streamer,
+	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
 	options ...grpc.CallOption,
 ) (grpc.ClientStream, error) {
 	stream, err := open(ctx, desc, conn, method, options...)

@@ -76,10 +76,7 @@ func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 // DescribeGuard returns a sentence about a guard that would refuse a run.
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	return fmt.Sprintf(
-		"The guard %s refuses this for %s: the number is %d, the limit is %d.",
-		g.GetGuard(),
-		g.GetTable(),
-		g.GetNumber(),
-		g.GetMost(),
+		"The guard %s refuses this for %s: the number is %d, the limit is %d.", g.GetGuard(), g.GetTable(),
+		g.GetNumber(), g.GetMost(),
 	)
 }

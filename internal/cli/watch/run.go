@@ -44,10 +44,7 @@ type Printer interface {
 
 // NewRun returns the run whose events a stream sends. client watches the run again if the stream breaks.
 func NewRun[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	ctx context.Context,
-	server *rpc.Server,
-	client rpc.CleanupClient,
-	stream interface{ Recv() (M, error) },
+	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, stream interface{ Recv() (M, error) },
 ) *Run {
 	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream)}
 }
@@ -82,16 +79,13 @@ func (r *Run) Follow(p Printer) error {
 		)
 	case r.ctx.Err() != nil:
 		return fmt.Errorf(
-			"run %s continues: watch it with %s, cancel it with %s",
-			r.id,
-			r.server.Command("runs watch", r.id),
+			"run %s continues: watch it with %s, cancel it with %s", r.id, r.server.Command("runs watch", r.id),
 			r.server.Command("runs cancel", r.id),
 		)
 	case err != nil:
 		return fmt.Errorf(
 			"%w; run %[2]s may continue: watch it on another replica with cleanupd runs watch %[2]s --server OTHER",
-			rpc.PlainError(err),
-			r.id,
+			rpc.PlainError(err), r.id,
 		)
 	}
 	return nil
@@ -147,8 +141,7 @@ func (r *Run) resumeReason(err error) string {
 			if err == nil && info.GetReason() == eventlog.LogReplaced {
 				r.sequence, r.generation = after, 0
 				return fmt.Sprintf(
-					"the database lost the events after the first %d, as in a failover: continuing from there",
-					after,
+					"the database lost the events after the first %d, as in a failover: continuing from there", after,
 				)
 			}
 		}
@@ -163,8 +156,7 @@ func (r *Run) resume(lost error) (*cleanupv1.RunEvent, error) {
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return backoff.Retry(r.ctx, func() (*cleanupv1.RunEvent, error) {
 		stream, err := r.client.WatchRun(
-			r.ctx,
-			&cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
+			r.ctx, &cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
 		)
 		if err != nil {
 			return nil, lost

@@ -88,17 +88,13 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 		tasks := max(v.task.GetTaskCount(), 1)
 		run := (float64(max(v.task.GetPosition(), 1)-1) + share) / float64(tasks)
 		total := fmt.Sprintf(
-			"%.0f %%, %s, %s",
-			100*run,
-			format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+			"%.0f %%, %s, %s", 100*run, format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
 			format.Duration(e.GetTime().AsTime().Sub(v.startTime)),
 		)
 		err := v.Clear()
 		v.progressDrawn = true
 		_, drawErr := fmt.Fprintf(
-			v,
-			"%s\n%s",
-			v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
+			v, "%s\n%s", v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
 			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), total)),
 		)
 		return errors.Join(err, drawErr)

@@ -33,10 +33,7 @@ func New(pool, listener *pgxpool.Pool, waiting func(), log *slog.Logger) *Log {
 // ended. It fails with store.ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event
 // that was sent, with the error of send, or with the database's.
 func (l *Log) Watch(
-	ctx context.Context,
-	runID string,
-	after store.Place,
-	send func(store.Event) error,
+	ctx context.Context, runID string, after store.Place, send func(store.Event) error,
 ) (*store.Run, error) {
 	id, err := store.ParseID(runID)
 	if err != nil {
@@ -70,10 +67,7 @@ func (l *Log) Watch(
 
 // watchHistory watches until the log is replaced: it fails with store.ErrNoPlace then.
 func (l *Log) watchHistory(
-	ctx context.Context,
-	id uuid.UUID,
-	sent *trail,
-	send func(store.Event) error,
+	ctx context.Context, id uuid.UUID, sent *trail, send func(store.Event) error,
 ) (*store.Run, error) {
 	t, joined := l.join(id, sent.last())
 	defer l.leave(t)

@@ -40,8 +40,7 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 		Reason:   Foreign,
 		Metadata: map[string]string{"instance": stored.Instance, "differs": differences},
 		Message: fmt.Sprintf(
-			"this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
-			differences,
+			"this database is not cleaned by this service: %s; cleanupd adopt makes it its own", differences,
 		),
 	}
 }
@@ -50,14 +49,12 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 func compare(stored, now store.Identity) (differences []string) {
 	if stored.Instance != now.Instance {
 		differences = append(
-			differences,
-			fmt.Sprintf("it belongs to the instance %q, and this is %q", stored.Instance, now.Instance),
+			differences, fmt.Sprintf("it belongs to the instance %q, and this is %q", stored.Instance, now.Instance),
 		)
 	}
 	if stored.System != now.System {
 		differences = append(
-			differences,
-			fmt.Sprintf("its system identifier was %s, and is %s", stored.System, now.System),
+			differences, fmt.Sprintf("its system identifier was %s, and is %s", stored.System, now.System),
 		)
 	}
 	if stored.DatabaseOID != now.DatabaseOID {

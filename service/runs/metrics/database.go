@@ -45,22 +45,15 @@ var (
 		nil,
 	)
 	activeRuns = prometheus.NewDesc(
-		"cleanupd_active_runs",
-		"Runs that are queued or running, on any replica.",
-		[]string{"state", "dry_run"},
-		nil,
+		"cleanupd_active_runs", "Runs that are queued or running, on any replica.", []string{"state", "dry_run"}, nil,
 	)
 	scheduled = prometheus.NewDesc(
-		"cleanupd_schedule_enabled",
-		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.",
-		nil,
+		"cleanupd_schedule_enabled", "Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.", nil,
 		nil,
 	)
 	nextRun = prometheus.NewDesc(
 		"cleanupd_schedule_next_run_timestamp_seconds",
-		"When the next run of the schedule is due; none when nothing is.",
-		nil,
-		nil,
+		"When the next run of the schedule is due; none when nothing is.", nil, nil,
 	)
 	overdueDesc = prometheus.NewDesc(
 		"cleanupd_oldest_obsolete_row_age_seconds",
@@ -85,9 +78,7 @@ var (
 	)
 	otherCleaner = prometheus.NewDesc(
 		"cleanupd_application_cleanup_started",
-		"Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.",
-		nil,
-		nil,
+		"Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.", nil, nil,
 	)
 	guardLatched = prometheus.NewDesc(
 		"cleanupd_guard_latched",

@@ -50,10 +50,8 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	m := &Replica{
 		runs: counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
 		runSeconds: histogram(
-			"cleanupd_run_duration_seconds",
-			"How long runs that this replica ended took, from their first start.",
-			runBuckets,
-			"dry_run",
+			"cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.",
+			runBuckets, "dry_run",
 		),
 		tasks: counter(
 			"cleanupd_tasks_total",
@@ -62,29 +60,23 @@ func NewReplica(r prometheus.Registerer) *Replica {
 			"state",
 		),
 		taskSeconds: histogram(
-			"cleanupd_task_duration_seconds",
-			"How long tasks of runs, but for dry ones, took, from their first start.",
-			taskBuckets,
-			"task",
+			"cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.",
+			taskBuckets, "task",
 		),
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
 		batchSeconds: histogram(
 			"cleanupd_batch_duration_seconds",
-			"How long batches that changed something took, from BEGIN to the answer to COMMIT.",
-			batchBuckets,
-			"task",
+			"How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task",
 		),
 		throttled: counter(
-			"cleanupd_throttled_seconds_total",
-			"Seconds that batches waited so as not to be in the way, by reason.",
+			"cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.",
 			"reason",
 		),
 		retries: counter(
 			"cleanupd_retries_total",
-			"What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.",
-			"sqlstate",
+			"What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate",
 		),
 		failedAttempts: f.NewCounter(
 			prometheus.CounterOpts{

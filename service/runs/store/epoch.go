@@ -18,8 +18,7 @@ const Timeout = 10 * time.Second
 
 // ErrFenced reports that the epoch of a worker has ended: it does not have the run any more.
 var ErrFenced = fmt.Errorf(
-	"%w: another replica has it, it has ended, or the database server was restarted or replaced",
-	pipeline.ErrLost,
+	"%w: another replica has it, it has ended, or the database server was restarted or replaced", pipeline.ErrLost,
 )
 
 // Epoch is the time for which one worker has a run. Everything the worker writes is written only during its epoch.

@@ -119,11 +119,7 @@ var ErrNoPlace = errors.New("the log was replaced")
 // ReadEvents reads up to limit events of a run after a place, and returns that place with its generation. It fails with
 // ErrNotFound or ErrNoPlace.
 func ReadEvents(
-	ctx context.Context,
-	db campaign.Querier,
-	id uuid.UUID,
-	after Place,
-	limit int,
+	ctx context.Context, db campaign.Querier, id uuid.UUID, after Place, limit int,
 ) (Place, []Event, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -56,11 +56,7 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, limits guard.Limits) (before
 	); err != nil {
 		return before, err
 	}
-	if _, err := tx.Exec(
-		ctx,
-		"DELETE FROM cleanupd.latch WHERE guard = ANY ($1)",
-		before.Changed(limits),
-	); err != nil {
+	if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(limits)); err != nil {
 		return before, err
 	}
 	if before.MinProcessInstances != limits.MinProcessInstances { // only purges have other names than the tasks
@@ -163,9 +159,7 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 // readCutoffs reads the cutoffs of a task when it last succeeded, by the options with their delays.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
 	rows, _ := db.Query(
-		ctx,
-		"SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
-		task,
+		ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1", task,
 	)
 	var (
 		delay   string
@@ -184,12 +178,7 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 // RecordJudgement latches the guards that refused a task of a run that deletes, releases the ones that no longer do,
 // and stores the cutoffs of a task that succeeded. accepted are the guards that the run was allowed to pass.
 func RecordJudgement(
-	ctx context.Context,
-	tx pgx.Tx,
-	id uuid.UUID,
-	task string,
-	o pipeline.Outcome,
-	accepted []guard.Trip,
+	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o pipeline.Outcome, accepted []guard.Trip,
 ) error {
 	b := &pgx.Batch{}
 	if o.State == pipeline.Succeeded {
@@ -215,10 +204,7 @@ func RecordJudgement(
 	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range accepted {
 			b.Queue(
-				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3",
-				task,
-				a.Guard,
-				a.Table,
+				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3", task, a.Guard, a.Table,
 			)
 		}
 	}

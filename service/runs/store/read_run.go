@@ -54,23 +54,8 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 		}
 		var previews map[string][]preview.Table
 		err := row.Scan(
-			&r.ID,
-			&r.State,
-			&r.DryRun,
-			&r.RequestedBy,
-			&r.ReferenceTime,
-			&r.CreateTime,
-			&r.StartTime,
-			&r.EndTime,
-			&r.Error,
-			&r.Cause,
-			&r.Plan,
-			&r.WhatIf,
-			&r.Accepted,
-			&r.LastSequence,
-			&r.Results,
-			&spaces,
-			&previews,
+			&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime, &r.EndTime,
+			&r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Results, &spaces, &previews,
 		)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
@@ -112,12 +97,7 @@ type Filter struct {
 // ListRuns reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
 // ErrPageToken.
 func ListRuns(
-	ctx context.Context,
-	db campaign.Querier,
-	v View,
-	f Filter,
-	size int,
-	token string,
+	ctx context.Context, db campaign.Querier, v View, f Filter, size int, token string,
 ) ([]*Run, string, error) {
 	args := pgx.StrictNamedArgs{"limit": size + 1}
 	var conditions []string

@@ -24,11 +24,7 @@ type RemoteDelivery struct {
 // ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and
 // their ids there, and the token of the next page; "" on the last page. It fails with ErrPageToken.
 func ListRemoteDeliveries(
-	ctx context.Context,
-	db campaign.Querier,
-	account *string,
-	size int,
-	token string,
+	ctx context.Context, db campaign.Querier, account *string, size int, token string,
 ) ([]RemoteDelivery, string, error) {
 	after, err := parseRemoteToken(token)
 	if err != nil {
@@ -83,10 +79,7 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 // run would delete the same.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
 	_, err := db.Exec(
-		ctx,
-		"DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)",
-		account,
-		ids,
+		ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account, ids,
 	)
 	return err
 }

@@ -55,9 +55,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 // SavedPlan reads what a dry run has found, by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
 	rows, _ := db.Query(
-		ctx,
-		"SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1 AND planned IS NOT NULL",
-		id,
+		ctx, "SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1 AND planned IS NOT NULL", id,
 	)
 	var (
 		name    string

@@ -161,20 +161,14 @@ func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 // SetPending makes a run of the schedule pending, and stores when the next one is due.
 func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	_, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
-		next,
+		ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline, next,
 	)
 	return err
 }
 
 // SetStarted stores that the pending run of the schedule was started.
 func SetStarted(ctx context.Context, tx pgx.Tx, run *Run) error {
-	_, err := tx.Exec(
-		ctx,
-		"UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1",
-		run.ID,
-	)
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1", run.ID)
 	return err
 }
 

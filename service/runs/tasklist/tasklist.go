@@ -89,9 +89,7 @@ func (s Source) MayExist(name string) bool {
 // Resolve returns the tasks of a run by their names, and the list. A task on another database that was removed after
 // the run was requested has nothing to do.
 func (s Source) Resolve(
-	ctx context.Context,
-	db campaign.Querier,
-	names []string,
+	ctx context.Context, db campaign.Querier, names []string,
 ) (chosen []plan.Task, l List, err error) {
 	if l, err = s.Read(ctx, db); err != nil {
 		return nil, l, fmt.Errorf("%w: %w", pipeline.ErrLost, err)

@@ -102,11 +102,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 		switch {
 		case errors.Is(err, errCommitted):
 			w.Log.Warn(
-				"a claim stands, though its COMMIT was not answered",
-				"run_id",
-				c.RunID.String(),
-				"error",
-				commit,
+				"a claim stands, though its COMMIT was not answered", "run_id", c.RunID.String(), "error", commit,
 			)
 			return nil
 		case errors.Is(err, store.ErrNotClaimed):
@@ -122,9 +118,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 
 // tryClaim executes the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
 func (w *Worker) tryClaim(
-	ctx context.Context,
-	from store.Candidates,
-	reason, reported string,
+	ctx context.Context, from store.Candidates, reason, reported string,
 ) (claimed *claim, err error) {
 	err = pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
 		row, err := store.ClaimRun(ctx, tx, from, w.Replica, w.Lease)
@@ -192,11 +186,7 @@ func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Eve
 	if c.reason != "" {
 		level = severity.Warning
 		message = fmt.Sprintf(
-			"%s; %s (without progress: %d of at most %d times)",
-			c.reason,
-			message,
-			c.FailedAttempts,
-			maxFailedAttempts,
+			"%s; %s (without progress: %d of at most %d times)", c.reason, message, c.FailedAttempts, maxFailedAttempts,
 		)
 	}
 	return store.Event{Kind: store.LogLine, Level: level, Task: c.currentTask(), Message: message}, nil

@@ -38,13 +38,7 @@ func (i *interruption) text() string {
 
 // reclaim claims a run again whose attempt was interrupted by an error, as soon as the database can be written; nil if
 // another replica has it, or this one is stopping.
-func (w *Worker) reclaim(
-	ctx context.Context,
-	c *claim,
-	err error,
-	pause backoff.BackOff,
-	log *slog.Logger,
-) *claim {
+func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff.BackOff, log *slog.Logger) *claim {
 	cause := interruption{err: err, awaited: awaited(err)}
 	if cause.awaited == "" { // a COMMIT that was cut off waits no longer, so that only now the standby may prove absent
 		if now := w.database.checkWritable(ctx); now != nil && now.Error() == errStandby.Error() {

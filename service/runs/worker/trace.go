@@ -22,8 +22,7 @@ func (c *claim) trace(ctx context.Context, run func(context.Context) error) erro
 		ctx,
 		"run",
 		trace.WithAttributes(
-			attribute.String("cleanupd.run_id", c.RunID.String()),
-			attribute.Int64("cleanupd.epoch", c.Number),
+			attribute.String("cleanupd.run_id", c.RunID.String()), attribute.Int64("cleanupd.epoch", c.Number),
 			attribute.Bool("cleanupd.dry_run", c.DryRun),
 		),
 	)

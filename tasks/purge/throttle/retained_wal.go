@@ -68,8 +68,7 @@ func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 	all := t.retained.last
 	for _, w := range all {
 		t.warnOnce(r, w.Reason, fmt.Sprintf(
-			"%s: the server keeps %s of WAL for it, and more while rows are deleted; %s",
-			w.Reason, w.Size, w.Remedy,
+			"%s: the server keeps %s of WAL for it, and more while rows are deleted; %s", w.Reason, w.Size, w.Remedy,
 		))
 	}
 	if limit > 0 && len(all) > 0 && all[0].Bytes > limit {
