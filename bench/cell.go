@@ -61,17 +61,14 @@ func AllCells(rows int) (cells []Cell) {
 	for _, n := range []int{rows, rows / 2} {
 		for _, old := range []int{5, 50, 95} {
 			for bits := range 16 {
-				cells = append(
-					cells,
-					Cell{
-						Rows:      n,
-						Old:       old,
-						Scattered: bits&1 > 0,
-						NoIndex:   bits&2 > 0,
-						Wide:      bits&4 > 0,
-						HeldBack:  bits&8 > 0,
-					},
-				)
+				cells = append(cells, Cell{
+					Rows:      n,
+					Old:       old,
+					Scattered: bits&1 > 0,
+					NoIndex:   bits&2 > 0,
+					Wide:      bits&4 > 0,
+					HeldBack:  bits&8 > 0,
+				})
 			}
 		}
 	}

@@ -80,15 +80,12 @@ func (s *Service) ExplainRow(
 		out.Steps = append(out.Steps, stepMessage(step))
 	}
 	for _, r := range took {
-		out.Runs = append(
-			out.Runs,
-			&cleanupv1.ExplainedRun{
-				RunId:       r.RunID,
-				StartTime:   timestamppb.New(r.StartTime),
-				RowsDeleted: r.RowsDeleted,
-				Tasks:       r.Tasks,
-			},
-		)
+		out.Runs = append(out.Runs, &cleanupv1.ExplainedRun{
+			RunId:       r.RunID,
+			StartTime:   timestamppb.New(r.StartTime),
+			RowsDeleted: r.RowsDeleted,
+			Tasks:       r.Tasks,
+		})
 	}
 	return out, nil
 }
@@ -126,16 +123,13 @@ func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
 		default:
 			truth = cleanupv1.Truth_TRUTH_FALSE
 		}
-		out.Parts = append(
-			out.Parts,
-			&cleanupv1.ExplainedPart{
-				Of:          p.Of,
-				Alternative: int32(p.Alternative),
-				Text:        p.Text,
-				Truth:       truth,
-				Values:      p.Values,
-			},
-		)
+		out.Parts = append(out.Parts, &cleanupv1.ExplainedPart{
+			Of:          p.Of,
+			Alternative: int32(p.Alternative),
+			Text:        p.Text,
+			Truth:       truth,
+			Values:      p.Values,
+		})
 	}
 	return out
 }

@@ -87,15 +87,12 @@ func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 
 func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 	for _, l := range latched {
-		out = append(
-			out,
-			&cleanupv1.LatchedGuard{
-				Guard:    trippedMessages([]guard.Trip{l.Trip})[0],
-				Task:     l.Task,
-				RunId:    l.RunID,
-				TripTime: timestamppb.New(l.Time),
-			},
-		)
+		out = append(out, &cleanupv1.LatchedGuard{
+			Guard:    trippedMessages([]guard.Trip{l.Trip})[0],
+			Task:     l.Task,
+			RunId:    l.RunID,
+			TripTime: timestamppb.New(l.Time),
+		})
 	}
 	return out
 }

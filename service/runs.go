@@ -202,17 +202,14 @@ func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) 
 	}
 	out := &cleanupv1.ListTasksResponse{}
 	for _, t := range p.Tasks {
-		out.Tasks = append(
-			out.Tasks,
-			&cleanupv1.Task{
-				Name:        t.Name,
-				Title:       t.Title,
-				Description: t.Description,
-				Options:     t.OptionNames(),
-				Needs:       t.Requires,
-				Disabled:    p.Outside[t.Name].Disabled,
-			},
-		)
+		out.Tasks = append(out.Tasks, &cleanupv1.Task{
+			Name:        t.Name,
+			Title:       t.Title,
+			Description: t.Description,
+			Options:     t.OptionNames(),
+			Needs:       t.Requires,
+			Disabled:    p.Outside[t.Name].Disabled,
+		})
 	}
 	return out, nil
 }

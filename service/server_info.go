@@ -46,16 +46,13 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		return nil, err
 	}
 	for _, r := range about.Replicas {
-		out.Replicas = append(
-			out.Replicas,
-			&cleanupv1.Replica{
-				Name:      r.Name,
-				Version:   r.Version,
-				Schedule:  r.Schedule,
-				StartTime: timestamppb.New(r.StartTime),
-				SeenTime:  timestamppb.New(r.SeenTime),
-			},
-		)
+		out.Replicas = append(out.Replicas, &cleanupv1.Replica{
+			Name:      r.Name,
+			Version:   r.Version,
+			Schedule:  r.Schedule,
+			StartTime: timestamppb.New(r.StartTime),
+			SeenTime:  timestamppb.New(r.SeenTime),
+		})
 	}
 	return out, nil
 }
@@ -76,20 +73,17 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 		if err != nil {
 			return nil, err
 		}
-		out.Entries = append(
-			out.Entries,
-			&cleanupv1.AuditEntry{
-				Id:      a.ID,
-				Time:    timestamppb.New(a.Time),
-				Subject: a.Subject,
-				Role:    a.Role,
-				By:      a.By,
-				Address: a.Address,
-				Rpc:     a.RPC,
-				Details: details,
-				Result:  a.Result,
-			},
-		)
+		out.Entries = append(out.Entries, &cleanupv1.AuditEntry{
+			Id:      a.ID,
+			Time:    timestamppb.New(a.Time),
+			Subject: a.Subject,
+			Role:    a.Role,
+			By:      a.By,
+			Address: a.Address,
+			Rpc:     a.RPC,
+			Details: details,
+			Result:  a.Result,
+		})
 	}
 	return out, nil
 }

@@ -25,8 +25,7 @@ func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 		nil,
 		nil,
 		nil,
-	).
-		Read()
+	).Read()
 	switch {
 	case answer.Err != nil:
 		return answer.Err

@@ -111,8 +111,7 @@ func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, holder string) error 
 		`SELECT epoch = @epoch AND holder = @holder AND lease_until = @lease_until FROM cleanupd.run
 			WHERE id = @run_id FOR UPDATE`,
 		c.args(pgx.StrictNamedArgs{"holder": holder, "lease_until": c.LeaseUntil}),
-	).
-		Scan(&committed)
+	).Scan(&committed)
 	if errors.Is(err, pgx.ErrNoRows) || (err == nil && !committed) {
 		return ErrNotClaimed
 	}
@@ -203,6 +202,5 @@ func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 			"error":  connection.Text(run.Error),
 			"cause":  string(run.Cause),
 		},
-	).
-		Scan(&run.EndTime)
+	).Scan(&run.EndTime)
 }

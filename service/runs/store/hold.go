@@ -67,8 +67,7 @@ func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error)
 	err = db.QueryRow(
 		ctx,
 		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()"),
-	).
-		Scan(&n)
+	).Scan(&n)
 	return n, err
 }
 

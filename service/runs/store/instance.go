@@ -23,8 +23,7 @@ func ReadIdentities(ctx context.Context, db campaign.Querier) (stored, now Ident
 		`SELECT COALESCE(i.name, ''), COALESCE(i.system_identifier, ''), COALESCE(i.database_oid, 0),
 			(SELECT system_identifier::text FROM pg_control_system()), d.oid::bigint
 		FROM pg_database d LEFT JOIN cleanupd.instance i ON true WHERE d.datname = current_database()`,
-	).
-		Scan(&stored.Instance, &stored.System, &stored.DatabaseOID, &now.System, &now.DatabaseOID)
+	).Scan(&stored.Instance, &stored.System, &stored.DatabaseOID, &now.System, &now.DatabaseOID)
 	return stored, now, err
 }
 

@@ -131,8 +131,7 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
-	).
-		Scan(&t.StopReason, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
+	).Scan(&t.StopReason, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
 	return t, err
 }
 

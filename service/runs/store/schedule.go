@@ -82,8 +82,7 @@ func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState
 			pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1) AND state IN ('QUEUED', 'RUNNING'))
 		FROM cleanupd.schedule`,
 		DeletingSlots,
-	).
-		Scan(&s.Stored, &s.OtherTimeline, &s.Due, &s.Pending)
+	).Scan(&s.Stored, &s.OtherTimeline, &s.Due, &s.Pending)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
