@@ -1,5 +1,5 @@
-// Package localmysql runs a private MariaDB, or MySQL, for the demo and the tests: in its own temporary folder, with a
-// socket there, removed at the end.
+// Package localmysql runs a private MariaDB server for the demo and the tests. The server's files and socket are in a
+// temporary folder, which is removed at the end.
 package localmysql
 
 import (
@@ -27,7 +27,7 @@ type Server struct {
 	process *daemon.Process
 }
 
-// Start creates a server's files and starts it. settings are options of it (--name=value).
+// Start creates the files of a server and starts it with additional options (--name=value).
 func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	install, installErr := exec.LookPath("mariadb-install-db")
 	program, programErr := find("mariadbd", "/usr/sbin/mariadbd")
@@ -50,7 +50,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 		}
 	}()
 	data := filepath.Join(dir, "data")
-	ownTemp := "TMPDIR=" + dir // a server that starts deletes temporary tables that it finds, also those of another one
+	ownTemp := "TMPDIR=" + dir // a server deletes temporary tables at its start, even of another server
 	init := daemon.Command(owner, install, append([]string{
 		"--no-defaults",
 		"--datadir=" + data,
