@@ -85,7 +85,7 @@ func (s *Service) SetOptions(
 		if _, err := tx.Exec(
 			ctx, fmt.Sprintf("SET LOCAL lock_timeout = '5s'; SELECT pg_advisory_xact_lock(%d)", optionsLock),
 		); err != nil {
-			return advisory.Tell(ctx, s.pool, optionsLock, err)
+			return advisory.Explain(ctx, s.pool, optionsLock, err)
 		}
 		if err := s.runs.Own(ctx, tx); err != nil {
 			return err

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cleanupd/cleanupd/userdata/record"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 )
 
 // A page token that ListReceipts did not return is refused.
@@ -22,13 +22,13 @@ func FuzzReceiptsToken(f *testing.F) {
 		"{" + id[:34] + "}",
 		id[:35] + "\x00",
 	} {
-		f.Add(base64.RawURLEncoding.EncodeToString([]byte(plain)))
-		f.Add(base64.URLEncoding.EncodeToString([]byte(plain)) + "\n")
+		f.Add(base64.RawURLEncoding.EncodeToString([]byte(`"` + plain + `"`)))
+		f.Add(base64.URLEncoding.EncodeToString([]byte(`"`+plain+`"`)) + "\n")
 	}
 	forms := newForms(f, 1, 1, false)
 	f.Fuzz(func(t *testing.T, token string) {
 		_, _, err := forms.Receipts(t.Context(), 1, token)
-		if err != nil && !errors.Is(err, record.ErrPageToken) {
+		if err != nil && !errors.Is(err, pagetoken.ErrInvalid) {
 			t.Errorf("%q: %v", token, err)
 		}
 		if id, decoded := base64.RawURLEncoding.DecodeString(

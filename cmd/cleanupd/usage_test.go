@@ -339,6 +339,7 @@ func TestMistakes(t *testing.T) {
 		{"userdata erase ann bob", 2, []string{"one user id"}},
 		{"serve --history 1ms --database-url postgres://h/d", 2, []string{"--history", "1ms"}},
 		{"serve --batch-target 1m --database-url postgres://h/d", 2, []string{"--batch-target", "1m"}},
+		{"serve --synchronous-commit maybe --database-url postgres://h/d", 2, []string{"--synchronous-commit", "maybe"}},
 		{"serve --workers 0 --database-url postgres://h/d", 2, []string{"--workers", "0"}},
 		{"serve --max-wal-rate -1 --database-url postgres://h/d", 2, []string{"--max-wal-rate"}},
 		{"serve --schedule=perhaps --database-url postgres://h/d", 2, []string{"--schedule"}},

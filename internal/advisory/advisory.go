@@ -67,7 +67,7 @@ func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 
 // Explain adds to an error, if it is that of waiting too long, the process and the role of another role's session that
 // holds the lock.
-func Tell(ctx context.Context, db DB, lock int64, err error) error {
+func Explain(ctx context.Context, db DB, lock int64, err error) error {
 	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {
 		return err
 	}

@@ -57,7 +57,7 @@ func TestSquatted(t *testing.T) {
 			shared != nil {
 			t.Errorf("one that is shared: %v, %v", alone, shared)
 		}
-		if err := advisory.Tell(
+		if err := advisory.Explain(
 			t.Context(),
 			db,
 			lock,
@@ -66,7 +66,7 @@ func TestSquatted(t *testing.T) {
 			!strings.Contains(err.Error(), told) {
 			t.Errorf("%v, want %s", err, told)
 		}
-		if err := advisory.Tell(
+		if err := advisory.Explain(
 			t.Context(),
 			db,
 			lock,

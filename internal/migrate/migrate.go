@@ -45,7 +45,7 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 
 func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) (err error) {
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1)", int64(schemaLock)); err != nil {
-		return advisory.Tell(ctx, conn, schemaLock, err)
+		return advisory.Explain(ctx, conn, schemaLock, err)
 	}
 	defer func() {
 		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1)", int64(schemaLock))

@@ -90,6 +90,9 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers,
 		"how many batches may run at once on a large table, 1 to 16: all of them while the server is otherwise idle, "+
 			"else one, or all if together they are at least 1.5 times as fast")
+	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,
+		"how batches commit, on, local or off: with off a crash of the database server may undo the last moments of "+
+			"deletes with their counts, which the next attempt repeats; the end of a run commits as the server is set")
 	addLimitFlags(f, &c.batches.Limits)
 	c.Forms.addFlags(f)
 	c.access.addFlags(f)

@@ -3,6 +3,8 @@ package serve
 import (
 	"errors"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -50,6 +52,8 @@ func DefaultConfig() Config {
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,
 			Workers: runs.DefaultWorkers,
+			// rows and ledger are lost together, if at all
+			SynchronousCommit: "off",
 			Limits: purge.Limits{
 				ReplicaLag:      10 * time.Second,
 				ActiveSessions:  50,
@@ -97,8 +101,21 @@ func (c *Config) check() (v validConfig, err error) {
 		checkInstance(c.instance),
 		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
 		checkRange("--workers", c.batches.Workers, 1, 16),
+		checkSynchronousCommit(c.batches.SynchronousCommit),
 		checkLimits(c.batches.Limits),
 	)...)
+}
+
+// checkSynchronousCommit fails if batches cannot commit in this way.
+func checkSynchronousCommit(value string) error {
+	if !slices.Contains(purge.SynchronousCommits, value) {
+		return flags.Errorf(
+			"--synchronous-commit must be %s, not %q",
+			strings.Join(purge.SynchronousCommits, ", "),
+			value,
+		)
+	}
+	return nil
 }
 
 // checkRange fails if the value of a flag is out of range.

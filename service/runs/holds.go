@@ -128,7 +128,7 @@ func awaitBatches(ctx context.Context, pool *pgxpool.Pool) error {
 }
 
 // Holds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended includes
-// holds that were released or have expired. It fails with store.ErrPageToken.
+// holds that were released or have expired. It fails with pagetoken.ErrInvalid.
 func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string) ([]store.Hold, string, error) {
 	return store.ListHolds(ctx, m.calls, ended, size, token)
 }

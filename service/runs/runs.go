@@ -23,7 +23,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 }
 
 // List reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
-// store.ErrPageToken, or a failure.FieldError.
+// pagetoken.ErrInvalid, or a failure.FieldError.
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
@@ -103,13 +103,13 @@ func (m *Manager) Adopt(ctx context.Context) error {
 }
 
 // Audit reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
-// store.ErrPageToken.
+// pagetoken.ErrInvalid.
 func (m *Manager) Audit(ctx context.Context, size int, token string) ([]store.Act, string, error) {
 	return store.ListActs(ctx, m.calls, size, token)
 }
 
 // RemoteDeliveries reads a page of the deliveries that remain on mid-sourcing servers, of one account or all if it is
-// nil, and the token of the next page; "" on the last page. It fails with store.ErrPageToken.
+// nil, and the token of the next page; "" on the last page. It fails with pagetoken.ErrInvalid.
 func (m *Manager) RemoteDeliveries(
 	ctx context.Context, account *string, size int, token string,
 ) ([]store.RemoteDelivery, string, error) {

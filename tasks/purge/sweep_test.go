@@ -51,6 +51,34 @@ func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 	}
 }
 
+// Batches commit as the settings say; a durable engine commits as the server does.
+func TestSynchronousCommit(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		setting string
+		durable bool
+		want    string
+	}{{"", false, "off"}, {"off", false, "off"}, {"local", false, "local"}, {"on", false, "on"}, {"off", true, "on"}} {
+		db := rows(t, 10)
+		db.Do(`CREATE TABLE seen (setting text);
+			CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
+				INSERT INTO seen VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END';
+			CREATE TRIGGER look AFTER DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION look()`)
+		db.Do(
+			`DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET synchronous_commit = on', current_database()); END $$`,
+		)
+		db.Reset()
+		e, _ := engine(db)
+		e.SynchronousCommit, e.Durable = c.setting, c.durable
+		if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+			t.Fatal(err)
+		}
+		if got := db.Strings("SELECT DISTINCT setting FROM seen"); !slices.Equal(got, []string{c.want}) {
+			t.Errorf("with %q, durable %t, batches commit with %q, want %q", c.setting, c.durable, got, c.want)
+		}
+	}
+}
+
 func TestSweepVisitsEveryWindowOnce(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 100_000)

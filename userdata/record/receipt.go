@@ -2,7 +2,6 @@ package record
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 
@@ -11,14 +10,12 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // ErrNoReceipt reports that no receipt has an id.
 var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
-
-// ErrPageToken reports that a page token was not issued by this service.
-var ErrPageToken = failure.Field("page_token", "is no page token of ListReceipts")
 
 // selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the receipts
 // that list their items and files.
@@ -53,20 +50,16 @@ func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receip
 func Receipts(
 	ctx context.Context, db outside.Querier, size int, token string,
 ) (list []*report.Receipt, next string, err error) {
-	before, err := parseToken(token)
+	before, err := pagetoken.Parse[uuid.UUID](token)
 	if err != nil {
 		return nil, "", err
 	}
-	query := fmt.Sprintf(selectReceipt, "e.purge IS NULL") +
-		"WHERE $1 = '' OR e.id < NULLIF($1, '')::uuid ORDER BY e.id DESC LIMIT $2"
-	rows, _ := db.Query(ctx, query, before, size+1)
+	query := fmt.Sprintf(selectReceipt, "e.purge IS NULL") + "WHERE $1 OR e.id < $2 ORDER BY e.id DESC LIMIT $3"
+	rows, _ := db.Query(ctx, query, token == "", before, size+1)
 	if list, err = pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[report.Receipt]); err != nil {
 		return nil, "", err
 	}
-	if len(list) > size {
-		list = list[:size]
-		next = formatToken(list[size-1].ID)
-	}
+	list, next = pagetoken.Cut(list, size, func(r *report.Receipt) string { return r.ID })
 	return list, next, nil
 }
 
@@ -74,20 +67,4 @@ func Receipts(
 func AttachVerification(ctx context.Context, db Execer, id string, v *report.Verification) error {
 	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid", id, v)
 	return err
-}
-
-// formatToken returns the token of the page after a receipt.
-func formatToken(id string) string { return base64.RawURLEncoding.EncodeToString([]byte(id)) }
-
-// parseToken returns the id of the receipt before a page; empty for the first page.
-func parseToken(token string) (id string, err error) {
-	if token == "" {
-		return "", nil
-	}
-	raw, _ := base64.RawURLEncoding.DecodeString(token)
-	key, err := uuid.ParseBytes(raw)
-	if err != nil || formatToken(key.String()) != token { // only the canonical form is accepted
-		return "", ErrPageToken
-	}
-	return key.String(), nil
 }

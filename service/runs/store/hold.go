@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
@@ -117,9 +118,9 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 }
 
 // ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended
-// includes holds that were released or have expired. It fails with ErrPageToken.
+// includes holds that were released or have expired. It fails with pagetoken.ErrInvalid.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
-	before, err := parseNumberToken(token)
+	before, err := pagetoken.Parse[int64](token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -139,7 +140,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	if err != nil {
 		return nil, "", err
 	}
-	list, next := cutPage(list, size, func(h numbered) string { return formatNumberToken(h.Number) })
+	list, next := pagetoken.Cut(list, size, func(h numbered) int64 { return h.Number })
 	var holds []Hold
 	for _, h := range list {
 		holds = append(holds, h.Hold)

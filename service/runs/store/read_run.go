@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
@@ -94,8 +95,14 @@ type Filter struct {
 	From, Before *time.Time
 }
 
+// runKey is the key of a list of runs.
+type runKey struct {
+	CreateTime time.Time
+	ID         uuid.UUID
+}
+
 // ListRuns reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
-// ErrPageToken.
+// pagetoken.ErrInvalid.
 func ListRuns(
 	ctx context.Context, db campaign.Querier, v View, f Filter, size int, token string,
 ) ([]*Run, string, error) {
@@ -120,13 +127,13 @@ func ListRuns(
 	if f.Before != nil {
 		add("create_time < @before", "before", *f.Before)
 	}
+	after, err := pagetoken.Parse[runKey](token)
+	if err != nil {
+		return nil, "", err
+	}
 	if token != "" {
-		created, id, err := parseRunToken(token)
-		if err != nil {
-			return nil, "", err
-		}
-		args["created"] = created
-		add("(create_time, id) < (@created, @id)", "id", id)
+		args["created"] = after.CreateTime
+		add("(create_time, id) < (@created, @id)", "id", after.ID)
 	}
 	where := ""
 	if len(conditions) > 0 {
@@ -136,6 +143,10 @@ func ListRuns(
 	if err != nil {
 		return nil, "", err
 	}
-	list, next := cutPage(list, size, func(r *Run) string { return formatRunToken(r.CreateTime, r.ID) })
-	return list, next, nil
+	page, next := pagetoken.Cut(
+		list,
+		size,
+		func(r *Run) runKey { return runKey{r.CreateTime.UTC(), uuid.MustParse(r.ID)} },
+	)
+	return page, next, nil
 }

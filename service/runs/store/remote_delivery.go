@@ -3,11 +3,13 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -21,12 +23,21 @@ type RemoteDelivery struct {
 	LeaveTime  time.Time
 }
 
+// remoteKey is the key of a list of remote deliveries.
+type remoteKey struct {
+	Account              string
+	RemoteID, DeliveryID int64
+}
+
 // ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and
-// their ids there, and the token of the next page; "" on the last page. It fails with ErrPageToken.
+// their ids there, and the token of the next page; "" on the last page. It fails with pagetoken.ErrInvalid.
 func ListRemoteDeliveries(
 	ctx context.Context, db campaign.Querier, account *string, size int, token string,
 ) ([]RemoteDelivery, string, error) {
-	after, err := parseRemoteToken(token)
+	after, err := pagetoken.Parse[remoteKey](token)
+	if strings.ContainsRune(after.Account, 0) {
+		err = pagetoken.ErrInvalid
+	}
 	if err != nil {
 		return nil, "", err
 	}
@@ -49,7 +60,9 @@ func ListRemoteDeliveries(
 	if err != nil {
 		return nil, "", err
 	}
-	list, next := cutPage(list, size, formatRemoteToken)
+	list, next := pagetoken.Cut(list, size, func(d RemoteDelivery) remoteKey {
+		return remoteKey{d.Account, d.RemoteID, d.DeliveryID}
+	})
 	return list, next, nil
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
@@ -82,9 +83,9 @@ type Act struct {
 }
 
 // ListActs reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
-// ErrPageToken.
+// pagetoken.ErrInvalid.
 func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
-	before, err := parseNumberToken(token)
+	before, err := pagetoken.Parse[int64](token)
 	if err != nil {
 		return nil, "", err
 	}
@@ -97,6 +98,6 @@ func ListActs(ctx context.Context, db campaign.Querier, size int, token string) 
 	if err != nil {
 		return nil, "", err
 	}
-	acts, next := cutPage(acts, size, func(a Act) string { return formatNumberToken(a.ID) })
+	acts, next := pagetoken.Cut(acts, size, func(a Act) int64 { return a.ID })
 	return acts, next, nil
 }

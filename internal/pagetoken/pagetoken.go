@@ -1,0 +1,50 @@
+// Package pagetoken turns the key of a page's last row into the token of the next page, and back. All lists of the API
+// use it, so that there is one format: the key as JSON, in base64.
+package pagetoken
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+)
+
+// ErrInvalid reports that a text is not a token of Format. Only the canonical form of a key is accepted.
+var ErrInvalid = failure.Field("page_token", "not a page token of this service")
+
+// Format returns the token of the page after the row with a key, which must be a value that JSON restores.
+func Format[K any](key K) string {
+	text, err := json.Marshal(key)
+	if err != nil {
+		panic(err) // never: keys are numbers, texts, times and UUIDs
+	}
+	return base64.RawURLEncoding.EncodeToString(text)
+}
+
+// Parse returns the key in a token, and the zero key for an empty token, which stands for the first page. It fails with
+// ErrInvalid.
+func Parse[K any](token string) (key K, err error) {
+	if token == "" {
+		return key, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return key, ErrInvalid
+	}
+	var read K
+	in := json.NewDecoder(bytes.NewReader(text))
+	if err := in.Decode(&read); err != nil || Format(read) != token {
+		return key, ErrInvalid
+	}
+	return read, nil
+}
+
+// Cut returns the first rows of a list that has up to one row more than a page, and the token of the next page; "" for
+// the last page.
+func Cut[T, K any](list []T, size int, key func(last T) K) (page []T, next string) {
+	if len(list) <= size {
+		return list, ""
+	}
+	return list[:size], Format(key(list[size-1]))
+}
