@@ -52,19 +52,19 @@ type Attempt struct {
 	run *Run
 }
 
-// traced makes the attempt in a separate span. A panic is an error of the task.
-func (a *Attempt) traced(ctx context.Context, x Executor) (state State, err error) {
+// traceTask makes the attempt in a separate span. A panic is an error of the task.
+func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err error) {
 	ctx, span := tracer.Start(ctx, "task "+a.Task.Name)
 	defer span.End()
-	err = rescue.Call(func() (err error) { state, err = a.do(ctx, x); return err })
+	err = rescue.Call(func() (err error) { state, err = a.runPlan(ctx, x); return err })
 	if err != nil {
 		span.SetStatus(codes.Error, sqlstate.Explain(err))
 	}
 	return state, err
 }
 
-// do makes the attempt.
-func (a *Attempt) do(ctx context.Context, x Executor) (State, error) {
+// runPlan makes the attempt.
+func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	r := a.run
 	if err := r.Database.Refresh(ctx); err != nil {
 		return Failed, err

@@ -100,7 +100,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 	var a *Attempt
 	err = x.Try(ctx, t.Name, func() (err error) {
 		a = &Attempt{Task: t, run: r, Cursor: &r.cursor}
-		if o.State, err = a.traced(ctx, x); err != nil {
+		if o.State, err = a.traceTask(ctx, x); err != nil {
 			r.Database.Forget()
 		}
 		return err

@@ -93,7 +93,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				}
 				for range 2 {
 					a.batches, a.warned = nil, nil
-					result, err := e.Run(t.Context(), s, purge.Cursor{})
+					result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 					if err != nil || result.Retained != (purge.Retained{Failed: 6}) || result.FirstError == nil ||
 						result.GaveUp ||
 						a.deleted() != want ||
@@ -134,7 +134,7 @@ func TestAllRowsRefuse(t *testing.T) {
 			e, a := engine(db)
 			s := obsolete
 			s.Elsewhere, s.ByKey = elsewhere, "id"
-			result, err := e.Run(t.Context(), s, purge.Cursor{Before: purge.Retained{Failed: 900}})
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{Before: purge.Retained{Failed: 900}})
 			if err != nil || !result.GaveUp || result.Retained != (purge.Retained{Failed: 101}) || a.deleted() != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 			}
@@ -204,7 +204,7 @@ func TestFailingRowsAreFoundQuickly(t *testing.T) {
 			e.Pool = traced(t, db, count)
 			s := obsolete
 			s.Limit = 5_000
-			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			if err != nil || result.Retained != (purge.Retained{Failed: failing}) || result.GaveUp ||
 				a.deleted() != n/2-failing ||
 				db.Int(exactlyPoison) != 0 {

@@ -121,7 +121,7 @@ func TestScanMethodIsChosen(t *testing.T) {
 			obsolete := db.Int(countOld)
 			e, a := engine(db)
 			e.Workers = 3
-			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+			if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
 			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
@@ -177,7 +177,7 @@ func TestRowsOutsideTheSampleAreFound(t *testing.T) {
 			defer pool.Close()
 			e.Pool = pool
 			obsolete := db.Int(countOld + " AND id <> 0")
-			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+			if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
 			if left := db.Strings(
@@ -232,7 +232,7 @@ func TestFoundRows(t *testing.T) {
 			c.change(e, &s)
 			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE "+s.Where, s.Args...)
 			all := db.Int("SELECT count(*) FROM t")
-			if _, err := e.Run(t.Context(), s, purge.Cursor{}); err != nil {
+			if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
 			if a.deleted() != obsolete || obsolete == 0 || db.Int("SELECT count(*) FROM t") != all-obsolete {
@@ -254,12 +254,12 @@ func TestFoundRowsAfterAnotherWorker(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
+	if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	a.before = nil
 	before, obsolete := a.deleted(), db.Int(countOld)
-	if _, err := e.Run(t.Context(), s, a.batches[len(a.batches)-1].Cursor); err != nil {
+	if _, err := e.Sweep(t.Context(), s, a.batches[len(a.batches)-1].Cursor); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted()-before != obsolete || db.Int(countOld) != 0 {
@@ -286,7 +286,7 @@ func TestFoundRowsAreJudgedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	result, err := e.Run(t.Context(), s, purge.Cursor{})
+	result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 	if err != nil || result.Locked != 1 || result.TableLocked {
 		t.Errorf("%+v, %v", result, err)
 	}
@@ -314,7 +314,7 @@ func TestLockedRowThatOthersDelete(t *testing.T) {
 			}
 		}
 	}
-	if result, err := e.Run(
+	if result, err := e.Sweep(
 		t.Context(),
 		obsolete,
 		purge.Cursor{},

@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Run deletes or updates the rows of the sweep. It continues at the cursor if it sweeps the table.
-func (e *Engine) Run(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
+// Sweep deletes or updates the rows of the sweep. It continues at the cursor if it sweeps the table.
+func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		o := &outcome{before: from.Before}
 		var err error
@@ -205,13 +205,13 @@ func (l *localSweep) traverse(ctx context.Context, a axis, from, end int64, resu
 			maxRows:    l.maxRows,
 		}
 	}
-	spawn(func() error { return newWorker(l.table.session).run(ctx) })
+	spawn(func() error { return newWorker(l.table.session).sweepChunks(ctx) })
 	for range workers - 1 {
 		spawn(func() error {
 			if err := limiter.Acquire(ctx); err != nil {
 				return err
 			}
-			return newWorker(nil).run(ctx)
+			return newWorker(nil).sweepChunks(ctx)
 		})
 	}
 	return group.Wait()

@@ -63,7 +63,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 			e.LockTimeout = 50 * time.Millisecond
 			locked := int64(0)
 			for _, leaf := range test.leaves {
-				result, err := e.Run(t.Context(), purge.Sweep{
+				result, err := e.Sweep(t.Context(), purge.Sweep{
 					Unit:     leaf,
 					Name:     leaf,
 					Relation: leaf,

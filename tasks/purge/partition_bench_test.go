@@ -37,7 +37,7 @@ func BenchmarkPartition(b *testing.B) {
 				s := sweep
 				s.Older, s.Partition = older, true
 				b.StartTimer()
-				if _, err := e.Run(b.Context(), s, purge.Cursor{}); err != nil {
+				if _, err := e.Sweep(b.Context(), s, purge.Cursor{}); err != nil {
 					b.Fatal(err)
 				}
 				b.StopTimer()

@@ -71,7 +71,7 @@ func TestPartitions(t *testing.T) {
 			retained := db.Int("SELECT count(*) FROM t") - obsolete
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
-				if _, err := e.Run(t.Context(), purge.Sweep{
+				if _, err := e.Sweep(t.Context(), purge.Sweep{
 					Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
 					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true,
 				}, purge.Cursor{}); err != nil {
@@ -108,7 +108,7 @@ func TestPartitionInUse(t *testing.T) {
 	db.Hold("SELECT FROM t")
 	e, a := engine(db)
 	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
-	if _, err := e.Run(t.Context(), purge.Sweep{
+	if _, err := e.Sweep(t.Context(), purge.Sweep{
 		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
 		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
 	}, purge.Cursor{}); err != nil {
@@ -135,7 +135,7 @@ func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 	)
 	cutoff := time.Date(2020, 6, 30, 22, 30, 0, 0, time.UTC)
 	e, a := engine(db)
-	if _, err := e.Run(t.Context(), purge.Sweep{
+	if _, err := e.Sweep(t.Context(), purge.Sweep{
 		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
 		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
 	}, purge.Cursor{}); err != nil || a.deleted() != 0 || db.Int("SELECT count(*) FROM t") != 100 {

@@ -33,7 +33,7 @@ func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 100_000) // 226 rows a block: one window holds many times the limit
 	e, a := engine(db)
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 50_000 || a.biggest() > 500 {
@@ -46,7 +46,7 @@ func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 		t.Errorf("%d rows remain", left)
 	}
 	a.batches = nil
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 0 {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 0 {
 		t.Errorf("a second sweep deleted %d rows (%v)", a.deleted(), err)
 	}
 }
@@ -70,7 +70,7 @@ func TestSynchronousCommit(t *testing.T) {
 		db.Reset()
 		e, _ := engine(db)
 		e.SynchronousCommit, e.Durable = c.setting, c.durable
-		if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+		if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 			t.Fatal(err)
 		}
 		if got := db.Strings("SELECT DISTINCT setting FROM seen"); !slices.Equal(got, []string{c.want}) {
@@ -84,7 +84,7 @@ func TestSweepVisitsEveryWindowOnce(t *testing.T) {
 	db := rows(t, 100_000)
 	db.Do("UPDATE t SET old = id % 1000 = 0; CREATE INDEX ON t (old)") // few match: no window is repeated
 	e, a := engine(db)
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 100 {
 		t.Fatalf("deleted %d rows (%v), want 100", a.deleted(), err)
 	}
 	const window = 32 // at least
@@ -99,7 +99,7 @@ func TestSweepOfSingleRows(t *testing.T) {
 	db := rows(t, 100)
 	e, a := engine(db)
 	e.MaxRows = 1
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 50 || a.biggest() != 1 {
@@ -119,7 +119,7 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); !errors.Is(err, stop) {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
 	if gone := 50_000 - db.Int("SELECT count(*) FROM t WHERE old"); gone != a.deleted() {
@@ -132,14 +132,14 @@ func TestSweepGoesOnFromItsCursor(t *testing.T) {
 	// Blocks below the cursor are not read again.
 	db.Do("UPDATE t SET old = true WHERE ctid < '(1,0)' AND NOT old")
 	a.before = nil
-	if _, err := e.Run(t.Context(), obsolete, last); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, last); err != nil {
 		t.Fatal(err)
 	}
 	if db.Int("SELECT count(*) FROM t WHERE old AND ctid >= '(1,0)'") != 0 {
 		t.Error("obsolete rows remain above the cursor")
 	}
 	// Another sweep's cursor is ignored.
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{Unit: "2", Place: 1_000}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{Unit: "2", Place: 1_000}); err != nil {
 		t.Fatal(err)
 	}
 	if db.Int("SELECT count(*) FROM t WHERE old") != 0 {
@@ -172,7 +172,7 @@ func startOverAfterARewrite(t *testing.T, place int64) {
 	}
 	s := obsolete
 	s.Limit = 100_000
-	if _, err := e.Run(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
+	if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatal(err)
 	}
 	cursor := a.batches[0].Cursor
@@ -183,7 +183,7 @@ func startOverAfterARewrite(t *testing.T, place int64) {
 		t.Fatalf("the table has %d blocks", blocks)
 	}
 	a.before = nil
-	if _, err := e.Run(t.Context(), s, cursor); err != nil {
+	if _, err := e.Sweep(t.Context(), s, cursor); err != nil {
 		t.Fatal(err)
 	}
 	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
@@ -201,7 +201,7 @@ func TestSweepReadsTheEndOfTheTableAgain(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if left := db.Int("SELECT count(*) FROM t WHERE old"); left != 0 {
@@ -215,7 +215,7 @@ func TestSweepLeavesLockedRowsAndCountsThem(t *testing.T) {
 	db.Hold("SELECT FROM t WHERE id IN (2, 4, 5) FOR UPDATE")
 	e, a := engine(db)
 	e.LockTimeout = 20 * time.Millisecond
-	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+	result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +236,7 @@ func TestSweepSkipsALockedTable(t *testing.T) {
 			db.Hold("LOCK TABLE t IN " + mode + " MODE")
 			e, a := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
-			result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+			result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 			if err != nil || !result.TableLocked || a.deleted() != 0 {
 				t.Errorf("deleted %d, result %+v, error %v", a.deleted(), result, err)
 			}
@@ -251,7 +251,7 @@ func TestSweepJudgesAChangedRowAgain(t *testing.T) {
 	e, a := engine(db)
 	e.MaxRows = 100 // the changed row is among the first hundred: the window has more than they
 	done := make(chan error, 1)
-	go func() { _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); done <- err }()
+	go func() { _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); done <- err }()
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	db.Until(waiting)
 	if err := tx.Commit(t.Context()); err != nil {
@@ -273,7 +273,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 		CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION slow()`)
 	e, a := engine(db)
 	e.StatementTimeout = 300 * time.Millisecond // a hundred rows take a second
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 100 || len(a.warned) == 0 || !strings.Contains(a.warned[0], "half") {
@@ -310,7 +310,7 @@ func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 			e.StatementTimeout = 500 * time.Millisecond // other statements of a sweep are faster
 			s := obsolete
 			s.Where += c.where
-			_, err := e.Run(t.Context(), s, purge.Cursor{})
+			_, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			if !sqlstate.Is(err, pgerrcode.QueryCanceled) ||
 				strings.Contains(err.Error(), "look for") != (c.hint != "") ||
 				!strings.Contains(err.Error(), c.hint) {
@@ -352,7 +352,7 @@ func TestSweepWithinATarget(t *testing.T) {
 				defer pool.Close()
 				e, a := engine(db)
 				e.Pool, e.Target, a.before = pool, 20*time.Millisecond, c.before
-				if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+				if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 					t.Fatal(err)
 				}
 				if a.deleted() != 2*blocks || len(a.batches) > blocks/8 {
@@ -371,7 +371,7 @@ func TestSweepOfSlowStatements(t *testing.T) {
 		CREATE TRIGGER slow BEFORE DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION slow()`)
 	e, a := engine(db)
 	e.Target = 20 * time.Millisecond
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != 2_000 || len(a.batches) > 100 {
@@ -385,7 +385,7 @@ func TestSweepEndsWhenATriggerSuppressesDeletions(t *testing.T) {
 	db.Do(`CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
 		CREATE TRIGGER keep BEFORE DELETE ON t FOR EACH ROW EXECUTE FUNCTION keep()`)
 	e, a := engine(db)
-	result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+	result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 	if err != nil || a.deleted() != 0 || result.Suppressed == 0 {
 		t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 	}
@@ -422,7 +422,7 @@ func TestSweepWithADoInsteadRule(t *testing.T) {
 			e, a := engine(db)
 			s := obsolete
 			s.Set = test.set
-			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			if err != nil || result.Suppressed != test.suppressed ||
 				int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed ||
 				len(a.warned) > 0 {
@@ -449,7 +449,7 @@ func TestSweepRetriesADeadlock(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 5 {
+	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil || a.deleted() != 5 {
 		t.Errorf("deleted %d rows (%v)", a.deleted(), err)
 	}
 }
@@ -473,7 +473,7 @@ func TestPairedRowsAreDeletedWithTheirRows(t *testing.T) {
 			}
 			e, a := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
-			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			if err != nil || a.biggest() > 500 || result.Locked != retained {
 				t.Errorf("result %+v, at most %d rows at once, error %v", result, a.biggest(), err)
 			}
@@ -506,7 +506,7 @@ func TestCompanionRecordsDeletedRows(t *testing.T) {
 	}
 	e, a := engine(db)
 	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
-	result, err := e.Run(t.Context(), s, purge.Cursor{})
+	result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 	var recorded int64
 	for _, d := range a.batches {
 		recorded += d.Recorded
@@ -558,7 +558,7 @@ func TestSweepWithADoAlsoRule(t *testing.T) {
 			}
 			e, _ := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
-			result, err := e.Run(t.Context(), s, purge.Cursor{})
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
 			if err != nil ||
 				result != (purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
@@ -589,7 +589,7 @@ func TestSuppressedRowsHideNoOthers(t *testing.T) {
 		suppressed := db.Int("SELECT count(*) FROM t WHERE old AND id % 226 < 50")
 		e, a := engine(db)
 		e.MaxRows = maxRows
-		result, err := e.Run(t.Context(), obsolete, purge.Cursor{})
+		result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 		if err != nil || result != (purge.Result{Retained: purge.Retained{Suppressed: suppressed}}) ||
 			a.deleted() != 300-suppressed ||
 			a.biggest() > int64(maxRows) {
@@ -616,7 +616,7 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 		CREATE TABLE partly (parent int REFERENCES "Parent"); CREATE INDEX ON partly (parent) WHERE parent > 5;
 		INSERT INTO indexed VALUES (1), (99); INSERT INTO "Not indexed" VALUES (1, 1), (2, 99)`)
 	e, a := engine(db)
-	if _, err := e.Run(
+	if _, err := e.Sweep(
 		t.Context(),
 		purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: "r.id <= 50", Limit: 10},
 		purge.Cursor{},

@@ -39,9 +39,9 @@ type worker struct {
 // are fewer.
 const maxOverfull = 2
 
-// run does one chunk after another, up to the end. The limiter has admitted the worker, which opens a session if it
+// sweepChunks does one chunk after another, up to the end. The limiter has admitted the worker, which opens a session if it
 // has none.
-func (w *worker) run(ctx context.Context) (err error) {
+func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	defer w.limiter.Release()
 	w.sizer = w.progress.lastSizer()
 	for w.progress.take(&w.chunk) {
@@ -53,7 +53,7 @@ func (w *worker) run(ctx context.Context) (err error) {
 		}
 		for w.chunk.from < w.chunk.to && !w.progress.ended() {
 			w.progress.extend(&w.chunk, w.sizer.Span())
-			err := w.trace(ctx, w.step)
+			err := w.traceBatch(ctx, w.step)
 			// Skipping locked rows needs the right to lock them (UPDATE), which the role may not have.
 			if sqlstate.Is(err, pgerrcode.LockNotAvailable) ||
 				(w.skipsLocked() && sqlstate.Is(err, pgerrcode.InsufficientPrivilege)) {
@@ -139,8 +139,8 @@ var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/purge")
 // traceEvery limits how often a batch of a worker is traced: a large table has thousands.
 const traceEvery = time.Second
 
-// trace runs a batch, in a span if the last one was long enough ago.
-func (w *worker) trace(ctx context.Context, batch func(context.Context) error) error {
+// traceBatch runs a batch, in a span if the last one was long enough ago.
+func (w *worker) traceBatch(ctx context.Context, batch func(context.Context) error) error {
 	if time.Since(w.traced) < traceEvery {
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))
 	}

@@ -65,7 +65,7 @@ func TestWorkersShareALargeTable(t *testing.T) {
 		}
 		checked = max(checked, d.Cursor.Place)
 	}
-	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); err != nil {
+	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
 	if a.deleted() != n/2 || a.biggest() > 50 || db.Int("SELECT count(*) FROM t") != n/2 {
@@ -100,7 +100,7 @@ func TestWorkersStopTogether(t *testing.T) {
 	db.Do("CREATE TABLE ledger (deleted bigint)")
 	stop := errors.New("stop")
 	e.Ledger = storedLedger{db, stop}
-	if _, err := e.Run(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
+	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); !errors.Is(err, stop) {
 		t.Fatalf("got %v", err)
 	}
 	// The COMMIT of a worker that was stopped may still arrive: both are read in one snapshot.
@@ -154,7 +154,7 @@ func TestWorkersPauseAtOnce(t *testing.T) {
 	}
 	few := obsolete
 	few.Limit = 8 // with two rows per block, in up to eight statements of a batch
-	_, err := e.Run(t.Context(), few, purge.Cursor{})
+	_, err := e.Sweep(t.Context(), few, purge.Cursor{})
 	end()
 	wg.Wait()
 	if err != nil || a.deleted() != 4_200 {
@@ -227,7 +227,7 @@ func TestWorkersPauseWhileOthersAreActive(t *testing.T) {
 		fillBlocks(db, blocks)
 		db.Until("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'application' AND " + test.seen)
 		workers = map[uint32]bool{}
-		if _, err := purge.New(*e).Run(t.Context(), fewRows(), purge.Cursor{}); err != nil {
+		if _, err := purge.New(*e).Sweep(t.Context(), fewRows(), purge.Cursor{}); err != nil {
 			t.Fatal(err)
 		}
 		end()
@@ -251,7 +251,7 @@ func TestWorkerThatPanics(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Run(
+	if _, err := e.Sweep(
 		t.Context(),
 		fewRows(),
 		purge.Cursor{},
@@ -260,7 +260,7 @@ func TestWorkerThatPanics(t *testing.T) {
 		t.Error(err)
 	}
 	a.before = nil
-	if _, err := e.Run(
+	if _, err := e.Sweep(
 		t.Context(),
 		fewRows(),
 		purge.Cursor{},
@@ -276,7 +276,7 @@ func TestWorkersSkipFailingRows(t *testing.T) {
 	db, e, a := onIdleServer(t, 3, 2_100)
 	db.Do("CREATE TABLE poison AS SELECT id FROM t WHERE id % 40 = 0; CREATE UNIQUE INDEX ON poison (id); " +
 		poison["a trigger"])
-	result, err := e.Run(t.Context(), fewRows(), purge.Cursor{})
+	result, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{})
 	if err != nil || result.Retained != (purge.Retained{Failed: 210}) || a.deleted() != 3_990 {
 		t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)
 	}

@@ -50,8 +50,8 @@ func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
 	return &attempt{w: w, claim: c, stopping: ctx.Done()}
 }
 
-// run executes a run to its end, or returns what prevented that.
-func (a *attempt) run(ctx context.Context) error {
+// runAttempt executes a run to its end, or returns what prevented that.
+func (a *attempt) runAttempt(ctx context.Context) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(grace, func() { lose(errStopping) }) })()
@@ -69,7 +69,7 @@ func (a *attempt) run(ctx context.Context) error {
 	}
 	goBackground(func() { a.w.renewLease(background, a.claim, lose) })
 	goBackground(func() { a.writeProgress(background) })
-	err := rescue.Call(func() error { return a.execute(working) })
+	err := rescue.Call(func() error { return a.runPipeline(working) })
 	rescue.Log(a.w.Log, "run "+a.claim.RunID.String(), err)
 	stop()
 	wg.Wait()
@@ -94,8 +94,8 @@ func (a *attempt) run(ctx context.Context) error {
 	return err
 }
 
-// execute executes the tasks that are left.
-func (a *attempt) execute(ctx context.Context) error {
+// runPipeline executes the tasks that are left.
+func (a *attempt) runPipeline(ctx context.Context) error {
 	c := a.claim
 	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
 		if err := a.giveUp(ctx); errors.Is(err, pipeline.ErrStopped) {

@@ -15,8 +15,8 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 
-// trace runs an attempt in a span, whose parent is the one of the call that requested the run.
-func (c *claim) trace(ctx context.Context, run func(context.Context) error) error {
+// traceRun runs an attempt in a span, whose parent is the one of the call that requested the run.
+func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
 	ctx, span := tracer.Start(
 		ctx,

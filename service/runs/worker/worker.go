@@ -103,8 +103,8 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	pause.InitialInterval, pause.MaxInterval, pause.Multiplier = w.Lease/50, w.Lease, 2
 	for c != nil {
 		log.Info("working on the run", "dry_run", c.DryRun, "epoch", c.Number)
-		err := c.trace(ctx, func(ctx context.Context) error {
-			return rescue.Call(func() error { return newAttempt(ctx, w, c).run(ctx) })
+		err := c.traceRun(ctx, func(ctx context.Context) error {
+			return rescue.Call(func() error { return newAttempt(ctx, w, c).runAttempt(ctx) })
 		})
 		rescue.Log(log, "an attempt at the run", err)
 		switch {
