@@ -47,7 +47,7 @@ func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest)
 	if err != nil {
 		return nil, err
 	}
-	list, next, err := s.runs.Holds(ctx, in.GetIncludeEnded(), size, in.GetPageToken())
+	list, next, err := store.ListHolds(ctx, s.pool, in.GetIncludeEnded(), size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

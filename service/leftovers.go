@@ -8,6 +8,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
 // ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
@@ -21,7 +22,7 @@ func (s *Service) ListRemoteDeliveries(
 	if strings.ContainsRune(in.GetAccount(), 0) {
 		return nil, failure.Field("account", "holds a NUL character, which no text in the database does")
 	}
-	list, next, err := s.runs.RemoteDeliveries(ctx, in.Account, size, in.GetPageToken())
+	list, next, err := store.ListRemoteDeliveries(ctx, s.pool, in.Account, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

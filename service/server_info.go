@@ -10,6 +10,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
@@ -63,7 +64,7 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 	if err != nil {
 		return nil, err
 	}
-	acts, next, err := s.runs.Audit(ctx, size, in.GetPageToken())
+	acts, next, err := store.ListActs(ctx, s.pool, size, in.GetPageToken())
 	if err != nil {
 		return nil, err
 	}

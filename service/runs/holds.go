@@ -127,12 +127,6 @@ func awaitBatches(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-// Holds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended includes
-// holds that were released or have expired. It fails with pagetoken.ErrInvalid.
-func (m *Manager) Holds(ctx context.Context, ended bool, size int, token string) ([]store.Hold, string, error) {
-	return store.ListHolds(ctx, m.calls, ended, size, token)
-}
-
 // ReleaseHold ends a hold; one that was released before is returned as it is. It fails with store.ErrNoHold.
 func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {

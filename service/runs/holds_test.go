@@ -128,7 +128,7 @@ func TestHoldExpires(t *testing.T) {
 	}
 	db.Do("UPDATE cleanupd.hold SET expire_time = clock_timestamp() - interval '1 second'")
 	for ended, want := range map[bool]int{false: 0, true: 1} {
-		if list, _, err := m.Holds(t.Context(), ended, 10, ""); err != nil || len(list) != want {
+		if list, _, err := store.ListHolds(t.Context(), db.Pool, ended, 10, ""); err != nil || len(list) != want {
 			t.Errorf("%d holds, ended ones %v: %v", len(list), ended, err)
 		}
 	}

@@ -101,17 +101,3 @@ func (m *Manager) Adopt(ctx context.Context) error {
 		return nil
 	})
 }
-
-// Audit reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
-// pagetoken.ErrInvalid.
-func (m *Manager) Audit(ctx context.Context, size int, token string) ([]store.Act, string, error) {
-	return store.ListActs(ctx, m.calls, size, token)
-}
-
-// RemoteDeliveries reads a page of the deliveries that remain on mid-sourcing servers, of one account or all if it is
-// nil, and the token of the next page; "" on the last page. It fails with pagetoken.ErrInvalid.
-func (m *Manager) RemoteDeliveries(
-	ctx context.Context, account *string, size int, token string,
-) ([]store.RemoteDelivery, string, error) {
-	return store.ListRemoteDeliveries(ctx, m.calls, account, size, token)
-}
