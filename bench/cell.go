@@ -114,8 +114,7 @@ func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
 		SELECT i, i %% 1000, i, 1, left(repeat(md5(i::text), 8), %d), now(), CASE
 			WHEN %s <= $2::int / 100.0 THEN now() - interval '200 days' ELSE now() END - random() * interval '10 days'
 		FROM generate_series(1, $1::int) i`, table, width, share),
-		c.Rows,
-		c.Old,
+		c.Rows, c.Old,
 	); err != nil {
 		return err
 	}

@@ -88,9 +88,7 @@ func newCommand() *cobra.Command {
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one measurement may take")
 	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench, on an otherwise idle server")
 	f.IntVar(
-		&o.Holds,
-		"holds",
-		0,
+		&o.Holds, "holds", 0,
 		fmt.Sprintf(
 			"compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize,
 		),

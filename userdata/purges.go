@@ -54,9 +54,7 @@ func (m *Manager) Tasks() *outside.Source {
 					Description: fmt.Sprintf(
 						"Process instances of AEM Forms, with their tasks, data and documents: of %s, complete or "+
 							"terminated, and %s older than %d days.",
-						r.Workflows(),
-						r.DateColumn,
-						r.Days,
+						r.Workflows(), r.DateColumn, r.Days,
 					),
 					Basis: fmt.Sprintf("%s, %s older than %d days", r.Workflows(), r.DateColumn, r.Days),
 					Work:  purgeTask{m, r},

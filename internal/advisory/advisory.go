@@ -42,9 +42,7 @@ func (e *SquattedError) Error() string {
 	return fmt.Sprintf(
 		"process %d of the role %q holds an advisory lock of this service, whose role is %q: unless it is a replica, "+
 			"SELECT pg_terminate_backend(%[1]d)",
-		e.PID,
-		e.Theirs,
-		e.Ours,
+		e.PID, e.Theirs, e.Ours,
 	)
 }
 

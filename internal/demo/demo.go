@@ -98,10 +98,7 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, forms bool) {
 		w,
 		"\nServing gRPC on %s and REST on %s. Nothing is deleted until you start it. Open the console in a browser:"+
 			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n",
-		server,
-		rest,
-		rest,
-		strings.Join(commands, "\n  "),
+		server, rest, rest, strings.Join(commands, "\n  "),
 	)
 }
 

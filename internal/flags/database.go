@@ -84,8 +84,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 		return nil, Errorf(
 			"%s: default_query_exec_mode=%s is not supported; leave it out, or use cache_describe behind a pooler in "+
 				"session mode",
-			flag,
-			strings.ReplaceAll(mode.String(), " ", "_"),
+			flag, strings.ReplaceAll(mode.String(), " ", "_"),
 		)
 	}
 	connection.Defer(config.ConnConfig)

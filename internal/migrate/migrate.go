@@ -33,8 +33,7 @@ func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable stri
 				"database's owner, then "+
 				"GRANT USAGE ON SCHEMA cleanupd TO %[1]s; GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN "+
 				"SCHEMA cleanupd TO %[1]s",
-			user,
-			pgErr.Message,
+			user, pgErr.Message,
 		)
 	}
 	if err != nil {

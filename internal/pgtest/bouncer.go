@@ -64,10 +64,7 @@ func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	text := fmt.Sprintf(
 		"[databases]\n* = host=%s port=%d\n[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = %s\nunix_socket_dir "+
 			"=\nauth_type = trust\nauth_file = %s\n",
-		config.Host,
-		config.Port,
-		port,
-		users,
+		config.Host, config.Port, port, users,
 	)
 	for _, line := range settings {
 		text += line + "\n"

@@ -31,11 +31,7 @@ func (db *DB) Server(name string, other *DB) {
 				OPTIONS (host '%[2]s', port '%[3]d', dbname '%[4]s');
 			GRANT USAGE ON FOREIGN SERVER %[1]s TO %[5]s;
 			CREATE USER MAPPING FOR %[5]s SERVER %[1]s OPTIONS (user '%[5]s', password_required 'false')`,
-			name,
-			config.Host,
-			config.Port,
-			other.Name,
-			campaigndb.Role,
+			name, config.Host, config.Port, other.Name, campaigndb.Role,
 		),
 	)
 }
@@ -83,9 +79,7 @@ func (db *DB) PartitionAway(far *DB, table, key string, bound int) {
 			FROM (MINVALUE) TO (%[3]d) SERVER far OPTIONS (table_name '%[1]s');
 		INSERT INTO %[1]s SELECT * FROM %[1]s_here WHERE %[2]s < %[3]d; DELETE FROM %[1]s_here WHERE %[2]s < %[3]d;
 		ALTER TABLE %[1]s ATTACH PARTITION %[1]s_here FOR VALUES FROM (%[3]d) TO (MAXVALUE)`,
-			table,
-			key,
-			bound,
+			table, key, bound,
 		),
 	)
 }

@@ -95,8 +95,7 @@ func (c *accessConfig) serverConfig(
 				"%s %s is not loopback: it needs TLS (--tls-cert, --tls-key) and authentication of callers "+
 					"(--tls-client-ca, --token-file or --oidc-issuer), or --insecure, with which everyone on the "+
 					"network may delete",
-				flag,
-				l.Addr(),
+				flag, l.Addr(),
 			)
 		}
 	}

@@ -110,9 +110,7 @@ func (c *Config) check() (v validConfig, err error) {
 func checkSynchronousCommit(value string) error {
 	if !slices.Contains(purge.SynchronousCommits, value) {
 		return flags.Errorf(
-			"--synchronous-commit must be %s, not %q",
-			strings.Join(purge.SynchronousCommits, ", "),
-			value,
+			"--synchronous-commit must be %s, not %q", strings.Join(purge.SynchronousCommits, ", "), value,
 		)
 	}
 	return nil

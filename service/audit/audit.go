@@ -117,12 +117,7 @@ func (a *act) append(ctx context.Context, db DB, result string) error {
 		ctx,
 		"INSERT INTO cleanupd.audit (subject, role, by, address, rpc, details, result) VALUES ($1, $2, $3, $4, $5, "+
 			"$6, $7)",
-		connection.Text(c.Subject),
-		c.Role.String(),
-		connection.Text(c.By),
-		c.Address,
-		a.rpc,
-		a.details,
+		connection.Text(c.Subject), c.Role.String(), connection.Text(c.By), c.Address, a.rpc, a.details,
 		connection.Text(result),
 	)
 	return err

@@ -74,8 +74,7 @@ func (g *gate) admit(
 			return
 		}
 		g.rejections.report(
-			rejection{c.String(), method, code},
-			report,
+			rejection{c.String(), method, code}, report,
 			g.reportRepeated(
 				c, method, code, (r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger,
 			),

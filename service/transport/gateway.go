@@ -30,8 +30,7 @@ import (
 // handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient(
-		"passthrough:///gateway",
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		"passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithContextDialer(
@@ -117,9 +116,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			return
 		case route.body && given != "application/json":
 			writeStatus(
-				w,
-				r,
-				http.StatusUnsupportedMediaType,
+				w, r, http.StatusUnsupportedMediaType,
 				status.New(
 					codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
 				),

@@ -110,8 +110,7 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 		switch {
 		case loopback && !access.IsLoopback(r.Host):
 			writeError(
-				w,
-				r,
+				w, r,
 				status.Errorf(
 					codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host,
 				),

@@ -71,9 +71,7 @@ func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
 		writeStatus(
-			w,
-			r,
-			http.StatusUnsupportedMediaType,
+			w, r, http.StatusUnsupportedMediaType,
 			status.New(
 				codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
 			),

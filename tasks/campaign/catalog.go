@@ -357,8 +357,7 @@ func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) (
 		`SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0
 			AND NOT attisdropped
 		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`,
-		t.OID,
-		columns,
+		t.OID, columns,
 	)
 	if err != nil {
 		return nil, err

@@ -93,9 +93,7 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 					"INSERT INTO %s (iOptionId, sName, iDataType, %s) OVERRIDING SYSTEM VALUE SELECT %s, $1, $3, %s",
 					t.Quoted(), column, id, cast,
 				),
-				opt.Name,
-				value,
-				dataType,
+				opt.Name, value, dataType,
 			)
 			return err
 		})

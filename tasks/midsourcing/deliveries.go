@@ -79,8 +79,7 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 				"($1::bigint[]) AND %s = $2",
 			table.Quoted(), join, name,
 		),
-		left,
-		account,
+		left, account,
 	)
 	if err != nil {
 		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)

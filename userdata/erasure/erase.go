@@ -162,8 +162,7 @@ func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.
 		return []report.Event{report.Errorf(
 			"process instance %d no longer exists, but rows of it are retained in %s: the Forms server purges only "+
 				"process instances that exist; erase it again with the database alone, while the Forms server is switched off",
-			id,
-			strings.Join(slices.Sorted(maps.Keys(rows)), ", "),
+			id, strings.Join(slices.Sorted(maps.Keys(rows)), ", "),
 		)}
 	}
 	return []report.Event{

@@ -52,8 +52,7 @@ func (d *Database) Migrate(ctx context.Context) error {
 			"the service's own tables in the Forms database, %s, cannot be read or created (%w): run `cleanupd "+
 				"migrate --forms-database-url` as a role that may create them, and grant this one SELECT on the "+
 				"first and SELECT, INSERT, UPDATE, DELETE on the others (on PostgreSQL also USAGE on the schema)",
-			strings.Join([]string{d.OwnTable("identity"), d.OwnTable("erasure"), d.OwnTable("journal")}, ", "),
-			err,
+			strings.Join([]string{d.OwnTable("identity"), d.OwnTable("erasure"), d.OwnTable("journal")}, ", "), err,
 		)
 	}
 	return nil

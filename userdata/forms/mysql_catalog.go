@@ -20,9 +20,7 @@ func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []str
 		ctx,
 		"SELECT table_name, engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = "+
 			"'BASE TABLE' AND table_name IN (@tables)",
-		Args{"tables": tables},
-		[]any{&name, &engine},
-		func() { engines[name] = engine.String },
+		Args{"tables": tables}, []any{&name, &engine}, func() { engines[name] = engine.String },
 	); err != nil {
 		return nil, err
 	}
@@ -64,16 +62,13 @@ func checkCase(ctx context.Context, tx *Transaction, missing []string) error {
 		ctx,
 		"SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND LOWER(table_name) IN "+
 			"(@tables) ORDER BY table_name",
-		Args{"tables": missing},
-		[]any{&name},
-		func() { names = append(names, name) },
+		Args{"tables": missing}, []any{&name}, func() { names = append(names, name) },
 	)
 	if err == nil && len(names) > 0 {
 		err = fmt.Errorf(
 			"%w that can be used: its tables have names in lower case, but %s do not, and this server distinguishes "+
 				"them (lower_case_table_names = 0): use RENAME TABLE",
-			ErrNotForms,
-			strings.Join(names, ", "),
+			ErrNotForms, strings.Join(names, ", "),
 		)
 	}
 	return err
@@ -89,8 +84,7 @@ func (d mysqlDialect) columns(ctx context.Context, tx *Transaction, tables []str
 		ctx,
 		"SELECT table_name, column_name, data_type FROM information_schema.columns WHERE table_schema = DATABASE() "+
 			"AND table_name IN (@tables) ORDER BY table_name, ordinal_position",
-		Args{"tables": tables},
-		[]any{&c.Table, &c.Name, &c.Type},
+		Args{"tables": tables}, []any{&c.Table, &c.Name, &c.Type},
 		func() {
 			c.Quoted, c.Type = d.Quote(c.Table), strings.ToLower(c.Type)
 			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)

@@ -109,8 +109,7 @@ func (postgres) columns(ctx context.Context, tx *Transaction, tables []string) (
 		WHERE c.relname IN (@tables) AND c.relkind IN ('r', 'p') AND c.relnamespace = (SELECT relnamespace
 			FROM pg_class WHERE oid = to_regclass('tb_process_instance'))
 		ORDER BY c.relname, a.attnum`,
-		Args{"tables": tables},
-		[]any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast},
+		Args{"tables": tables}, []any{&c.Table, &c.Quoted, &c.Name, &c.Type, &c.Cast},
 		func() {
 			c.Number = slices.Contains(pgNumbers, c.Type) || slices.Contains(pgFloats, c.Type)
 			c.Date = slices.Contains(pgDates, c.Type)

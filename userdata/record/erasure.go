@@ -61,8 +61,7 @@ func Unfinished(ctx context.Context, db outside.Querier, forms string, lease tim
 		ctx,
 		`SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
 		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`,
-		forms,
-		(abandonedAfter * lease).Microseconds(),
+		forms, (abandonedAfter * lease).Microseconds(),
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

@@ -67,8 +67,7 @@ func (r *Remover) unreferenced(
 		ctx,
 		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+
 			r.tx.In("r.sessionid", "@ids")+" AND r.documentid IS NOT NULL"+r.lockClause(),
-		forms.Args{"ids": sessions},
-		[]any{&document, &id},
+		forms.Args{"ids": sessions}, []any{&document, &id},
 		func() { items[document] = max(items[document], itemOf[id]) },
 	); err != nil {
 		return nil, fmt.Errorf("%s: %w", referenceTable, err)
@@ -79,8 +78,7 @@ func (r *Remover) unreferenced(
 		ctx,
 		"SELECT r.documentid, r.sessionid FROM tb_dm_session_reference AS r WHERE "+
 			r.tx.In("r.documentid", "@documents")+r.lockClause(),
-		forms.Args{"documents": slices.Sorted(maps.Keys(items))},
-		[]any{&document, &session},
+		forms.Args{"documents": slices.Sorted(maps.Keys(items))}, []any{&document, &session},
 		func() { referenced[document] = referenced[document] || !session.Valid || !r.sessions[session.String] },
 	); err != nil {
 		return nil, fmt.Errorf("%s: %w", referenceTable, err)
@@ -147,9 +145,7 @@ func references(
 		ctx,
 		"SELECT r.documentid, COALESCE(r.sessionid, '') FROM tb_dm_session_reference AS r WHERE r.documentid IS NOT "+
 			"NULL"+condition,
-		a,
-		[]any{&document, &session},
-		func() { sessions[document] = append(sessions[document], session) },
+		a, []any{&document, &session}, func() { sessions[document] = append(sessions[document], session) },
 	)
 	return sessions, err
 }

@@ -41,8 +41,7 @@ var (
 		"cleanupd_last_success_timestamp_seconds",
 		"When the last run succeeded, on any replica, as far as runs are kept; 0: none did. Dry runs do not count; "+
 			"tasks is all for runs of the whole pipeline, and some for others.",
-		[]string{"tasks"},
-		nil,
+		[]string{"tasks"}, nil,
 	)
 	activeRuns = prometheus.NewDesc(
 		"cleanupd_active_runs", "Runs that are queued or running, on any replica.", []string{"state", "dry_run"}, nil,
@@ -59,22 +58,19 @@ var (
 		"cleanupd_oldest_obsolete_row_age_seconds",
 		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the "+
 			"date it is an estimate from their last ANALYZE.",
-		[]string{"table"},
-		nil,
+		[]string{"table"}, nil,
 	)
 	rowsLeft = prometheus.NewDesc(
 		"cleanupd_rows_left",
 		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked "+
 			"(by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.",
-		[]string{"task", "reason"},
-		nil,
+		[]string{"task", "reason"}, nil,
 	)
 	tablesLeft = prometheus.NewDesc(
 		"cleanupd_tables_left",
 		"Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not "+
 			"counted. Dry runs do not count.",
-		[]string{"task"},
-		nil,
+		[]string{"task"}, nil,
 	)
 	otherCleaner = prometheus.NewDesc(
 		"cleanupd_application_cleanup_started",
@@ -84,15 +80,13 @@ var (
 		"cleanupd_guard_latched",
 		"Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is "+
 			"changed: 1 for each.",
-		[]string{"task", "guard", "table"},
-		nil,
+		[]string{"task", "guard", "table"}, nil,
 	)
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the "+
 			"same on every replica, but for tables, the age of rows.",
-		[]string{"of"},
-		nil,
+		[]string{"of"}, nil,
 	)
 )
 

@@ -132,8 +132,7 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 		ctx,
 		`WITH task AS (UPDATE cleanupd.task SET epoch = $2 WHERE run_id = $1 RETURNING *)
 		SELECT name, state, cursor FROM task WHERE chosen ORDER BY position`,
-		e.RunID,
-		e.Number,
+		e.RunID, e.Number,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
 }

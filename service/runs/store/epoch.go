@@ -110,8 +110,7 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 		ctx,
 		"UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' "+
 			"WHERE id = $1 AND epoch = $2 AND state = 'RUNNING'",
-		e.RunID,
-		e.Number,
+		e.RunID, e.Number,
 	); err != nil {
 		return err
 	}
@@ -130,8 +129,7 @@ func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 		`UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progress+`) THEN
 			setbacks ELSE 0 END
 		WHERE id = $1 AND epoch = $2`,
-		e.RunID,
-		e.Number,
+		e.RunID, e.Number,
 	)
 	return err
 }

@@ -128,9 +128,7 @@ func ReadEvents(
 		(SELECT sequence, generation, time, CASE WHEN sequence > $2 THEN body END AS body FROM cleanupd.event
 			WHERE run_id = id AND sequence >= $2 ORDER BY sequence LIMIT $3) AS page ON true
 		WHERE id = $1 ORDER BY sequence`,
-		id,
-		after.Sequence,
-		int64(limit)+min(after.Sequence, 1),
+		id, after.Sequence, int64(limit)+min(after.Sequence, 1),
 	)
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
 		var (

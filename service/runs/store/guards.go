@@ -241,8 +241,7 @@ func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
 		WHERE r.id = $1 AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
 		ON CONFLICT DO NOTHING`,
-		id,
-		refused.Guard,
+		id, refused.Guard,
 	)
 	return err
 }
@@ -267,8 +266,7 @@ func Deletions(ctx context.Context, db campaign.Querier, table string, limit int
 		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT *
 			FROM active) AS t
 		WHERE table_name = $1 AND rows_deleted > 0 ORDER BY start_time DESC, run_id LIMIT $2`,
-		table,
-		limit,
+		table, limit,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Deletion])
 }

@@ -107,8 +107,7 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 		`UPDATE cleanupd.hold SET release_time = COALESCE(release_time, clock_timestamp()), released_by = CASE
 			WHEN release_time IS NULL THEN $2 ELSE released_by END
 		WHERE id = $1 RETURNING `+holdColumns,
-		key,
-		connection.Text(by),
+		key, connection.Text(by),
 	)
 	h, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -128,9 +127,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 		ctx,
 		"SELECT "+holdColumns+", number FROM cleanupd.hold WHERE ($1 OR "+holdApplies("clock_timestamp()")+`)
 		AND ($2 = 0 OR number < $2) ORDER BY number DESC LIMIT $3`,
-		ended,
-		before,
-		size+1,
+		ended, before, size+1,
 	)
 	type numbered struct {
 		Hold

@@ -180,8 +180,7 @@ func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string
 		ctx,
 		`SELECT relation FROM cleanupd.space WHERE run_id = $1 AND $2 IN ('', task) AND rows_deleted > 0
 		GROUP BY relation ORDER BY sum(rows_deleted) DESC, relation`,
-		id,
-		task,
+		id, task,
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }

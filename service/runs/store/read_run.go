@@ -144,9 +144,7 @@ func ListRuns(
 		return nil, "", err
 	}
 	page, next := pagetoken.Cut(
-		list,
-		size,
-		func(r *Run) runKey { return runKey{r.CreateTime.UTC(), uuid.MustParse(r.ID)} },
+		list, size, func(r *Run) runKey { return runKey{r.CreateTime.UTC(), uuid.MustParse(r.ID)} },
 	)
 	return page, next, nil
 }

@@ -82,8 +82,7 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 		ctx,
 		`SELECT remote_id FROM cleanupd.remote_delivery WHERE account = $1 GROUP BY 1
 		HAVING NOT bool_or(delivery_id = ANY ($2::bigint[])) ORDER BY 1`,
-		account,
-		append([]int64{}, onHold...),
+		account, append([]int64{}, onHold...),
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }

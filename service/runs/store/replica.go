@@ -26,9 +26,7 @@ func RecordReplica(ctx context.Context, db Execer, name, version string, schedul
 			AND name <> $1)
 		INSERT INTO cleanupd.replica (name, version, schedule) VALUES ($1, $2, $3)
 		ON CONFLICT (name) DO UPDATE SET version = $2, schedule = $3, seen_time = clock_timestamp()`,
-		name,
-		version,
-		schedule,
+		name, version, schedule,
 	)
 	return err
 }

@@ -109,9 +109,7 @@ func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]s
 			AND has_schema_privilege(n.oid, 'USAGE')
 		UNION ALL SELECT $1) AS ways (way) WHERE EXISTS (SELECT FROM cleanupd.space WHERE run_id = $2
 			AND task = $3)`,
-		noPgstattuple,
-		id,
-		task,
+		noPgstattuple, id, task,
 	)
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
@@ -133,9 +131,7 @@ func warnOfLargeTables(ctx context.Context, tx pgx.Tx, id uuid.UUID) ([]Event, e
 		FROM cleanupd.space WHERE run_id = $1 AND task = $2 AND table_bytes_after >= $3
 			AND free_bytes * 2 > table_bytes_after
 		ORDER BY free_bytes DESC`,
-		id,
-		statistics,
-		largeTable,
+		id, statistics, largeTable,
 	)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
 		e := Event{Kind: LogLine, Level: severity.Warning, Task: statistics}

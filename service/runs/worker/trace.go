@@ -19,8 +19,7 @@ var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
 	ctx, span := tracer.Start(
-		ctx,
-		"run",
+		ctx, "run",
 		trace.WithAttributes(
 			attribute.String("cleanupd.run_id", c.RunID.String()), attribute.Int64("cleanupd.epoch", c.Number),
 			attribute.Bool("cleanupd.dry_run", c.DryRun),
