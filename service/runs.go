@@ -208,7 +208,7 @@ func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) 
 			Description: t.Description,
 			Options:     t.OptionNames(),
 			Needs:       t.Requires,
-			Disabled:    p.Outside[t.Name].Disabled,
+			Disabled:    p.External[t.Name].Disabled,
 		})
 	}
 	return out, nil

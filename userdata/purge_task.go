@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/erasure"
@@ -27,10 +27,10 @@ type purgeTask struct {
 	rule purge.Rule
 }
 
-// Candidates implements outside.Work.
-func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*outside.Candidates, error) {
+// Candidates implements external.Work.
+func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Candidates, error) {
 	criteria := p.rule.At(now)
-	c := &outside.Candidates{
+	c := &external.Candidates{
 		Table:  forms.InstanceTable,
 		Rule:   criteria.Describe(),
 		Cutoff: time.Unix(criteria.Cutoff, 0),
@@ -45,16 +45,16 @@ func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*outside.Cand
 		}
 		c.Notes = s.Notes
 		return s.Each(ctx, func(id int64, date time.Time) {
-			c.Items = append(c.Items, outside.Item{ID: id, Date: date})
+			c.Items = append(c.Items, external.Item{ID: id, Date: date})
 		})
 	})
 	return c, p.explain(ctx, err)
 }
 
-// Preview implements outside.Work. If the Forms server purges, only process instances are counted, since the other rows
+// Preview implements external.Work. If the Forms server purges, only process instances are counted, since the other rows
 // that it deletes are unknown.
 func (p purgeTask) Preview(
-	ctx context.Context, c *outside.Candidates, found func(ctx context.Context, rows map[string]int64) error,
+	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
 	err := p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		remover := removal.New(tx, true)
@@ -76,7 +76,7 @@ func (p purgeTask) Preview(
 	return p.explain(ctx, err)
 }
 
-func idsOf(items []outside.Item) (ids []int64) {
+func idsOf(items []external.Item) (ids []int64) {
 	for _, i := range items {
 		ids = append(ids, i.ID)
 	}
@@ -87,10 +87,10 @@ func idsOf(items []outside.Item) (ids []int64) {
 // folder of the document storage.
 const instancesPerErasure = 10_000
 
-// Delete implements outside.Work. It requests erasures, so that their receipts show what was deleted, and documents whose
+// Delete implements external.Work. It requests erasures, so that their receipts show what was deleted, and documents whose
 // files cannot be deleted are not forgotten.
 func (p purgeTask) Delete(
-	ctx context.Context, run string, c *outside.Candidates, done func(ctx context.Context, rows int64) error,
+	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {
 	if err := p.Own(ctx); err != nil {
 		return err
@@ -185,7 +185,7 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	)
 }
 
-// Deleted implements outside.Work. If the Forms server purges, it counts the process instances.
+// Deleted implements external.Work. If the Forms server purges, it counts the process instances.
 func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
 	if p.Server != nil {
 		return p.of(run).Instances(ctx, p.Record)
@@ -193,7 +193,7 @@ func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err err
 	return p.of(run).Rows(ctx, p.Record)
 }
 
-// RecentlyDeleted implements outside.Work.
+// RecentlyDeleted implements external.Work.
 func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error) {
 	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
@@ -206,8 +206,8 @@ func (p purgeTask) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// Statements implements outside.Work.
-func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []outside.Statement, err error) {
+// Statements implements external.Work.
+func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []external.Statement, err error) {
 	err = p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		s, err := p.rule.At(now).Search(ctx, tx)
 		if err == nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
-	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -45,13 +45,13 @@ func newPurges(t *testing.T, on engine, files ...string) *fixture {
 }
 
 // task returns a purge as a task, and stores its rule if it does not exist.
-func (f *fixture) task(p purge.Rule) outside.Task {
+func (f *fixture) task(p purge.Rule) external.Task {
 	f.t.Helper()
 	if err := f.SetPurge(f.t.Context(), p, "", noNote); err != nil {
 		f.t.Fatal(err)
 	}
 	list, err := f.Tasks().Tasks(f.t.Context(), f.record)
-	i := slices.IndexFunc(list, func(t outside.Task) bool { return t.Name == "forms/"+p.Name })
+	i := slices.IndexFunc(list, func(t external.Task) bool { return t.Name == "forms/"+p.Name })
 	if err != nil || i < 0 {
 		f.t.Fatal(list, err)
 	}
@@ -100,7 +100,7 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 }
 
 // purge deletes the candidates, and returns how many rows were reported.
-func (f *fixture) purge(task outside.Task, run string, reported func(rows int64) error) (rows int64, err error) {
+func (f *fixture) purge(task external.Task, run string, reported func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
 	candidates, err := task.Candidates(f.t.Context(), now)
 	if err != nil {
@@ -116,7 +116,7 @@ func (f *fixture) purge(task outside.Task, run string, reported func(rows int64)
 	return rows, err
 }
 
-func ids(candidates *outside.Candidates) (list []int64) {
+func ids(candidates *external.Candidates) (list []int64) {
 	for _, i := range candidates.Items {
 		list = append(list, i.ID)
 	}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
@@ -41,13 +41,13 @@ func (m *Manager) DeletePurge(ctx context.Context, name string, note purge.Note)
 const TaskPrefix = "forms/"
 
 // Tasks returns the source of the purges as tasks of runs.
-func (m *Manager) Tasks() *outside.Source {
-	return &outside.Source{
+func (m *Manager) Tasks() *external.Source {
+	return &external.Source{
 		Prefix: TaskPrefix,
-		Tasks: func(ctx context.Context, db outside.Querier) (list []outside.Task, err error) {
+		Tasks: func(ctx context.Context, db external.Querier) (list []external.Task, err error) {
 			rules, err := m.rules().List(ctx, db)
 			for _, r := range rules {
-				list = append(list, outside.Task{
+				list = append(list, external.Task{
 					Name:     TaskPrefix + r.Name,
 					Title:    "Process instances: " + r.Workflows(),
 					Disabled: !r.Enabled,

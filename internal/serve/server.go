@@ -13,8 +13,8 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/flags"
-	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -208,7 +208,7 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 
 func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	hostname, _ := os.Hostname() // informational
-	var formsTasks *outside.Source
+	var formsTasks *external.Source
 	if s.forms != nil {
 		formsTasks = s.forms.Tasks()
 	}
@@ -216,7 +216,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		Pool:         s.pool,
 		Calls:        s.calls,
 		Standby:      pipeline.Standby{Pool: s.standby},
-		Outside:      formsTasks,
+		External:     formsTasks,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
 		History:      c.history,

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
@@ -66,8 +66,8 @@ type Config struct {
 	RelatedListTables []string
 	// VacuumTruncate makes VACUUM give free space at the end of tables back, for which it locks them exclusively.
 	VacuumTruncate bool
-	// Outside has tasks on another database; nil if there are none.
-	Outside *outside.Source
+	// External has tasks on another database; nil if there are none.
+	External *external.Source
 	// Include has further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
 }
@@ -107,7 +107,7 @@ func New(c Config) *Manager {
 			Include:           c.Include,
 		},
 		log:     c.Log,
-		tasks:   tasklist.Source{Outside: c.Outside},
+		tasks:   tasklist.Source{External: c.External},
 		owner:   instance.NewOwner(c.Instance, c.Log),
 		metrics: prometheus.NewRegistry(),
 	}
@@ -156,7 +156,7 @@ func (m *Manager) Pipeline(ctx context.Context) (tasklist.List, error) {
 // configure returns the configuration of a run or an explanation.
 func (m *Manager) configure(list tasklist.List) pipeline.Config {
 	config := m.base
-	config.Pipeline, config.Outside = list.Tasks, list.Outside
+	config.Pipeline, config.External = list.Tasks, list.External
 	return config
 }
 

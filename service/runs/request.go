@@ -57,7 +57,7 @@ func (r Request) validate(list tasklist.List) error {
 			field := fmt.Sprintf("%s[%d]", given.field, i)
 			if !slices.Contains(valid, name) {
 				wrong.Addf(field, "unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))
-			} else if list.Outside[name].Disabled && !r.DryRun && given.field == "tasks" {
+			} else if list.External[name].Disabled && !r.DryRun && given.field == "tasks" {
 				wrong.Addf(field, "the task %s is disabled: a dry run foresees what it would do", name)
 			}
 		}

@@ -139,7 +139,7 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	}
 	tasks := plan.Started()
 	for _, name := range tasks {
-		if list.Outside[name].Disabled {
+		if list.External[name].Disabled {
 			return nil, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -59,7 +59,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 		return e, err
 	}
 	e.Now = c.Now
-	if o, ok := c.Outside[t.Name]; ok {
+	if o, ok := c.External[t.Name]; ok {
 		err = explainOutside(ctx, o, &e)
 		return e, err
 	}
@@ -223,7 +223,7 @@ func scanMethod(ctx context.Context, a *pipeline.Attempt, s purge.Sweep) (string
 }
 
 // explainOutside adds what a task on another database would do.
-func explainOutside(ctx context.Context, o outside.Task, e *Task) error {
+func explainOutside(ctx context.Context, o external.Task, e *Task) error {
 	if o.Disabled {
 		e.Skips = append(e.Skips, fmt.Sprintf("the task %s is disabled", o.Name))
 	}

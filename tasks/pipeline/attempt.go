@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
@@ -37,7 +37,7 @@ type Attempt struct {
 	// History is what guards compare with; nil to judge nothing.
 	History *guard.History
 	// Candidates are the items of a task on another database; nil for other tasks, and before they are known.
-	Candidates *outside.Candidates
+	Candidates *external.Candidates
 	// Cursor is where a previous worker stopped.
 	Cursor *purge.Cursor
 
@@ -92,7 +92,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return Failed, err
 	}
 	a.Binder = r.Database.Binder(a.Plan, r.State)
-	if o, ok := r.Config.Outside[a.Task.Name]; ok {
+	if o, ok := r.Config.External[a.Task.Name]; ok {
 		return a.doOutside(ctx, x, o)
 	}
 	if a.Parents, err = a.Binder.Parents(ctx, a.Plan.Parents); err != nil {
@@ -216,7 +216,7 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 }
 
 // doOutside makes the attempt of a task on another database.
-func (a *Attempt) doOutside(ctx context.Context, x Executor, t outside.Task) (State, error) {
+func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (State, error) {
 	reason := ""
 	switch {
 	case t.Work == nil:
@@ -235,11 +235,11 @@ func (a *Attempt) doOutside(ctx context.Context, x Executor, t outside.Task) (St
 	if !a.run.Database.Env.Holds.Everything {
 		a.Log(ctx, severity.Warning, a.Candidates.Notes...)
 		if saved := a.Saved(); saved != nil {
-			a.Candidates.Items = slices.DeleteFunc(a.Candidates.Items, func(i outside.Item) bool {
+			a.Candidates.Items = slices.DeleteFunc(a.Candidates.Items, func(i external.Item) bool {
 				return !slices.Contains(saved.Parents, i.ID)
 			})
 		}
 		a.run.Journal.Progress.At(a.Candidates.Table, -1)
 	}
-	return x.DoOutside(ctx, a, t)
+	return x.DoExternal(ctx, a, t)
 }

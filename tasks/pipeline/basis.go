@@ -27,11 +27,11 @@ func BasisOf(c Config, env plan.Env) preview.Basis {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
-	for name, o := range c.Outside {
-		if b.Outside == nil {
-			b.Outside = map[string]string{}
+	for name, o := range c.External {
+		if b.External == nil {
+			b.External = map[string]string{}
 		}
-		b.Outside[name] = o.Basis
+		b.External[name] = o.Basis
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.MidSourcing.Databases)) {
 		b.MidSourcing = append(b.MidSourcing, name+"="+address(c.MidSourcing.Databases[name]))
@@ -80,7 +80,7 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
 	options, names := env.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })
-	if o, ok := c.Outside[t.Name]; ok {
+	if o, ok := c.External[t.Name]; ok {
 		options[t.Name] = o.Basis
 	}
 	return options

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -25,8 +25,8 @@ type Config struct {
 	// Pipeline is all tasks. Todo are the tasks to do, in order, and Chosen all tasks of the run, with the ones that
 	// are done already; nil if these are Todo.
 	Pipeline, Todo, Chosen []plan.Task
-	// Outside are the tasks of Todo that work on other databases, by name.
-	Outside map[string]outside.Task
+	// External are the tasks of Todo that work on other databases, by name.
+	External map[string]external.Task
 	// Cursor is how far a previous worker came with the first task.
 	Cursor purge.Cursor
 	// Succeeded are the tasks of the run that have succeeded. Failed are the tasks that have failed, or were not run

@@ -12,7 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
@@ -27,8 +27,8 @@ type Executor interface {
 	Try(ctx context.Context, task string, attempt func() error) error
 	// Do does what the plan of an attempt says.
 	Do(ctx context.Context, a *Attempt) (State, error)
-	// DoOutside does a task on another database. Its items are in a.Candidates.
-	DoOutside(ctx context.Context, a *Attempt, t outside.Task) (State, error)
+	// DoExternal does a task on another database. Its items are in a.Candidates.
+	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
 }

@@ -19,8 +19,8 @@ type Basis struct {
 	MidSourcing       []string `json:"MidSourcing"`
 	RelatedListTables []string `json:"Related"`
 	Include           []string `json:"Include"`
-	// Outside has the rules of the tasks on other databases, by their names.
-	Outside map[string]string `json:"Outside,omitempty"`
+	// External has the rules of the tasks on other databases, by their names.
+	External map[string]string `json:"Outside,omitempty"`
 	// Holds are the names of the holds.
 	Holds []string `json:"Holds,omitempty"`
 }
@@ -36,8 +36,8 @@ func (b Basis) Changes(now Basis) (changes []string) {
 	for _, name := range slices.Sorted(maps.Keys(now.Options)) {
 		compare("option "+name, b.Options[name], now.Options[name])
 	}
-	for _, name := range unionKeys(b.Outside, now.Outside) {
-		compare("the task "+name, cmp.Or(b.Outside[name], "none"), cmp.Or(now.Outside[name], "none"))
+	for _, name := range unionKeys(b.External, now.External) {
+		compare("the task "+name, cmp.Or(b.External[name], "none"), cmp.Or(now.External[name], "none"))
 	}
 	for _, column := range unionKeys(b.Mappings, now.Mappings) {
 		compare("NmsDeliveryMapping."+column, list(b.Mappings[column]), list(now.Mappings[column]))

@@ -23,7 +23,7 @@ func TestChanges(t *testing.T) {
 			[]string{"the holds have changed"},
 		},
 		"a task on another database": {
-			func(b *preview.Basis) { b.Outside = map[string]string{"forms-x": "old"} },
+			func(b *preview.Basis) { b.External = map[string]string{"forms-x": "old"} },
 			[]string{"the task forms-x was none, and is old"},
 		},
 		"a setting": {

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -164,18 +164,18 @@ func (c Criteria) StillMatching(
 }
 
 // Statements returns the statements that find and delete process instances, for people.
-func (s *Search) Statements() []outside.Statement {
+func (s *Search) Statements() []external.Statement {
 	values := strings.NewReplacer(
 		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated), "@cutoff", fmt.Sprint(s.Cutoff), "@after",
 		"0",
 	)
 	query := values.Replace(s.endedQuery(pageCondition, pageTail))
-	list := []outside.Statement{{Table: forms.InstanceTable, Rule: s.Describe(), SQL: query}}
+	list := []external.Statement{{Table: forms.InstanceTable, Rule: s.Describe(), SQL: query}}
 	for _, c := range s.tables {
 		query := s.workflowQuery(c, []int64{1, 2, 3})
-		list = append(list, outside.Statement{Table: c.Table, Rule: "of the workflow", SQL: query})
+		list = append(list, external.Statement{Table: c.Table, Rule: "of the workflow", SQL: query})
 	}
-	return append(list, outside.Statement{
+	return append(list, external.Statement{
 		Table:   forms.InstanceTable,
 		Rule:    "found above, and found again in the transaction that deletes, with all that belongs to it",
 		Deletes: true,

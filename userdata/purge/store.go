@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/internal/outside"
 )
 
 // ErrNotFound reports that no rule has a name.
@@ -31,7 +31,7 @@ const selectRules = "SELECT name, application, workflow, date_column, days, enab
 	"WHERE forms = $1 "
 
 // List returns all rules, ordered by name.
-func (s Store) List(ctx context.Context, db outside.Querier) ([]Rule, error) {
+func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
 	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])
 }

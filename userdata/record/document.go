@@ -5,12 +5,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // Sessions returns the sessions whose documents the erasure must still delete.
-func (e Erasure) Sessions(ctx context.Context, db outside.Querier) ([]string, error) {
+func (e Erasure) Sessions(ctx context.Context, db external.Querier) ([]string, error) {
 	const query = "SELECT session_id FROM cleanupd.erasure_session WHERE erasure_id = $1::text::uuid ORDER BY session_id"
 	rows, _ := db.Query(ctx, query, e.ID)
 	return pgx.CollectRows(rows, pgx.RowTo[string])

@@ -5,12 +5,12 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
 // AppliedEntries returns how many entries of the journal are recorded.
-func (e Erasure) AppliedEntries(ctx context.Context, db outside.Querier) (n int64, err error) {
+func (e Erasure) AppliedEntries(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.ID).Scan(&n)
 	return n, err
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/migrate"
-	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 	"github.com/cleanupd/cleanupd/userdata/report"
@@ -56,7 +56,7 @@ const abandonedAfter = 20
 
 // Unfinished returns the ids of erasures that any replica may work on: erasures that were requested by users, and
 // erasures of purges that their runs have abandoned.
-func Unfinished(ctx context.Context, db outside.Querier, forms string, lease time.Duration) ([]string, error) {
+func Unfinished(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
@@ -74,7 +74,7 @@ type State struct {
 }
 
 // ReadState reads the state.
-func (e Erasure) ReadState(ctx context.Context, db outside.Querier) (s State, err error) {
+func (e Erasure) ReadState(ctx context.Context, db external.Querier) (s State, err error) {
 	err = db.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
 		"WHERE id = $1::text::uuid", e.ID).
 		Scan(&s.Ended, &s.Sweep, &s.Purge)

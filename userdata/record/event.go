@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
@@ -27,7 +27,7 @@ func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) 
 }
 
 // Events returns the next events of an erasure after a sequence.
-func Events(ctx context.Context, db outside.Querier, erasure string, after int64) ([]report.Event, error) {
+func Events(ctx context.Context, db external.Querier, erasure string, after int64) ([]report.Event, error) {
 	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
 		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e report.Event, err error) {

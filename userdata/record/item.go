@@ -5,7 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 )
 
 // Kinds of items of an erasure.
@@ -23,14 +23,14 @@ func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []
 }
 
 // UnsettledItems returns the items of a kind that are neither erased nor failed.
-func (e Erasure) UnsettledItems(ctx context.Context, db outside.Querier, kind string) ([]int64, error) {
+func (e Erasure) UnsettledItems(ctx context.Context, db external.Querier, kind string) ([]int64, error) {
 	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
 		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
 // IsPurging reports whether the Forms server was asked to purge a process instance.
-func (e Erasure) IsPurging(ctx context.Context, db outside.Querier, instance int64) (purging bool, err error) {
+func (e Erasure) IsPurging(ctx context.Context, db external.Querier, instance int64) (purging bool, err error) {
 	err = db.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
 		"kind = $2 AND item_id = $3", e.ID, KindInstance, instance).
 		Scan(&purging)

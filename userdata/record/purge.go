@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 )
 
 // Purge identifies the erasures of a purge in a run.
@@ -17,7 +17,7 @@ type Purge struct{ RunID, Name string }
 const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
 // Unfinished returns the id of the erasure that has not ended; empty if all have.
-func (p Purge) Unfinished(ctx context.Context, db outside.Querier) (id string, err error) {
+func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, err error) {
 	err = db.QueryRow(
 		ctx,
 		"SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge,
@@ -39,14 +39,14 @@ func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, 
 }
 
 // Rows returns how many rows the erasures have deleted.
-func (p Purge) Rows(ctx context.Context, db outside.Querier) (n int64, err error) {
+func (p Purge) Rows(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r "+
 		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "+ofPurge, p.RunID, p.Name).Scan(&n)
 	return n, err
 }
 
 // Instances returns how many process instances the erasures have erased.
-func (p Purge) Instances(ctx context.Context, db outside.Querier) (n int64, err error) {
+func (p Purge) Instances(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT count(*) FROM cleanupd.erasure_item i "+
 		"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "+ofPurge, p.RunID, p.Name).Scan(&n)
 	return n, err
@@ -55,7 +55,7 @@ func (p Purge) Instances(ctx context.Context, db outside.Querier) (n int64, err 
 // Failures returns how many process instances could not be erased, and how many sessions have documents that could not
 // be deleted, with a receipt that has the reasons; empty without a failure.
 func (p Purge) Failures(
-	ctx context.Context, db outside.Querier,
+	ctx context.Context, db external.Querier,
 ) (receipt string, instances, sessions int64, err error) {
 	err = db.QueryRow(ctx, `SELECT COALESCE(min(e.id::text), ''), COALESCE(sum((SELECT count(*) FROM cleanupd.erasure_item
 		WHERE erasure_id = e.id AND state = 'FAILED')), 0)::bigint,
@@ -69,7 +69,7 @@ func (p Purge) Failures(
 // that began less than a period before it, without runs whose share of the table was accepted. It does not depend on how
 // long runs are kept.
 func RecentlyPurged(
-	ctx context.Context, db outside.Querier, forms, table, run string, period time.Duration,
+	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {
 	err = db.QueryRow(ctx, `SELECT count(*) FROM cleanupd.erasure e
 		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT

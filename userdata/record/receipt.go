@@ -8,8 +8,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
-	"github.com/cleanupd/cleanupd/internal/outside"
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
@@ -33,7 +33,7 @@ SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEED
 FROM cleanupd.erasure AS e `
 
 // Receipt returns the receipt with an id. It fails with ErrNoReceipt.
-func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receipt, error) {
+func Receipt(ctx context.Context, db external.Querier, id string) (*report.Receipt, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
 	}
@@ -48,7 +48,7 @@ func Receipt(ctx context.Context, db outside.Querier, id string) (*report.Receip
 // Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one. Receipts
 // of purges do not list items and files. The order relies on ids that grow with time.
 func Receipts(
-	ctx context.Context, db outside.Querier, size int, token string,
+	ctx context.Context, db external.Querier, size int, token string,
 ) (list []*report.Receipt, next string, err error) {
 	before, err := pagetoken.Parse[uuid.UUID](token)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
@@ -49,7 +49,7 @@ type Leftover struct{ Session, Erasure string }
 
 // ByUser returns the earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a
 // transaction may be idle.
-func ByUser(ctx context.Context, db outside.Querier, forms, user string) (erasures []string, err error) {
+func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
 	rows, _ := db.Query(
 		ctx,
 		"SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND "+
@@ -68,7 +68,12 @@ func ByUser(ctx context.Context, db outside.Querier, forms, user string) (erasur
 }
 
 // Leftovers returns the leftovers of earlier erasures, and of the items of a request. The clause lock may lock them.
-func (r Request) Leftovers(ctx context.Context, db outside.Querier, earlier []string, lock string) ([]Leftover, error) {
+func (r Request) Leftovers(
+	ctx context.Context,
+	db external.Querier,
+	earlier []string,
+	lock string,
+) ([]Leftover, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/userdata/claim"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 	"github.com/cleanupd/cleanupd/userdata/report"
@@ -45,7 +45,7 @@ func (o observation) isAbove(session string) bool {
 }
 
 // raise raises the highest ids to the highest that earlier sweeps have seen.
-func (o observation) raise(ctx context.Context, db outside.Querier, formsID string) error {
+func (o observation) raise(ctx context.Context, db external.Querier, formsID string) error {
 	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms = $1", formsID)
 	var table string
 	var id int64
@@ -95,7 +95,7 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 // confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about the
 // others.
 func confirmedSessions(
-	ctx context.Context, db outside.Querier, formsID string, o observation,
+	ctx context.Context, db external.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {
 	if err := o.raise(ctx, db, formsID); err != nil {
 		return nil, nil, err

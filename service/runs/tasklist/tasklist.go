@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -18,8 +18,8 @@ import (
 // List has all tasks in the order of a run: the ones of package tasks, and then the ones on other databases.
 type List struct {
 	Tasks []plan.Task
-	// Outside has the tasks on other databases, by name.
-	Outside map[string]outside.Task
+	// External has the tasks on other databases, by name.
+	External map[string]external.Task
 }
 
 // Names returns the names of the tasks, in order.
@@ -34,7 +34,7 @@ func (l List) Names() (names []string) {
 // some to skip.
 func (l List) Choose(given, skip []string) (names []string) {
 	for _, name := range l.Names() {
-		chosen := slices.Contains(given, name) || (len(given) == 0 && !l.Outside[name].Disabled)
+		chosen := slices.Contains(given, name) || (len(given) == 0 && !l.External[name].Disabled)
 		if chosen && !slices.Contains(skip, name) {
 			names = append(names, name)
 		}
@@ -53,20 +53,20 @@ func (l List) Find(name string) (t plan.Task, ok bool) {
 
 // Source is where tasks come from.
 type Source struct {
-	// Outside has the tasks on other databases; nil if there are none.
-	Outside *outside.Source
+	// External has the tasks on other databases; nil if there are none.
+	External *external.Source
 }
 
 // Read returns the tasks as they are now.
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
-	l := List{Tasks: slices.Clone(tasks.Pipeline), Outside: map[string]outside.Task{}}
-	if s.Outside == nil {
+	l := List{Tasks: slices.Clone(tasks.Pipeline), External: map[string]external.Task{}}
+	if s.External == nil {
 		return l, nil
 	}
-	more, err := s.Outside.Tasks(ctx, db)
+	more, err := s.External.Tasks(ctx, db)
 	for _, t := range more {
 		l.Tasks = append(l.Tasks, plan.Task{Name: t.Name, Title: t.Title, Description: t.Description})
-		l.Outside[t.Name] = t
+		l.External[t.Name] = t
 	}
 	return l, err
 }
@@ -74,8 +74,8 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 // Patterns returns patterns of LIKE for the names of all tasks that this replica can run.
 func (s Source) Patterns() []string {
 	names := tasks.Names()
-	if s.Outside != nil {
-		names = append(names, s.Outside.Prefix+"%")
+	if s.External != nil {
+		names = append(names, s.External.Prefix+"%")
 	}
 	return names
 }
@@ -83,7 +83,7 @@ func (s Source) Patterns() []string {
 // MayExist reports whether there is a task with a name, or may have been.
 func (s Source) MayExist(name string) bool {
 	return slices.Contains(tasks.Names(), name) ||
-		(s.Outside != nil && strings.HasPrefix(name, s.Outside.Prefix))
+		(s.External != nil && strings.HasPrefix(name, s.External.Prefix))
 }
 
 // Resolve returns the tasks of a run by their names, and the list. A task on another database that was removed after
@@ -98,7 +98,7 @@ func (s Source) Resolve(
 		t, ok := l.Find(name)
 		if !ok && s.MayExist(name) {
 			t, ok = plan.Task{Name: name}, true
-			l.Outside[name] = outside.Task{Name: name}
+			l.External[name] = external.Task{Name: name}
 		}
 		if !ok {
 			return nil, l, fmt.Errorf("this version does not know the task %s", name)

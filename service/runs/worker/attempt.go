@@ -152,7 +152,7 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 	config.WhatIf = c.WhatIf
 	config.Standby = a.w.Standby
 	config.Pipeline = all.Tasks
-	config.Outside = all.Outside
+	config.External = all.External
 	config.Chosen = chosen
 	for _, t := range chosen {
 		if slices.Contains(c.todo, t.Name) {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -12,7 +12,7 @@ import (
 // JudgeItems judges the items that a task on another database would delete. before is how many of them earlier tasks of
 // a dry run would delete.
 func JudgeItems(
-	ctx context.Context, a *pipeline.Attempt, o outside.Task, run string, before int64, showLatched bool,
+	ctx context.Context, a *pipeline.Attempt, o external.Task, run string, before int64, showLatched bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
 		Table:       a.Candidates.Table,
@@ -40,7 +40,7 @@ func JudgeItems(
 }
 
 // EverythingOnHold returns the message about a task on another database while everything is on hold.
-func EverythingOnHold(c *outside.Candidates) string {
+func EverythingOnHold(c *external.Candidates) string {
 	return fmt.Sprintf(
 		"everything is on hold: %d rows of %s are retained, with all that belongs to them", len(c.Items), c.Table,
 	)

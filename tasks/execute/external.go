@@ -3,7 +3,7 @@ package execute
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// DoOutside implements pipeline.Executor.
-func (x *executor) DoOutside(ctx context.Context, a *pipeline.Attempt, o outside.Task) (pipeline.State, error) {
+// DoExternal implements pipeline.Executor.
+func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o external.Task) (pipeline.State, error) {
 	counts := x.run.Journal.Counts
 	// The task reports all rows that it has deleted in this run.
 	deleted := func(ctx context.Context, rows int64) error {

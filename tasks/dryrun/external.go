@@ -3,7 +3,7 @@ package dryrun
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/outside"
+	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// DoOutside implements pipeline.Executor. It counts the rows that a task on another database would delete.
-func (x *executor) DoOutside(ctx context.Context, a *pipeline.Attempt, o outside.Task) (pipeline.State, error) {
+// DoExternal implements pipeline.Executor. It counts the rows that a task on another database would delete.
+func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o external.Task) (pipeline.State, error) {
 	candidates, name := a.Candidates, a.Task.Name
 	if a.Binder.Env.Holds.Everything {
 		a.Retained.OnHold = int64(len(candidates.Items))
