@@ -10,6 +10,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/google/uuid"
+
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -36,7 +38,12 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	if err != nil {
 		return err
 	}
+	id, err := parseRequestID(in.GetRequestId())
+	if err != nil {
+		return err
+	}
 	req := runs.Request{
+		ID:              id,
 		Tasks:           in.GetTasks(),
 		SkipTasks:       in.GetSkipTasks(),
 		DryRun:          in.GetDryRun(),
@@ -54,6 +61,18 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	}
 	audit.Settle(stream.Context(), codes.OK.String())
 	return s.watch(stream.Context(), run.ID, store.Place{}, in.GetDetach(), stream)
+}
+
+// parseRequestID returns the id of a request; uuid.Nil if it has none.
+func parseRequestID(text string) (uuid.UUID, error) {
+	if text == "" {
+		return uuid.Nil, nil
+	}
+	id, err := uuid.Parse(text)
+	if err != nil || id == uuid.Nil {
+		return uuid.Nil, failure.Field("request_id", "must be a UUID other than the nil UUID")
+	}
+	return id, nil
 }
 
 // WatchRun implements cleanupv1.CleanupServiceServer.

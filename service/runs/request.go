@@ -1,10 +1,14 @@
 package runs
 
 import (
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
@@ -25,6 +29,19 @@ type Request struct {
 	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none
 	WhatIf          map[string]int // as in store.Run
 	Accepted        []guard.Trip   // the guards that do not refuse the run of a plan, with the numbers that were accepted
+	// ID makes the request idempotent for 24 hours: a repeated one returns the run that the first one started. uuid.Nil
+	// makes each request start a run.
+	ID uuid.UUID `json:"-"`
+}
+
+// digest identifies the request, without its id; nil if it has none.
+func (r Request) digest() ([]byte, error) {
+	if r.ID == uuid.Nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(r)
+	sum := sha256.Sum256(text)
+	return sum[:], err
 }
 
 // slots returns the slots that the run may take.

@@ -43,8 +43,9 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 	return RunActive, map[string]string{"run_id": e.RunID}
 }
 
-// Start stores a run, for any replica to claim. It fails with failure.Violations, an ActiveError, ErrTooManyDryRuns, or
-// a refused.Error.
+// Start stores a run, for any replica to claim, or returns the run that an earlier call with the same request id has
+// stored, whatever became of it. It fails with failure.Violations, an ActiveError, ErrTooManyDryRuns,
+// store.ErrRequestReused, or a refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	list, err := m.Pipeline(ctx)
 	if err != nil {
@@ -54,12 +55,18 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 		return nil, err
 	}
 	for {
-		var run *store.Run
-		err := pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
+		run, err := m.findRequested(ctx, req)
+		if err != nil || run != nil {
+			return run, err
+		}
+		err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
 			run, err = m.insert(ctx, tx, list, req)
 			return err
 		})
 		if err != nil || run != nil {
+			return run, err
+		}
+		if run, err = m.findRequested(ctx, req); err != nil || run != nil {
 			return run, err
 		}
 		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
@@ -76,7 +83,16 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	}
 }
 
-// insert stores a run; nil if its slots are taken.
+// findRequested returns the run that an earlier call with the same request id has stored, nil if there is none.
+func (m *Manager) findRequested(ctx context.Context, req Request) (*store.Run, error) {
+	digest, err := req.digest()
+	if err != nil || digest == nil {
+		return nil, err
+	}
+	return store.FindRequested(ctx, m.calls, req.ID, digest)
+}
+
+// insert stores a run; nil if its slots are taken, or another call stores the same request.
 func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
 	if !req.DryRun {
 		if err := m.owner.Lock(ctx, tx); err != nil {
@@ -91,6 +107,10 @@ func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req
 		}
 		planID, req.Plan, req.Tasks = plan.UUID(), plan.ID, plan.Started()
 	}
+	digest, err := req.digest()
+	if err != nil {
+		return nil, err
+	}
 	run, err := store.InsertRun(ctx, tx, store.NewRun{
 		Slots:           req.slots(),
 		DryRun:          req.DryRun,
@@ -102,6 +122,8 @@ func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req
 		Accepted:        req.Accepted,
 		Pipeline:        list.Names(),
 		Chosen:          list.Choose(req.Tasks, req.SkipTasks),
+		RequestID:       req.ID,
+		RequestDigest:   digest,
 	})
 	if err != nil || run == nil {
 		return nil, err

@@ -1830,7 +1830,11 @@ type RunCleanupRequest struct {
 	WhatIf *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
 	// With `plan`: the guards to accept, with the numbers that the previews of the plan show. A guard that finds more
 	// than its number trips again. It needs the role admin. The guards `clock` and `idle` cannot be accepted.
-	AcceptGuards  []*TrippedGuard `protobuf:"bytes,9,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
+	AcceptGuards []*TrippedGuard `protobuf:"bytes,9,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
+	// A UUID of the caller's choice that makes the request safe to repeat, such as after UNAVAILABLE: for 24 hours the same
+	// request with the same id streams the run that the first one started, whatever became of that call. INVALID_ARGUMENT if
+	// another request, or another caller, has used the id. Empty: each request starts a run.
+	RequestId     string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1926,6 +1930,13 @@ func (x *RunCleanupRequest) GetAcceptGuards() []*TrippedGuard {
 		return x.AcceptGuards
 	}
 	return nil
+}
+
+func (x *RunCleanupRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
 }
 
 // RunCleanupResponse carries one event of the run.
@@ -4283,7 +4294,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
 	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x1a\n" +
-	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\xe4\x02\n" +
+	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\x83\x03\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -4294,7 +4305,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x06detach\x18\x06 \x01(\bR\x06detach\x12\x12\n" +
 	"\x04plan\x18\a \x01(\tR\x04plan\x12,\n" +
 	"\awhat_if\x18\b \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12=\n" +
-	"\raccept_guards\x18\t \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\"@\n" +
+	"\raccept_guards\x18\t \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\n" +
+	" \x01(\tR\trequestId\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -13,6 +14,8 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -37,13 +40,43 @@ type NewRun struct {
 	Accepted        []guard.Trip
 	Pipeline        []string // the names of all tasks
 	Chosen          []string // the names of its tasks
+	// RequestID is the id of the request, and RequestDigest a digest of the rest of it; uuid.Nil if it has none.
+	RequestID     uuid.UUID
+	RequestDigest []byte
+}
+
+// requestLifetime is for how long a repeated request returns the run that the first one started, by the clock of the
+// database.
+const requestLifetime = "'24 hours'"
+
+// ErrRequestReused reports that a request has the id of another one.
+var ErrRequestReused = failure.Field("request_id", "is the id of another request of the last 24 hours")
+
+// FindRequested returns the run that a request of this id started, nil if there is none. It fails with ErrRequestReused
+// if the digest of that request was another one.
+func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID, digest []byte) (*Run, error) {
+	var id uuid.UUID
+	var same bool
+	err := db.QueryRow(
+		ctx, `SELECT id, request_digest = $2 FROM cleanupd.run
+			WHERE request_id = $1 AND create_time > clock_timestamp() - interval `+requestLifetime, requestID, digest,
+	).Scan(&id, &same)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	case !same:
+		return nil, ErrRequestReused
+	}
+	return GetRun(ctx, db, id)
 }
 
 // TraceHeader is the header of the W3C trace context in which the span that requested a run is stored.
 const TraceHeader = "traceparent"
 
 // InsertRun stores a run in a free slot, and notifies the replicas that it waits to be claimed. It returns nil if no
-// slot is free.
+// slot is free, or if another call has stored a run of the same request meanwhile.
 func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -55,14 +88,23 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	if len(r.Accepted) > 0 {
 		accepted = r.Accepted
 	}
+	if r.RequestID != uuid.Nil {
+		_, err := tx.Exec(
+			ctx, `UPDATE cleanupd.run SET request_id = NULL
+				WHERE request_id = $1 AND create_time <= clock_timestamp() - interval `+requestLifetime, r.RequestID,
+		)
+		if err != nil {
+			return nil, err
+		}
+	}
 	for _, slot := range r.Slots {
 		tag, err := tx.Exec(
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
-				plan, what_if, accepted, reference_time)
+				plan, what_if, accepted, request_id, request_digest, reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
-				@trace_parent, @plan, @what_if, @accepted, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
-			ON CONFLICT (slot) WHERE state IN ('QUEUED', 'RUNNING') DO NOTHING`,
+				@trace_parent, @plan, @what_if, @accepted, @request_id, @request_digest, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
+			ON CONFLICT DO NOTHING`,
 			pgx.StrictNamedArgs{
 				"id":                id,
 				"slot":              slot,
@@ -74,6 +116,8 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 				"plan":              zeronull.UUID(r.Plan),
 				"what_if":           r.WhatIf,
 				"accepted":          accepted,
+				"request_id":        zeronull.UUID(r.RequestID),
+				"request_digest":    r.RequestDigest,
 			},
 		)
 		if err != nil {
