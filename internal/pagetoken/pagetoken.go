@@ -3,7 +3,6 @@
 package pagetoken
 
 import (
-	"bytes"
 	"encoding/base64"
 	"encoding/json"
 
@@ -23,8 +22,8 @@ func Format[K any](key K) string {
 }
 
 // Parse returns the key in a token, and the zero key for an empty token, which stands for the first page. It fails with
-// ErrInvalid.
-func Parse[K any](token string) (key K, err error) {
+// ErrInvalid, also for a token of the zero key.
+func Parse[K comparable](token string) (key K, err error) {
 	if token == "" {
 		return key, nil
 	}
@@ -33,11 +32,20 @@ func Parse[K any](token string) (key K, err error) {
 		return key, ErrInvalid
 	}
 	var read K
-	in := json.NewDecoder(bytes.NewReader(text))
-	if err := in.Decode(&read); err != nil || Format(read) != token {
+	if err := json.Unmarshal(text, &read); err != nil || read == key || Format(read) != token {
 		return key, ErrInvalid
 	}
 	return read, nil
+}
+
+// ParseNumber returns the key in a token of a list whose keys are numbers above 0, and 0 for an empty token. It fails with
+// ErrInvalid.
+func ParseNumber(token string) (int64, error) {
+	number, err := Parse[int64](token)
+	if number < 0 {
+		return 0, ErrInvalid
+	}
+	return number, err
 }
 
 // Cut returns the first rows of a list that has up to one row more than a page, and the token of the next page; "" for

@@ -119,7 +119,7 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 // ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended
 // includes holds that were released or have expired. It fails with pagetoken.ErrInvalid.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
-	before, err := pagetoken.Parse[int64](token)
+	before, err := pagetoken.ParseNumber(token)
 	if err != nil {
 		return nil, "", err
 	}

@@ -85,7 +85,7 @@ type Act struct {
 // ListActs reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
 // pagetoken.ErrInvalid.
 func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
-	before, err := pagetoken.Parse[int64](token)
+	before, err := pagetoken.ParseNumber(token)
 	if err != nil {
 		return nil, "", err
 	}
