@@ -65,7 +65,7 @@ lint: ## golangci-lint, the format of Go, and which package may import which
 generate: ## gen/, and the documents that are made from the code, after a change in proto/ or of a task
 	$(buf) generate
 	go -C tools run ./openapi ../gen/cleanup.swagger.json openapi/overlay.yaml >gen/openapi.json
-	go run ./docs/generate docs
+	go run ./docs/generate docs/reference
 	$(rules) >$(operator)
 
 # The console is built by npm, from the versions that web/package-lock.json pins.
@@ -74,8 +74,8 @@ built = npm --prefix web ci --no-audit --no-fund --silent && npm --prefix web ru
 console: ## web/dist, after a change of the console or of the REST API
 	$(built)
 
-pictures: ## docs/console, the pictures of the console in the documents
-	CLEANUPD_SUITES=browser go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/console
+pictures: ## docs/how-to/console, the pictures of the console in the documents
+	CLEANUPD_SUITES=browser go test ./service -count 1 -run TestConsoleOfALongRun -pictures $(CURDIR)/docs/how-to/console
 
 check-console: ## Whether web/dist is what the sources of the console make
 	$(built)
@@ -162,7 +162,7 @@ no_sources := --exclude '*.go' --exclude 'go.*' --exclude docs/generate --exclud
 fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of them
 	.ci/fuzz "$(FUZZ)" "$(FUZZTIME)"
 
-docs: ## Every command of the documents, on the demo; DOCS=docs/api.md for one of them
+docs: ## Every command of the documents, on the demo; DOCS=docs/reference/api.md for one of them
 	.ci/docs $(DOCS)
 
 model: ## Random databases against the model; SEEDS=1000
@@ -172,7 +172,7 @@ faults: ## Runs on random databases under attack; SEEDS=200
 	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)
 	CLEANUPD_SUITES=faults go test ./service/runs -run TestInjectedErrors -parallel 4 -timeout 1h
 
-bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/benchmark.md
+bench: ## Ways to delete, compared; ARGS='--rows 300000'; see docs/explanation/benchmark.md
 	go -C bench run . $(ARGS)
 
 profile: ## Where the processor time of a test goes; PKG=./tasks/purge RUN=TestSweepWithinATarget

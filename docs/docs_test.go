@@ -35,11 +35,11 @@ func TestSigns(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{
-		"architecture.md",
-		"catalog.md",
-		"upgrade.md",
-		"deploy.md",
-		"operate.md",
+		"explanation/architecture.md",
+		"reference/catalog.md",
+		"how-to/update.md",
+		"how-to/deploy.md",
+		"how-to/monitor.md",
 		"../README.md",
 		"../CONTRIBUTING.md",
 		"../Makefile",
@@ -63,7 +63,7 @@ func TestSigns(t *testing.T) {
 
 // Every task has a section that says where its rule comes from.
 func TestSourcesOfRules(t *testing.T) {
-	text, err := os.ReadFile("rules.md")
+	text, err := os.ReadFile("explanation/rules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ var noSentence = regexp.MustCompile("`[^`]*`|^\\s*[0-9]+\\.")
 
 // Prose has one sentence a line, so that a diff shows a change alone.
 func TestOneSentenceALine(t *testing.T) {
-	paths, err := filepath.Glob("../docs/*.md")
+	paths, err := filepath.Glob("../docs/*/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}

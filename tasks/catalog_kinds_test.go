@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// catalogCase is a database with an unusual catalog, and the expected outcome of a task. docs/catalog.md lists the
+// catalogCase is a database with an unusual catalog, and the expected outcome of a task. docs/reference/catalog.md lists the
 // decisions.
 type catalogCase struct {
 	setup string // SQL of the application's role

@@ -1,4 +1,4 @@
-// Command generate writes docs/tasks.md and docs/options.md into a folder, from what the program itself says of its
+// Command generate writes docs/reference/tasks.md and options.md into a folder, from what the program itself says of its
 // tasks and options.
 package main
 

@@ -13,7 +13,7 @@ func TestDocumentsAreCurrent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := os.ReadFile(filepath.Join("..", name)); err != nil || string(got) != want {
+		if got, err := os.ReadFile(filepath.Join("../reference", name)); err != nil || string(got) != want {
 			t.Errorf("%s is not current: %v", name, err)
 		}
 	}

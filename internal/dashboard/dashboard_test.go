@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-var write = flag.Bool("write", false, "write docs/dashboard.md and docs/dashboard.svg")
+var write = flag.Bool("write", false, "write docs/reference/dashboard*.md and dashboard.svg")
 
 // shown is a series as a panel shows it.
 type shown struct {
@@ -64,7 +64,7 @@ func TestEveryPanelHasData(t *testing.T) {
 		results = append(results, r)
 	}
 	if *write && !t.Failed() {
-		if err := writeDocs("../../docs", results); err != nil {
+		if err := writeDocs("../../docs/reference", results); err != nil {
 			t.Fatal(err)
 		}
 	}
