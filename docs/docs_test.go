@@ -1,27 +1,82 @@
 package docs
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/tasks"
 )
+
+// maxLines is the length of the longest page that is read to its end.
+const maxLines = 200
 
 var (
 	testName = regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*\b`)
 	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
 	filePath = regexp.MustCompile(
-		"`((?:cmd|deploy|docs|internal|proto|service|tasks|tools|bench|gen|\\.ci)(?:/[\\w.-]+)+)`",
+		"`((?:cmd|deploy|docs|examples|internal|proto|service|tasks|tools|userdata|web|bench|gen|\\.ci)(?:/[\\w.-]+)+)`",
 	)
+	metric    = regexp.MustCompile(`"(cleanupd_[a-z_]+)"`)
+	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading   = regexp.MustCompile("^#+ (.+)$")
+	noAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	generated = []string{"tasks.md", "options.md", "dashboard.md", "dashboard-queries.md"}
 )
 
-// What the documents for developers point at is there: every test, every file and folder.
+// pages reads the pages in docs, by their paths.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{}
+	err := filepath.WalkDir("../docs", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Ext(path) != ".md" {
+			return err
+		}
+		texts[path] = read(t, path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return texts
+}
+
+// documents reads the pages in docs and the other documents of the repository, by their paths.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	texts := pages(t)
+	for _, path := range []string{
+		"../README.md",
+		"../CONTRIBUTING.md",
+		"../SECURITY.md",
+		"../CHANGELOG.md",
+		"../examples/README.md",
+	} {
+		texts[path] = read(t, path)
+	}
+	return texts
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Every test, file and folder that a document or the Makefile names exists.
 func TestSigns(t *testing.T) {
 	tests := map[string]bool{}
-	err := filepath.WalkDir("..", func(path string, _ os.DirEntry, err error) error {
+	err := filepath.WalkDir("..", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
@@ -34,26 +89,15 @@ func TestSigns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{
-		"explanation/architecture.md",
-		"reference/catalog.md",
-		"how-to/update.md",
-		"how-to/deploy.md",
-		"how-to/monitor.md",
-		"../README.md",
-		"../CONTRIBUTING.md",
-		"../Makefile",
-	} {
-		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, test := range testName.FindAllString(string(text), -1) {
+	texts := documents(t)
+	texts["../Makefile"] = read(t, "../Makefile")
+	for name, text := range texts {
+		for _, test := range testName.FindAllString(text, -1) {
 			if !tests[test] {
 				t.Errorf("%s names %s, which is no test", name, test)
 			}
 		}
-		for _, path := range filePath.FindAllStringSubmatch(string(text), -1) {
+		for _, path := range filePath.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join("..", path[1])); err != nil {
 				t.Errorf("%s names %s: %v", name, path[1], err)
 			}
@@ -61,15 +105,114 @@ func TestSigns(t *testing.T) {
 	}
 }
 
-// Every task has a section that says where its rule comes from.
-func TestSourcesOfRules(t *testing.T) {
-	text, err := os.ReadFile("explanation/rules.md")
-	if err != nil {
-		t.Fatal(err)
+// Every relative link leads to a file that exists and, if it has an anchor, to a heading of that file.
+func TestLinks(t *testing.T) {
+	for name, text := range documents(t) {
+		for _, l := range link.FindAllStringSubmatch(withoutCode(text), -1) {
+			target, anchor, _ := strings.Cut(l[1], "#")
+			if strings.Contains(target, "://") || strings.HasPrefix(target, "mailto:") {
+				continue
+			}
+			path := name
+			if target != "" {
+				path = filepath.Join(filepath.Dir(name), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s links to %s: %v", name, l[1], err)
+				continue
+			}
+			if anchor != "" && !slices.Contains(anchors(read(t, path)), anchor) {
+				t.Errorf("%s links to %s, but %s has no such heading", name, l[1], path)
+			}
+		}
 	}
+}
+
+// withoutCode returns a document without its code blocks and code spans.
+func withoutCode(text string) string {
+	text = regexp.MustCompile("(?ms)^\\s*```.*?^\\s*```").ReplaceAllString(text, "")
+	return regexp.MustCompile("`[^`\n]*`").ReplaceAllString(text, "`")
+}
+
+// anchors returns the anchors of a document's headings, as GitHub makes them.
+func anchors(text string) []string {
+	var all []string
+	for line := range strings.Lines(regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(text, "")) {
+		if h := heading.FindStringSubmatch(strings.TrimRight(line, "\n")); h != nil {
+			anchor := noAnchor.ReplaceAllString(strings.ToLower(h[1]), "")
+			all = append(all, strings.ReplaceAll(anchor, " ", "-"))
+		}
+	}
+	return all
+}
+
+// Every page is short enough to be read to its end.
+func TestPagesAreShort(t *testing.T) {
+	for name, text := range pages(t) {
+		if n := strings.Count(text, "\n"); n > maxLines {
+			t.Errorf("%s has %d lines; a page has %d at most", name, n, maxLines)
+		}
+	}
+}
+
+// Every page can be reached by links, beginning with the README.
+func TestPagesAreLinked(t *testing.T) {
+	texts := documents(t)
+	reached := map[string]bool{}
+	var visit func(path string)
+	visit = func(path string) {
+		if text, ok := texts[path]; ok && !reached[path] {
+			reached[path] = true
+			for _, l := range link.FindAllStringSubmatch(text, -1) {
+				target, _, _ := strings.Cut(l[1], "#")
+				visit(filepath.Join(filepath.Dir(path), target))
+			}
+		}
+	}
+	visit("../README.md")
+	for name := range texts {
+		if !reached[name] {
+			t.Errorf("no link leads from the README to %s", name)
+		}
+	}
+}
+
+// The reference has every RPC and every metric.
+func TestReferenceIsComplete(t *testing.T) {
+	api := read(t, "reference/api.md")
+	for _, services := range []protoreflect.ServiceDescriptors{
+		cleanupv1.File_cleanup_v1_cleanup_proto.Services(),
+		cleanupv1.File_cleanup_v1_userdata_proto.Services(),
+	} {
+		for i := range services.Len() {
+			methods := services.Get(i).Methods()
+			for j := range methods.Len() {
+				if name := string(methods.Get(j).Name()); !regexp.MustCompile(`\b` + name + `\b`).MatchString(api) {
+					t.Errorf("reference/api.md does not have the RPC %s", name)
+				}
+			}
+		}
+	}
+	metrics := read(t, "reference/metrics.md")
+	sources, err := filepath.Glob("../service/runs/metrics/*.go")
+	if err != nil || len(sources) == 0 {
+		t.Fatal(sources, err)
+	}
+	for _, source := range sources {
+		for _, m := range metric.FindAllStringSubmatch(read(t, source), -1) {
+			if !strings.Contains(metrics, "`"+m[1]+"`") {
+				t.Errorf("reference/metrics.md does not have %s", m[1])
+			}
+		}
+	}
+}
+
+// Every task has a section about the source of its rule.
+func TestSourcesOfRules(t *testing.T) {
+	text := read(t, "explanation/rules.md")
 	for _, name := range tasks.Names() {
 		source := "(?m)^### " + name + "\n\nSource: (\".+\"|none, ).*\\.\n\\w"
-		if !regexp.MustCompile(source).Match(text) {
+		if !regexp.MustCompile(source).MatchString(text) {
 			t.Errorf(
 				"rules.md has no section %[1]s that begins with a line as Source: \"a heading\". or Source: none, why.",
 				name,
@@ -81,26 +224,17 @@ func TestSourcesOfRules(t *testing.T) {
 // sentenceEnd finds the end of a sentence that is followed by another one.
 var sentenceEnd = regexp.MustCompile("[.!?][*_)\"”]* [A-Z`*“(\\[]")
 
-// noSentence finds what has full stops that end no sentence: code within a line, and the number of a list's item.
+// noSentence finds full stops that end no sentence: in code within a line, and after the number of a list's item.
 var noSentence = regexp.MustCompile("`[^`]*`|^\\s*[0-9]+\\.")
 
 // Prose has one sentence a line, so that a diff shows a change alone.
 func TestOneSentenceALine(t *testing.T) {
-	paths, err := filepath.Glob("../docs/*/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range append(paths, "../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md") {
-		switch filepath.Base(path) {
-		case "tasks.md", "options.md", "dashboard.md": // written by a program
+	for path, text := range documents(t) {
+		if slices.Contains(generated, filepath.Base(path)) || path == "../examples/README.md" {
 			continue
 		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
 		fenced := false
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(text, "\n") {
 			if strings.HasPrefix(strings.TrimSpace(line), "```") {
 				fenced = !fenced
 			}

@@ -21,7 +21,7 @@ const mostSeries = 6
 // columns is how many panels stand side by side in the picture.
 const columns = 4
 
-// writeDocs writes what the panels show: a picture, and a table of the values behind it.
+// writeDocs writes two pages about the panels: a picture with a table of the values behind it, and the queries.
 func writeDocs(dir string, results []result) error {
 	if err := picture(filepath.Join(dir, "dashboard.svg"), results); err != nil {
 		return err
@@ -34,7 +34,10 @@ func writeDocs(dir string, results []result) error {
 			fmt.Fprintf(&w, "| %s | %s | %s |\n", s.legend, r.value(s.most()), r.value(s.last()))
 		}
 	}
-	w.WriteString("\n## The queries\n\n")
+	if err := writePage(dir, "dashboard.md", &w); err != nil {
+		return err
+	}
+	w.WriteString(queriesHead)
 	for _, r := range results {
 		fmt.Fprintf(&w, "**%s.** %s\n\n```\n", r.Title, r.Description)
 		for _, q := range r.Targets {
@@ -42,25 +45,40 @@ func writeDocs(dir string, results []result) error {
 		}
 		w.WriteString("```\n\n")
 	}
-	return os.WriteFile(filepath.Join(dir, "dashboard.md"), []byte(strings.TrimSpace(w.String())+"\n"), 0o644)
+	return writePage(dir, "dashboard-queries.md", &w)
+}
+
+// writePage writes a page, and empties w.
+func writePage(dir, name string, w *strings.Builder) error {
+	defer w.Reset()
+	return os.WriteFile(filepath.Join(dir, name), []byte(strings.TrimSpace(w.String())+"\n"), 0o644)
 }
 
 const head = `# The dashboard
 
-` + "`deploy/grafana/cleanupd.json`" +
-	` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job.` +
-	` Below is what its queries return after
-` + "`cleanupd demo`" + `, scraped four times a second, in Prometheus' own storage and engine; a query without data fails the test. The picture shows
-half a minute, the table the largest and the last values. Regenerate both with
+For whoever operates the dashboard: which panels it has, and what they show after a demo.
+[The queries](dashboard-queries.md) behind them are on a page of their own.
+
+` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job.
+The values below are from ` + "`cleanupd demo`" + `, scraped four times a second, in Prometheus' own storage and engine.
+A query without data fails the test.
+The picture shows half a minute, the table the largest and the last values.
+Regenerate both pages with
 
 ` + "```" + `
 cd internal/dashboard && go test -run TestEveryPanelHasData -write
 ` + "```" + `
 
-![what the panels show](dashboard.svg)
+![the panels of the dashboard](dashboard.svg)
 
 | panel, series | most | last |
 |---|---|---|
+`
+
+const queriesHead = `# The queries of the dashboard
+
+For authors of their own dashboards: the query of each panel of [the dashboard](dashboard.md).
+
 `
 
 // picture draws the panels side by side: series over time, or bars of single values.
