@@ -130,7 +130,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	for _, leave := range []func(){func() { p.key(kb.Escape) }, func() { p.reach("button", "Back"); p.key(kb.Enter) }} {
 		p.reach("button", "Run without a preview …")
 		p.key(kb.Enter)
-		p.sees("Delete without looking first?")
+		p.sees("Delete without a preview?")
 		for range 4 {
 			if p.evaluate(
 				"document.activeElement.closest('dialog') !== null || document.activeElement === document.body",
@@ -147,7 +147,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	}
 	p.reach("button", "Start the preview")
 	p.key(kb.Enter)
-	p.sees("What would go", "71")
+	p.sees("What a run would delete", "71")
 	p.titleHasFocus()
 	p.round("a dry run")
 
@@ -175,7 +175,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	visit("#/holds", "Holds")
 	p.reach("select", "What")
 	p.key("t") // Table
-	p.reach("input", "Name of the table")
+	p.reach("input", "Table name")
 	p.key("nmsvisitor")
 	p.reach("input", "Reason")
 	p.key("an audit" + kb.Enter)
@@ -183,10 +183,10 @@ func TestConsoleByKeyboard(t *testing.T) {
 	p.round("a hold")
 	p.reach("button", "Release")
 	p.key(kb.Enter)
-	p.sees("The next run may delete it.")
+	p.sees("The next run may delete this data.")
 	p.reach("button.primary", "Release")
 	p.key(" ")
-	p.sees("Nothing is held.")
+	p.sees("No holds.")
 	p.titleHasFocus()
 
 	visit("#/audit", "Audit")
@@ -195,5 +195,5 @@ func TestConsoleByKeyboard(t *testing.T) {
 	p.until("it shows details", "document.querySelector('details[open] pre').checkVisibility()")
 	p.reach("nav select", "Language")
 	p.key(kb.ArrowDown)
-	p.sees("Wer etwas geändert")
+	p.sees("Wer Einstellungen geändert")
 }

@@ -104,13 +104,13 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	)
 	p := browse(t, s.url)
 	p.open("#/guards", "Guards")
-	p.fill("Smallest number of rows", "10")
+	p.fill("Minimum number of rows", "10")
 	p.press("Save")
 	p.until("it is saved", "fetch('/v1/guards').then(r => r.json()).then(g => g.guards.minRows === '10')")
 
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
-	p.sees("What would go", "1,000", "Guards refuse it")
+	p.sees("What a run would delete", "1,000", "Guards refuse the tasks")
 	p.press("Run exactly this")
 	run := "document.querySelector('dialog button.primary').disabled"
 	if p.evaluate(run) != "true" {
@@ -122,7 +122,7 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	p.fill("Guard share", "1000")
 	p.press("Run exactly this")
-	p.sees("by this plan", "succeeded ended", "Space")
+	p.sees("from this saved plan", "succeeded ended", "Space")
 	if n := s.db.Int(
 		"SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)",
 	); n != 0 {
@@ -192,7 +192,7 @@ func TestConsoleFollowsARun(t *testing.T) {
 	s.db.Hold("LOCK TABLE XtkSessionInfo")
 	begin()
 	p.press("Cancel the run")
-	p.sees("stays deleted")
+	p.sees("cannot be restored")
 	p.press("Cancel the run")
 	p.sees("cancelled ended")
 }
@@ -220,7 +220,7 @@ func TestConsoleChangesRetention(t *testing.T) {
 	p.fill("Visitor profiles", "61")
 	s.db.Do("UPDATE XtkOption SET iLongValue = 90 * 86400 WHERE sName = 'NmsCleanup_VisitorPurgeDelay'")
 	p.press("Save")
-	p.sees("Somebody else has changed the options")
+	p.sees("Another user has changed the options")
 	if n := stored(); n != 90*86400 {
 		t.Errorf("%d seconds are stored over the other one's 90 days", n)
 	}
@@ -240,7 +240,7 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p := browse(t, s.url)
 	p.open("#/holds", "Holds")
 	p.fill("What", "table")
-	p.fill("Name of the table", hostile)
+	p.fill("Table name", hostile)
 	p.fill("Reason", hostile)
 	p.press("Hold")
 	p.sees(hostile, "released")
@@ -248,14 +248,14 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 		t.Error("a name has become an element")
 	}
 	p.press("Release")
-	p.sees("The next run may delete it.")
+	p.sees("The next run may delete this data.")
 	p.press("Release")
-	p.sees("Nothing is held.")
+	p.sees("No holds.")
 	p.open("#/schedule", "Schedule")
 	p.press("Run automatically")
 	p.fill("Times", "30 3 * * 1-6\n0 12 * * *")
 	p.fill("Time zone", "Europe/Berlin")
-	p.fill("Hours at most", "2")
+	p.fill("Maximum duration, in hours", "2")
 	p.press("Save")
 	p.until(
 		"it draws the week",
@@ -267,7 +267,7 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.open("#/audit", "Audit")
 	p.sees("CreateHold", "ReleaseHold", "SetSchedule")
 	p.open("#/explain/nmsvisitor/4711", "Explain")
-	p.sees("There is no such row.")
+	p.sees("Row not found.")
 }
 
 func TestConsoleSignsIn(t *testing.T) {
@@ -321,7 +321,7 @@ func TestConsoleOffersToCancel(t *testing.T) {
 	viewer.press("Start the preview")
 	for _, p := range []*tab{operator, viewer} {
 		p.press("Cancel the run")
-		p.sees("stays deleted")
+		p.sees("cannot be restored")
 		p.press("Cancel the run")
 		p.sees("cancelled ended")
 	}

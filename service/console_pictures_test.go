@@ -58,12 +58,12 @@ func TestConsoleOfALongRun(t *testing.T) {
 	picture("retention")
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
-	p.sees("What would go")
+	p.sees("What a run would delete")
 	picture("preview")
 	p.press("Run exactly this")
 	p.sees("It cannot be undone")
 	p.press("Run exactly this")
-	p.sees("by this plan", "succeeded ended", "Space")
+	p.sees("from this saved plan", "succeeded ended", "Space")
 	if err := tell(
 		p.ctx,
 		emulation.SetEmulatedMedia,

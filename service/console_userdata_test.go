@@ -26,7 +26,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	for _, role := range []access.Role{access.Viewer, access.Operator} {
 		p := signIn(role)
 		p.evaluate("location.hash = '" + page + "'")
-		p.sees("There is no such page.")
+		p.sees("Page not found.")
 		if p.evaluate("document.querySelector('nav a[href=\""+page+"\"]')") != "null" {
 			t.Errorf("a %s is offered the data of users", role)
 		}
@@ -34,7 +34,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 
 	p := signIn(access.Admin)
 	p.open(page, "User data")
-	p.sees("Nothing has been erased.")
+	p.sees("No data has been erased.")
 	p.accessible(axe(t), "User data")
 	p.fill("User ID", "nobody")
 	p.press("Find")
@@ -104,7 +104,7 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.open(page, "User data")
 	p.fill("User ID", "bob")
 	p.press("Find")
-	p.sees("Who is meant?")
+	p.sees("Select whose data to erase")
 	if p.evaluate(control("Preview the erasure")+" === undefined") != "true" {
 		t.Error("two people can be erased without saying which")
 	}
@@ -115,8 +115,8 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.press("Find")
 	p.until(
 		"she is found",
-		"document.querySelectorAll('tbody input:checked').length > 1 && !document.body.innerText.includes('Who is "+
-			"meant?')",
+		"document.querySelectorAll('tbody input:checked').length > 1 && !document.body.innerText.includes('Select "+
+			"whose data')",
 	)
 	p.evaluate(one + ".click()")
 	p.press("Preview the erasure")
