@@ -1,4 +1,4 @@
-// Builds dist/: one script, one chunk for each language, one style sheet, all named by what is in them.
+// Builds dist/: one script, one chunk for each language, one style sheet, all named by a hash of their content.
 import { build } from 'esbuild'
 import { mkdir, rm, writeFile } from 'node:fs/promises'
 import { basename } from 'node:path'

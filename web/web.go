@@ -1,9 +1,9 @@
-// Package web holds the console, so that the program can serve it.
+// Package web embeds the built console. Package transport serves it.
 package web
 
 import "embed"
 
-// Dist is the console as it was built by make console: dist/index.html and dist/assets.
+// Dist contains the files that make console builds: dist/index.html and dist/assets.
 //
 //go:embed dist
 var Dist embed.FS

@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/web"
 )
 
-// entry is an entry of a language's file: its key and its words.
+// entry matches one text of a language file: its key and the text.
 var entry = regexp.MustCompile(`'([\w.]+)':\s+'([^']*)',`)
 
-// Every language has the words for every key, with the same placeholders as English, and no others.
+// Every language has exactly the keys of English, with the same placeholders.
 func TestLanguages(t *testing.T) {
 	t.Parallel()
 	placeholders := func(words string) []string {
@@ -62,7 +62,7 @@ func TestLanguages(t *testing.T) {
 	}
 }
 
-// All of it, in all languages, takes at most 150 kB when it is compressed.
+// The whole console, with all languages, takes at most 150 kB compressed.
 func TestSize(t *testing.T) {
 	t.Parallel()
 	var all counter

@@ -1,4 +1,4 @@
-// The REST API: one function for calls, one for streams. Nothing else in the console talks to the server.
+// Calls the REST API: one function for unary calls, one for streams. Only signing in sends requests of its own.
 import type { components } from './openapi'
 
 type Schemas = components['schemas']
@@ -22,8 +22,8 @@ export type Found = Schemas['v1FindUserDataResponse']
 export type Receipt = Schemas['v1Receipt']
 export type Purge = Schemas['v1FormsPurge']
 
-/** What the server refused, or could not do. */
-export class Refusal extends Error {
+/** An error response of the server. */
+export class ApiError extends Error {
   constructor(
     message: string,
     readonly status: number,
@@ -43,11 +43,11 @@ type Problem = {
   }[]
 }
 
-function refusal(problem: Problem, status: number) {
+function apiError(problem: Problem, status: number) {
   const details = problem.details ?? []
   const fields = details.flatMap(d => d.fieldViolations ?? []).map(v => `${v.field} ${v.description}`)
   const info = details.find(d => d.reason)
-  return new Refusal(
+  return new ApiError(
     fields.length > 0 ? fields.join('\n') : problem.message || String(status),
     status,
     info?.reason,
@@ -55,7 +55,7 @@ function refusal(problem: Problem, status: number) {
   )
 }
 
-/** Authorization is what a request is authorized by; empty: nothing, or the browser's certificate. renew gets another one, if it can. */
+/** The bearer token, empty if there is none. renew requests a new token and reports whether that succeeded. */
 export const session = { token: '', renew: async () => false, signedOut: () => {} }
 
 async function send(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
@@ -76,14 +76,14 @@ async function send(method: string, path: string, body?: unknown, signal?: Abort
   if (answer.ok) return answer
   if (answer.status === 401) session.signedOut()
   const problem = await answer.json().catch(() => ({ message: answer.statusText }))
-  throw refusal(problem.error ?? problem, answer.status)
+  throw apiError(problem.error ?? problem, answer.status)
 }
 
 export async function call<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
   return (await send(method, path, body, signal)).json()
 }
 
-/** Values of a stream: a JSON object a line. It ends with a Refusal if what it reports did not succeed. */
+/** Yields the values of a stream of JSON lines. Throws a ApiError if the server ends the stream with an error. */
 export async function* stream<T>(
   method: string,
   path: string,
@@ -102,16 +102,16 @@ export async function* stream<T>(
       for (const line of lines) {
         if (!line) continue
         const { result, error } = JSON.parse(line)
-        if (error) throw refusal(error, 200)
+        if (error) throw apiError(error, 200)
         yield result
       }
     }
   } finally {
-    reader.cancel().catch(() => {}) // the connection may be gone already
+    reader.cancel().catch(() => {}) // the connection may already be closed
   }
 }
 
-/** A path with its query; values that are empty are left out. */
+/** Returns path with a query string of the values that are not empty. */
 export function query(path: string, values: Record<string, string | number | boolean | undefined>) {
   const given = Object.entries(values).filter(([, value]) => value !== undefined && value !== '')
   return given.length === 0

@@ -1,5 +1,5 @@
-// Two charts, as SVG: they follow the colours of the page, print, and can be read aloud. For 30 bars and some hundred points a
-// library on a canvas would be larger than the rest of the console.
+// Charts in SVG, which follow the page's colours, print well and work with screen readers. A chart library would be
+// larger than the rest of the console.
 import type { ComponentChildren } from 'preact'
 import { useLayoutEffect, useRef, useState } from 'preact/hooks'
 
@@ -8,14 +8,14 @@ const height = 160,
   bottom = 18,
   top = 8
 
-/** A round number at or above one. */
+/** Returns the smallest round number that is at least n. */
 function ceiling(n: number) {
   if (n <= 0) return 1
   const power = 10 ** Math.floor(Math.log10(n))
   return [1, 2, 5, 10].map(step => step * power).find(step => step >= n)!
 }
 
-/** How wide a chart is on the screen, so that its words are as large as others, on a small one, too. */
+/** Measures the width of a chart on the screen, so that its text keeps the page's font size. */
 function useWidth() {
   const chart = useRef<SVGSVGElement>(null)
   const [width, setWidth] = useState(720)
@@ -27,16 +27,16 @@ function useWidth() {
   return { chart, width }
 }
 
-/** role: group where there are links in it, img where it is read as a whole. */
+/** Draws the grid and the labels of a chart. role is group if the chart contains links, and img otherwise. */
 function Frame({
-  of: { chart, width },
+  size: { chart, width },
   label,
   role,
   most,
   show,
   children,
 }: {
-  of: ReturnType<typeof useWidth>
+  size: ReturnType<typeof useWidth>
   label: string
   role: 'group' | 'img'
   most: number
@@ -72,17 +72,17 @@ export type Stack = {
   tick?: string
 }
 
-/** Bars of stacked parts, a line beside them on a scale of its own, and a mark for each that failed. */
+/** Draws stacked bars, a line with its own scale, and a mark for each failed run. */
 export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; show: (n: number) => string }) {
-  const of = useWidth(),
-    { width } = of
+  const size = useWidth(),
+    { width } = size
   const inner = height - top - bottom
   const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
   const longest = Math.max(1, ...stacks.map(s => s.line))
   const slot = (width - left) / Math.max(stacks.length, 12)
   const x = (i: number) => left + slot * i
   return (
-    <Frame of={of} label={label} role="group" most={most} show={show}>
+    <Frame size={size} label={label} role="group" most={most} show={show}>
       {stacks.map((s, i) => {
         let y = top + inner
         return (
@@ -122,10 +122,10 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
   )
 }
 
-/** A line of values, the newest at the right. */
+/** Draws values as a line, with the newest on the right. */
 export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
-  const of = useWidth(),
-    { width } = of
+  const size = useWidth(),
+    { width } = size
   const inner = height - top - bottom
   const most = ceiling(Math.max(...values))
   const step = (width - left) / Math.max(1, values.length - 1)
@@ -133,7 +133,7 @@ export function Line({ label, values, show }: { label: string; values: number[];
     .map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
     .join(' ')
   return (
-    <Frame of={of} label={label} role="img" most={most} show={show}>
+    <Frame size={size} label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
       <polyline class="line" points={points} />
     </Frame>

@@ -1,13 +1,13 @@
-// The few components that all pages are made of.
+// Components and hooks shared by all pages.
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
-import { Refusal } from './api'
+import { ApiError } from './api'
 import { day, percent, relative, t, time, type Key } from './i18n'
 
 export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
 
-/** Loads something, and again when what it depends on changes. every: in milliseconds, while the page is seen. */
-export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, depends: unknown[], every = 0): Loaded<T> {
+/** Loads a value, and reloads it when a dependency changes, and every few milliseconds while the page is visible. */
+export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, dependencies: unknown[], every = 0): Loaded<T> {
   const [state, setState] = useState<{ value?: T; problem?: unknown }>({})
   const [round, setRound] = useState(0)
   useEffect(() => {
@@ -30,13 +30,13 @@ export function useLoad<T>(load: (signal: AbortSignal) => Promise<T>, depends: u
       ended.abort()
       clearInterval(timer)
     }
-    // The caller says what load depends on; every never changes.
+    // The caller lists the dependencies of load; every never changes.
     // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [...depends, round])
+  }, [...dependencies, round])
   return { ...state, reload: useCallback(() => setRound(n => n + 1), []) }
 }
 
-/** Does something once at a time, and knows what went wrong. A button of it is not disabled meanwhile: it would lose the focus. */
+/** Runs one action at a time and keeps its error. Meanwhile buttons are aria-disabled: disabled ones lose the focus. */
 export function useAction(): {
   busy: boolean
   problem: unknown
@@ -64,14 +64,14 @@ export function useAction(): {
   }
 }
 
-/** What went wrong, in the server's words, and what to do. */
-export function Problem({ of, retry }: { of: unknown; retry?: () => void }) {
-  if (of === undefined) return null
-  const said = of instanceof Refusal
+/** Shows an error, with a button to retry. */
+export function Problem({ error, retry }: { error: unknown; retry?: () => void }) {
+  if (error === undefined) return null
+  const fromServer = error instanceof ApiError
   return (
     <div class="problem" role="alert">
-      <p lang={said ? 'en' : undefined}>
-        {of instanceof TypeError ? t('problem.network') : of instanceof Error ? of.message : String(of)}
+      <p lang={fromServer ? 'en' : undefined}>
+        {error instanceof TypeError ? t('problem.network') : error instanceof Error ? error.message : String(error)}
       </p>
       {retry && (
         <button type="button" onClick={retry}>
@@ -82,14 +82,14 @@ export function Problem({ of, retry }: { of: unknown; retry?: () => void }) {
   )
 }
 
-/** What is loaded, once it is there. */
-export function Show<T>({ of, children }: { of: Loaded<T>; children: (value: T) => ComponentChildren }) {
+/** Shows a loaded value, its error, or that it is loading. */
+export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (value: T) => ComponentChildren }) {
   return (
     <>
-      <Problem of={of.problem} retry={of.reload} />
-      {of.value !== undefined
-        ? children(of.value)
-        : of.problem === undefined && (
+      <Problem error={loaded.problem} retry={loaded.reload} />
+      {loaded.value !== undefined
+        ? children(loaded.value)
+        : loaded.problem === undefined && (
             <p class="quiet" aria-busy="true">
               {t('loading')}
             </p>
@@ -98,29 +98,29 @@ export function Show<T>({ of, children }: { of: Loaded<T>; children: (value: T) 
   )
 }
 
-export type Piece<T> = { rows: T[]; next: string }
+export type ListPage<T> = { rows: T[]; next: string }
 
-/** A list that the server gives piece by piece: the first one, and others on demand. */
-export function Pieces<T>({
+/** Shows a paged list: the first page, and further ones on demand. */
+export function PagedList<T>({
   load,
-  depends,
+  dependencies,
   children,
 }: {
-  load: (token?: string, signal?: AbortSignal) => Promise<Piece<T>>
-  depends: unknown[]
+  load: (token?: string, signal?: AbortSignal) => Promise<ListPage<T>>
+  dependencies: unknown[]
   children: (rows: T[]) => ComponentChildren
 }) {
-  const first = useLoad(signal => load(undefined, signal), depends)
-  const [more, setMore] = useState<Piece<T> & { of: unknown }>()
+  const first = useLoad(signal => load(undefined, signal), dependencies)
+  const [more, setMore] = useState<ListPage<T> & { first: ListPage<T> }>()
   const { busy, problem, act } = useAction()
   return (
-    <Show of={first}>
+    <Show loaded={first}>
       {answer => {
-        const further = more?.of === answer ? more : { of: answer, rows: [], next: answer.next }
+        const further = more?.first === answer ? more : { first: answer, rows: [], next: answer.next }
         return (
           <>
             {children([...answer.rows, ...further.rows])}
-            <Problem of={problem} />
+            <Problem error={problem} />
             {further.next && (
               <p>
                 <button
@@ -129,7 +129,7 @@ export function Pieces<T>({
                   onClick={() =>
                     act(async () => {
                       const { rows, next } = await load(further.next)
-                      setMore({ of: answer, rows: [...further.rows, ...rows], next })
+                      setMore({ first: answer, rows: [...further.rows, ...rows], next })
                     })
                   }
                 >
@@ -144,7 +144,7 @@ export function Pieces<T>({
   )
 }
 
-/** The focus goes to the title of the page, where reading begins. */
+/** Moves the focus to the page's title, where a screen reader starts reading. */
 export const focusTitle = () => document.querySelector<HTMLElement>('h1')?.focus()
 
 export function Page({
@@ -240,7 +240,7 @@ export function Table<T>({
   )
 }
 
-/** A share as a bar with its number. */
+/** Shows a share as a bar and a percentage. */
 export function Bar({ share, label }: { share: number; label: string }) {
   return (
     <span class="bar">
@@ -250,7 +250,7 @@ export function Bar({ share, label }: { share: number; label: string }) {
   )
 }
 
-/** A moment: in full, or how long ago, or its day. */
+/** Shows a time: in full, relative to now, or its day only. */
 export function Moment({ at, ago, dayOnly }: { at?: string | null; ago?: boolean; dayOnly?: boolean }) {
   if (!at) return <>–</>
   const utc = new Date(at).toISOString().replace('T', ' ').slice(0, 19) + ' UTC'
@@ -276,7 +276,7 @@ const shades: Record<string, string> = {
   HELD: 'good',
 }
 
-/** The state of a run or a task, or a verdict. */
+/** Shows the state of a run or a task, or a verdict. */
 export function Badge({ state }: { state?: string }) {
   const name = (state ?? '').replace(/^(RUN_STATE|TASK_STATE|VERDICT)_/, '')
   return <span class={`badge ${shades[name] ?? ''}`}>{t(`state.${name}` as Key)}</span>
@@ -292,7 +292,7 @@ export function Field({ label, help, children }: { label: string; help?: string;
   )
 }
 
-/** Asks before something is done. expected: what has to be typed. ready: whether it may be done. */
+/** Asks for confirmation. expected is the text to type, if any; the action stays disabled until ready. */
 export function Confirm({
   title,
   action,
@@ -300,7 +300,7 @@ export function Confirm({
   ready = true,
   busy,
   problem,
-  onDo,
+  onConfirm,
   onClose,
   children,
 }: {
@@ -310,7 +310,7 @@ export function Confirm({
   ready?: boolean
   busy?: boolean
   problem?: unknown
-  onDo: () => void
+  onConfirm: () => void
   onClose: () => void
   children?: ComponentChildren
 }) {
@@ -320,9 +320,9 @@ export function Confirm({
     const shown = dialog.current!
     shown.showModal()
     return () => {
-      if (!shown.open) return // the browser has returned the focus
+      if (!shown.open) return // the browser has restored the focus
       shown.close()
-      focusTitle() // it is done: the button may be gone with what it was for
+      focusTitle() // the action may have removed the button that opened the dialog
     }
   }, [])
   return (
@@ -331,7 +331,7 @@ export function Confirm({
         method="dialog"
         onSubmit={event => {
           event.preventDefault()
-          onDo()
+          onConfirm()
         }}
       >
         <h2 id="confirm-title">{title}</h2>
@@ -341,7 +341,7 @@ export function Confirm({
             <input value={typed} onInput={e => setTyped(e.currentTarget.value)} autoComplete="off" spellcheck={false} />
           </Field>
         )}
-        <Problem of={problem} />
+        <Problem error={problem} />
         <div class="actions">
           <button type="button" onClick={() => dialog.current!.close()}>
             {t('action.back')}

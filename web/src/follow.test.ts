@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest'
-import { Refusal, type RunEvent } from './api'
+import { ApiError, type RunEvent } from './api'
 import { between, follow } from './follow'
 
 const line = (sequence: number, logGeneration = '1'): RunEvent => ({
@@ -9,7 +9,7 @@ const line = (sequence: number, logGeneration = '1'): RunEvent => ({
 })
 const end = (sequence: number): RunEvent => ({ sequence: String(sequence), logGeneration: '1', runFinished: {} })
 
-/** Each request of the stream takes the next response: events, and then an end, or an error. */
+/** Responses to the requests for the stream, in order: events, then the end or an error. */
 let responses: { events: RunEvent[]; error?: Error; open?: boolean }[]
 let requested: string[]
 
@@ -35,7 +35,7 @@ const follower = {
 
 beforeEach(() => {
   vi.useFakeTimers()
-  vi.stubGlobal('navigator', {}) // not in a secure context: no locks
+  vi.stubGlobal('navigator', {}) // as in an insecure context, without locks
   page = Object.assign(new EventTarget(), { hidden: false })
   vi.stubGlobal('document', page)
   stop = new AbortController()
@@ -69,7 +69,7 @@ test('a silent stream is read again after ten seconds', async () => {
 })
 
 test('after lost events it goes on from the last one that is left', async () => {
-  const lost = new Refusal('replaced', 200, 'LOG_REPLACED', { after_sequence: '2' })
+  const lost = new ApiError('replaced', 200, 'LOG_REPLACED', { after_sequence: '2' })
   responses = [{ events: [line(1), line(2), line(3)], error: lost }, { events: [line(3, '9'), end(4)] }]
   follow('id', 0, follower, stop.signal)
   await vi.advanceTimersByTimeAsync(1000)
@@ -78,7 +78,7 @@ test('after lost events it goes on from the last one that is left', async () => 
 })
 
 test('a rejected request waits for more than a pause', async () => {
-  responses = [{ events: [], error: new Refusal('not allowed', 403) }]
+  responses = [{ events: [], error: new ApiError('not allowed', 403) }]
   follow('id', 0, follower, stop.signal)
   await vi.advanceTimersByTimeAsync(600)
   expect(seen).toEqual(['not allowed'])
@@ -100,8 +100,8 @@ test('a hidden page reads nothing until it is shown', async () => {
 test('between returns the events up to one, also of a run that failed', async () => {
   responses = [
     { events: [line(2), line(3), line(4)], open: true },
-    { events: [line(2), end(3)], error: new Refusal('the run failed', 200) },
-    { events: [], error: new Refusal('gone', 404) },
+    { events: [line(2), end(3)], error: new ApiError('the run failed', 200) },
+    { events: [], error: new ApiError('gone', 404) },
   ]
   expect((await between('id', 1, 3)).map(e => e.sequence)).toEqual(['2', '3'])
   expect((await between('id', 1, 9)).map(e => e.sequence)).toEqual(['2', '3'])

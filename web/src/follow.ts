@@ -1,6 +1,6 @@
-// Following a run: each event once, in order, whatever happens to the connection, and one stream for all tabs of the browser. The tab that
-// holds the lock of the run reads the stream, and tells the others.
-import { query, Refusal, stream, type RunEvent } from './api'
+// Follows the events of a run: each one once and in order, even if the connection breaks, with one stream for all tabs of
+// the browser. The tab that holds the run's lock reads the stream and forwards the events to the others.
+import { query, ApiError, stream, type RunEvent } from './api'
 
 const silence = 10_000
 const wait = (ms: number, signal: AbortSignal) =>
@@ -20,7 +20,7 @@ const path = (id: string, after: number, generation = '0') =>
   query(`/v1/runs/${id}/events`, { afterSequence: after, logGeneration: generation })
 const sequenceOf = (event: RunEvent) => Number(event.sequence)
 
-/** The events of a run after one, up to another one. */
+/** Returns the events of a run after one sequence number, up to and including another. */
 export async function between(id: string, after: number, upTo: number, signal?: AbortSignal) {
   const events: RunEvent[] = []
   if (upTo <= after) return events
@@ -30,20 +30,21 @@ export async function between(id: string, after: number, upTo: number, signal?: 
       if (sequenceOf(event) >= upTo) break
     }
   } catch (error) {
-    if (!(error instanceof Refusal) || error.status !== 200) throw error // a run that did not succeed ends its stream so
+    // The stream of a run that failed ends with an error.
+    if (!(error instanceof ApiError) || error.status !== 200) throw error
   }
   return events
 }
 
 export type Follower = {
   event: (event: RunEvent) => void
-  /** The events after a sequence were lost, and others came in their place. */
+  /** Called if the events after a sequence number were lost and replaced by others. */
   rewind: (after: number) => void
-  /** What is wrong with the connection; empty: nothing. */
+  /** Called with an error of the connection, or an empty message once it works again. */
   trouble: (message: string) => void
 }
 
-/** Follows a run after an event, until it has ended, or the signal says so. */
+/** Follows a run from the event after the given one until it ends or signal is aborted. */
 export function follow(id: string, after: number, to: Follower, signal: AbortSignal) {
   let last = after,
     generation = '0',
@@ -58,7 +59,7 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
     return true
   }
 
-  // What another tab reads. A tab that came later, or was hidden, reads what it missed by itself.
+  // Events from the tab that reads the stream. A tab that was opened later, or hidden, loads the events it missed.
   let catching = Promise.resolve()
   channel.onmessage = ({ data }: MessageEvent<RunEvent>) => {
     catching = catching
@@ -66,7 +67,7 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
         if (ended || signal.aborted || document.hidden || take(data) || sequenceOf(data) <= last) return
         for (const event of await between(id, last, sequenceOf(data), signal)) take(event)
       })
-      .catch(() => {}) // the next event tries again
+      .catch(() => {}) // retried at the next event
   }
 
   const read = async (visible: AbortSignal) => {
@@ -84,11 +85,11 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
         }
       } catch (error) {
         if (visible.aborted || ended) return
-        if (error instanceof Refusal && error.reason === 'LOG_REPLACED') {
+        if (error instanceof ApiError && error.reason === 'LOG_REPLACED') {
           last = Number(error.metadata.after_sequence ?? 0)
           generation = '0'
           to.rewind(last)
-        } else if (error instanceof Refusal && error.status >= 400 && error.status < 500) {
+        } else if (error instanceof ApiError && error.status >= 400 && error.status < 500) {
           to.trouble(error.message)
           return
         } else if (!quiet.signal.aborted) {
@@ -111,7 +112,7 @@ export function follow(id: string, after: number, to: Follower, signal: AbortSig
         try {
           if (navigator.locks)
             await navigator.locks.request(`cleanupd.run.${id}`, { signal: visible }, () => read(visible))
-          else await read(visible) // not in a secure context: each tab for itself
+          else await read(visible) // no locks in an insecure context: each tab reads its own stream
         } catch (error) {
           if (!visible.aborted) throw error
         }

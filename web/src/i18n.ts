@@ -1,4 +1,4 @@
-// Words in the reader's language; numbers and times as the browser has them. What the server says stays English.
+// Texts in the user's language; numbers and times in the browser's locale. The server's messages are always English.
 import type { en } from './lang/en'
 
 export type Key = keyof typeof en
@@ -16,7 +16,7 @@ const chosen = 'cleanupd.language'
 let words: Words
 export let language = 'en'
 
-/** Loads a language: that which was chosen, or the first one of the browser's that there is. */
+/** Loads the chosen language, or the first of the browser's languages that is available. */
 export async function load(asked = localStorage.getItem(chosen) ?? '') {
   const wanted = [asked, ...navigator.languages.map(l => l.slice(0, 2))]
   language = wanted.find(l => l in languages) ?? 'en'
@@ -29,7 +29,7 @@ export function choose(l: string) {
   return load(l)
 }
 
-/** The words for a key, with {name} replaced. */
+/** Returns the text for a key, with its {name} placeholders replaced. */
 export const t = (key: Key, values: Record<string, string | number> = {}) =>
   words[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''))
 
@@ -37,7 +37,7 @@ const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? la
 
 const made = new Map<string, unknown>()
 
-/** A formatter, which is made once: that takes longer than to use it. */
+/** Returns a cached formatter, because creating one is slow. */
 function formatter<O, F>(kind: { new (locale: string, options: O): F; name: string }, options: O): F {
   const key = JSON.stringify([kind.name, locale(), options])
   if (!made.has(key)) made.set(key, new kind(locale(), options))
@@ -48,13 +48,13 @@ const times = (options: Intl.DateTimeFormatOptions) => formatter(Intl.DateTimeFo
 
 export const number = (n: string | number | undefined, digits = 0) =>
   numbers({ maximumFractionDigits: digits }).format(Number(n ?? 0))
-/** A number for a scale, in few letters. */
+/** Formats a number in compact notation, for the scale of a chart. */
 export const short = (n: number) => numbers({ notation: 'compact' }).format(n)
 export const percent = (share: number) => numbers({ style: 'percent', maximumFractionDigits: 1 }).format(share)
 export const time = (at: string | Date) => times({ dateStyle: 'medium', timeStyle: 'short' }).format(new Date(at))
 export const clock = (at: string) => times({ timeStyle: 'medium' }).format(new Date(at))
 export const day = (at: string | Date) => times({ dateStyle: 'medium' }).format(new Date(at))
-/** The short name of a day's weekday in UTC. */
+/** Returns the short name of a day's weekday in UTC. */
 export const weekday = (at: Date) => times({ weekday: 'short', timeZone: 'UTC' }).format(at)
 
 export function bytes(n: string | number | undefined) {
@@ -70,7 +70,7 @@ export function bytes(n: string | number | undefined) {
   }).format(value)
 }
 
-/** A period in its two greatest units; a short one in tenths of a second. */
+/** Formats a duration in its two largest units; a short one in tenths of a second. */
 export function period(seconds: number) {
   if (seconds > 0 && seconds < 9.95)
     return numbers({ style: 'unit', unit: 'second', unitDisplay: 'short', maximumFractionDigits: 1 }).format(seconds)
@@ -91,7 +91,7 @@ export function period(seconds: number) {
   return parts.join(' ')
 }
 
-/** How long ago, or in how long. */
+/** Formats a time relative to now. */
 export function relative(at: string | Date) {
   const seconds = (new Date(at).getTime() - Date.now()) / 1000
   const format = formatter(Intl.RelativeTimeFormat, { numeric: 'auto' } as Intl.RelativeTimeFormatOptions)

@@ -47,7 +47,7 @@ const entries: Entry[] = [
   { path: 'about', title: 'about.title', page: About },
 ]
 
-/** A part of an address; as it is, if it is encoded wrongly. */
+/** Decodes a part of the address; returns it unchanged if its encoding is invalid. */
 function decoded(part: string) {
   try {
     return decodeURIComponent(part)
@@ -56,12 +56,12 @@ function decoded(part: string) {
   }
 }
 
-/** Which page is asked for, and how often somebody has gone to one. */
+/** Returns the current route, and how often it has changed. */
 function useRoute() {
   const read = () => location.hash.replace(/^#\/?/, '').split('?')[0]!.split('/').map(decoded)
   const [state, setState] = useState(() => ({ route: read(), moves: 0 }))
   useLayoutEffect(() => {
-    // at once: no move is missed
+    // a layout effect, so that no change is missed
     const moved = () => setState(({ moves }) => ({ route: read(), moves: moves + 1 }))
     addEventListener('hashchange', moved)
     return () => removeEventListener('hashchange', moved)
@@ -93,16 +93,16 @@ function App({ broken }: { broken?: unknown }) {
   }
   useEffect(() => {
     session.signedOut = () => setSignedOut(true)
-    const tell = (event: ErrorEvent | PromiseRejectionEvent) =>
+    const report = (event: ErrorEvent | PromiseRejectionEvent) =>
       setThrown(String('reason' in event ? event.reason : event.message))
-    addEventListener('error', tell)
-    addEventListener('unhandledrejection', tell)
+    addEventListener('error', report)
+    addEventListener('unhandledrejection', report)
     enter()
   }, [])
 
   useEffect(() => {
     if (moves > 0) focusTitle()
-  }, [moves]) // of the page that has just been drawn
+  }, [moves]) // after the new page is rendered
 
   const offered = context
     ? entries.filter(e => (!e.needs || context.may(e.needs)) && (e.offered?.(context.server) ?? true))
@@ -165,16 +165,18 @@ function App({ broken }: { broken?: unknown }) {
         </div>
       </nav>
       <main id="main">
-        {thrown && <Problem of={new Error(t('problem.page', { what: thrown }))} retry={() => setThrown(undefined)} />}
+        {thrown && (
+          <Problem error={new Error(t('problem.page', { what: thrown }))} retry={() => setThrown(undefined)} />
+        )}
         {context?.server.refusal && (
           <div class="problem" lang="en">
             <p>{context.server.refusal}</p>
           </div>
         )}
         {signedOut ? (
-          <SignIn problem={problem} onSigned={enter} />
+          <SignIn problem={problem} onSignedIn={enter} />
         ) : !context ? (
-          problem !== undefined && <Problem of={problem} retry={enter} />
+          problem !== undefined && <Problem error={problem} retry={enter} />
         ) : Current ? (
           <Current key={JSON.stringify([first, argument, language])} context={context} argument={argument} />
         ) : (
@@ -187,7 +189,7 @@ function App({ broken }: { broken?: unknown }) {
   )
 }
 
-/** Where what had the focus is gone, as a form that was saved, the title has it: not the whole page, from whose beginning one would start again. */
+/** Moves the focus to the page's title when the focused element is removed, so that keyboard users keep their place. */
 function keepFocus() {
   let last: EventTarget | null = null
   addEventListener('focusin', event => {

@@ -9,7 +9,7 @@ const line = (sequence: number): RunEvent => ({
   log: { level: 'LOG_LEVEL_INFO', task: 'lists', message: `line ${sequence}` },
 })
 
-/** A log of events, every nth of which is a line; the others are progress. */
+/** Returns events, every nth of them a log line and the others progress. */
 const logOf = (events: number, nth = 1): RunEvent[] =>
   Array.from({ length: events }, (_, i) =>
     (i + 1) % nth === 0

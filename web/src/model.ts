@@ -1,12 +1,12 @@
-// A run as its events tell it. Of its log there is a part, however many events there are: the newest lines at first, others on demand.
+// The state of a run, built from its events. It keeps a part of the log: the newest lines first, others on demand.
 import type { Run, RunEvent, TaskResult } from './api'
 
-/** How many events are loaded at a time, how many lines are kept, and how many rates. */
+/** The numbers of events loaded at a time, of log lines kept, and of rates kept. */
 const page = 500,
   lines = 1000,
   samples = 600
 
-/** A task as the events so far tell. */
+/** The progress of a running task. */
 type Live = { object?: string; expected?: number; rate: number; waits?: string }
 type Entry = { sequence: number; at: string; level: string; task: string; message: string }
 type Between = (after: number, upTo: number) => Promise<RunEvent[]>
@@ -21,13 +21,13 @@ const entriesOf = (events: RunEvent[]): Entry[] =>
 export class Model {
   live = new Map<string, Live>()
   rates: number[] = []
-  /** The last event that is known. */
+  /** The sequence number of the last known event. */
   last: number
-  /** The lines of the events after first, up to upTo. */
+  /** The log lines of the events after first, up to and including upTo. */
   log: Entry[] = []
   first: number
   upTo: number
-  /** How many events were seen, and the first of them. */
+  /** The number of events seen; oldest is where they begin. */
   seen = 0
   private oldest: number
 
@@ -36,7 +36,7 @@ export class Model {
     this.first = this.upTo = this.oldest = Math.max(0, this.last - page)
   }
 
-  /** Loads the newest events from before the run was read, which say nothing new about its tasks. */
+  /** Loads the newest events that precede the loaded run. Their state of the tasks is already in the run. */
   async load(between: Between) {
     const events = await between(this.first, this.last)
     for (const event of events) this.sample(event)
@@ -59,7 +59,7 @@ export class Model {
     })
   }
 
-  /** Takes the next event. Its line is not kept where earlier ones are looked at. */
+  /** Applies the next event. Its log line is not appended while earlier lines are shown. */
   take(event: RunEvent) {
     const { runStarted, taskStarted, taskProgress: p, taskFinished, runFinished } = event
     if (this.upTo === this.last) this.append([event], Number(event.sequence))
@@ -90,14 +90,14 @@ export class Model {
     }
   }
 
-  /** Loads earlier events, until they have a line; the newest lines make room for theirs. */
+  /** Loads earlier events until one has a log line. The newest lines are removed if there are too many. */
   async earlier(between: Between) {
     for (let size = page, found = 0; found === 0 && this.first > 0; size *= 2) {
       const first = this.first,
         from = Math.max(0, first - size)
       const events = await between(from, first),
         entries = entriesOf(events)
-      if (this.first !== first) continue // new lines have come, and those before them have gone
+      if (this.first !== first) continue // new lines have arrived and replaced the first ones
       found = entries.length
       if (from < this.oldest) this.seen += events.filter(e => Number(e.sequence) <= this.oldest).length
       this.oldest = Math.min(this.oldest, from)
@@ -110,7 +110,7 @@ export class Model {
     }
   }
 
-  /** Loads later events, until they have a line, or there is none any more. */
+  /** Loads later events until one has a log line or the last event is reached. */
   async later(between: Between) {
     for (let size = page, found = 0; found === 0 && this.upTo < this.last; size *= 2) {
       const to = Math.min(this.last, this.upTo + size)
@@ -120,7 +120,7 @@ export class Model {
     }
   }
 
-  /** Forgets the events after one, which were lost. */
+  /** Removes the events after a sequence number, which were lost. */
   rewind(after: number) {
     this.log = this.log.filter(e => e.sequence <= after)
     this.last = after

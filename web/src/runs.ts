@@ -1,12 +1,12 @@
-// What the pages say of runs, in numbers.
+// Figures of runs.
 import type { Run, TaskResult } from './api'
 
 export const rowsOf = (result: TaskResult) => Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
 export const total = (run: Run) => (run.results ?? []).reduce((sum, result) => sum + rowsOf(result), 0)
 export const ended = (run: Run) => run.endTime !== undefined && run.endTime !== null
-/** How long a run took, in seconds; 0: it has not ended, or never began. */
-export const took = (run: Run) =>
+/** Returns the duration of a run in seconds, or 0 if it has not started or not ended. */
+export const durationOf = (run: Run) =>
   run.startTime && run.endTime ? (Date.parse(run.endTime) - Date.parse(run.startTime)) / 1000 : 0
 
-/** The seconds of a duration of the API; 0: there is none. */
+/** Returns the seconds of a duration of the API, or 0 if it is not set. */
 export const secondsOf = (duration?: string | null) => Number((duration ?? '0s').replace('s', ''))

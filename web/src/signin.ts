@@ -1,19 +1,19 @@
-// Signing in: a token that is pasted, or an OpenID Connect issuer (authorization code with PKCE). The token is in memory, and in
-// sessionStorage only if that was asked for; state and verifier are there for the redirect alone.
+// Signs in with a pasted token or through an OpenID Connect issuer (authorization code with PKCE). The token is kept in
+// memory, and in sessionStorage only if the user asks for it; state and verifier are there only during the redirect.
 import { call, session } from './api'
 
-export type Ways = {
+export type SignInMethods = {
   methods: string[]
   problem?: string
   oidc?: { authorizationEndpoint: string; clientId: string; scope: string; audience: string }
 }
 type Signed = { token: string; refreshToken?: string; expiresIn: number }
 
-const kept = 'cleanupd.token',
-  begun = 'cleanupd.signin'
+const tokenKey = 'cleanupd.token',
+  pendingKey = 'cleanupd.signin'
 let refreshToken = ''
 
-export const ways = () => call<Ways>('GET', '/v1/auth')
+export const signInMethods = () => call<SignInMethods>('GET', '/v1/auth')
 
 const base64url = (bytes: Uint8Array) =>
   btoa(String.fromCharCode(...bytes))
@@ -25,8 +25,8 @@ const here = () => location.origin + '/'
 
 export function storeToken(token: string, keep: boolean) {
   session.token = token
-  if (keep) sessionStorage.setItem(kept, token)
-  else sessionStorage.removeItem(kept)
+  if (keep) sessionStorage.setItem(tokenKey, token)
+  else sessionStorage.removeItem(tokenKey)
 }
 
 export function signOut() {
@@ -34,11 +34,11 @@ export function signOut() {
   storeToken('', false)
 }
 
-/** Sends the browser to the issuer. */
-export async function redirect(oidc: NonNullable<Ways['oidc']>) {
+/** Redirects the browser to the issuer. */
+export async function redirect(oidc: NonNullable<SignInMethods['oidc']>) {
   const state = random(),
     verifier = random()
-  sessionStorage.setItem(begun, JSON.stringify({ state, verifier, page: location.hash }))
+  sessionStorage.setItem(pendingKey, JSON.stringify({ state, verifier, page: location.hash }))
   const challenge = base64url(new Uint8Array(await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier))))
   const target = new URL(oidc.authorizationEndpoint)
   for (const [name, value] of Object.entries({
@@ -68,7 +68,7 @@ async function exchange(grant: Record<string, string>) {
   refreshToken = next ?? refreshToken
 }
 
-/** Takes up what the redirect brought, or the token that was kept. */
+/** Completes a sign-in after the redirect, or restores the stored token. */
 export async function resume() {
   session.renew = async () =>
     refreshToken !== '' &&
@@ -80,14 +80,14 @@ export async function resume() {
       },
     )
   const answer = new URLSearchParams(location.search)
-  const stored = sessionStorage.getItem(begun)
-  sessionStorage.removeItem(begun)
+  const stored = sessionStorage.getItem(pendingKey)
+  sessionStorage.removeItem(pendingKey)
   if (!answer.has('state')) {
-    session.token = sessionStorage.getItem(kept) ?? ''
+    session.token = sessionStorage.getItem(tokenKey) ?? ''
     return
   }
   const { state, verifier, page } = JSON.parse(stored ?? '{}') as { state?: string; verifier?: string; page?: string }
-  history.replaceState(null, '', '/' + (page ?? '')) // the code is of no use any longer, and nobody needs to see it
+  history.replaceState(null, '', '/' + (page ?? '')) // remove the code from the address bar and the history
   if (answer.get('state') !== state) throw new Error('The answer of the issuer is not for this page.')
   if (answer.has('error')) throw new Error(answer.get('error_description') ?? answer.get('error')!)
   await exchange({ code: answer.get('code') ?? '', codeVerifier: verifier!, redirectUri: here() })

@@ -1,4 +1,4 @@
-// Who am I here, and what serves me?
+// The caller, the server and its replicas, and the remote deliveries.
 import { call, query } from '../api'
 import { Code, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
@@ -85,7 +85,7 @@ export function About({ context: { caller, server } }: { context: Context }) {
       </Section>
       <Section title={t('about.leftovers')}>
         <p class="quiet">{t('about.leftovers.help')}</p>
-        <Show of={left}>
+        <Show loaded={left}>
           {({ deliveries }) => (
             <Table
               label={t('about.leftovers')}

@@ -1,6 +1,6 @@
-// Who did what?
+// The audit log.
 import { call, query, type AuditEntry } from '../api'
-import { Code, Moment, Page, Pieces, Table } from '../components'
+import { Code, Moment, Page, PagedList, Table } from '../components'
 import { t } from '../i18n'
 
 async function load(pageToken?: string, signal?: AbortSignal) {
@@ -16,7 +16,7 @@ async function load(pageToken?: string, signal?: AbortSignal) {
 export function Audit() {
   return (
     <Page title={t('audit.title')} intro={t('audit.intro')}>
-      <Pieces load={load} depends={[]}>
+      <PagedList load={load} dependencies={[]}>
         {entries => (
           <Table
             label={t('audit.title')}
@@ -54,7 +54,7 @@ export function Audit() {
             ]}
           />
         )}
-      </Pieces>
+      </PagedList>
     </Page>
   )
 }

@@ -1,4 +1,4 @@
-// Why does this row go, or stay?
+// Explains why a row is deleted or retained.
 import { useState } from 'preact/hooks'
 import { call, type Explanation } from '../api'
 import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
@@ -49,7 +49,7 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
     [table, keyOf],
   )
   return (
-    <Show of={loaded}>
+    <Show loaded={loaded}>
       {e =>
         e.exists ? (
           <>

@@ -1,11 +1,11 @@
-// What is refused because it is unusual, and what was?
+// The tripped guards and the guards' limits.
 import { useState } from 'preact/hooks'
 import { call, type Guards, type GuardsAnswer } from '../api'
 import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t, type Key } from '../i18n'
 import { secondsOf } from '../runs'
 
-/** The limits, each with what its value is divided by to be shown: durations are set in minutes and days. */
+/** The limits. Durations are shown in a unit, given in seconds. */
 const limits = [
   { name: 'minRows' },
   { name: 'minProcessInstances' },
@@ -27,7 +27,7 @@ export function GuardsPage() {
   const loaded = useLoad(signal => call<GuardsAnswer>('GET', '/v1/guards', undefined, signal), [])
   return (
     <Page title={t('guards.title')} intro={t('guards.intro')}>
-      <Show of={loaded}>
+      <Show loaded={loaded}>
         {answer => (
           <>
             <Section title={t('guards.tripped')}>
@@ -121,7 +121,7 @@ function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards
         <input type="checkbox" checked={cutoff} onChange={e => setCutoff(e.currentTarget.checked)} />
         {t('guard.cutoff')}
       </label>
-      <Problem of={problem} />
+      <Problem error={problem} />
       <button type="submit" class="primary" aria-disabled={busy}>
         {t('action.save')}
       </button>

@@ -1,9 +1,9 @@
-// What ran, when, and how did it end?
+// The list of runs, with filters.
 import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
-import { Badge, Field, Moment, Page, Pieces, Table, useLoad } from '../components'
+import { Badge, Field, Moment, Page, PagedList, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
-import { took, total } from '../runs'
+import { durationOf, total } from '../runs'
 
 const states = ['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
@@ -56,7 +56,7 @@ export function History() {
           <input type="date" value={filter.createdFrom} onChange={change('createdFrom')} />
         </Field>
       </form>
-      <Pieces load={load} depends={[filter]}>
+      <PagedList load={load} dependencies={[filter]}>
         {runs => (
           <Table
             label={t('history.title')}
@@ -81,13 +81,13 @@ export function History() {
               {
                 title: t('duration'),
                 numeric: true,
-                cell: run => (run.startTime && run.endTime ? period(took(run)) : '–'),
+                cell: run => (run.startTime && run.endTime ? period(durationOf(run)) : '–'),
               },
               { title: t('rows.title'), numeric: true, cell: run => number(total(run)) },
             ]}
           />
         )}
-      </Pieces>
+      </PagedList>
     </Page>
   )
 }

@@ -1,4 +1,4 @@
-// What must stay, whatever the rules say?
+// Legal holds: the list, and the form to create one.
 import { useState } from 'preact/hooks'
 import { call, query, type Hold } from '../api'
 import {
@@ -44,11 +44,11 @@ export function Holds() {
       ),
     [all],
   )
-  const [released, setReleased] = useState<Hold>()
+  const [releasing, setReleasing] = useState<Hold>()
   const { busy, problem, act } = useAction()
   return (
     <Page title={t('holds.title')} intro={t('holds.intro')}>
-      <Show of={loaded}>
+      <Show loaded={loaded}>
         {({ holds }) => (
           <Table
             label={t('holds.title')}
@@ -87,7 +87,7 @@ export function Holds() {
                 title: t('history.state'),
                 cell: h =>
                   ended(h) === 'HELD' ? (
-                    <button type="button" onClick={() => setReleased(h)}>
+                    <button type="button" onClick={() => setReleasing(h)}>
                       {t('holds.release')}
                     </button>
                   ) : (
@@ -109,17 +109,17 @@ export function Holds() {
         <input type="checkbox" checked={all} onChange={e => setAll(e.currentTarget.checked)} />
         {t('holds.ended')}
       </label>
-      {released && (
+      {releasing && (
         <Confirm
           title={t('holds.release')}
           action={t('holds.release')}
           busy={busy}
           problem={problem}
-          onClose={() => setReleased(undefined)}
-          onDo={() =>
-            act(() => call('POST', `/v1/holds/${released.id}:release`)).then(done => {
+          onClose={() => setReleasing(undefined)}
+          onConfirm={() =>
+            act(() => call('POST', `/v1/holds/${releasing.id}:release`)).then(done => {
               if (done) {
-                setReleased(undefined)
+                setReleasing(undefined)
                 loaded.reload()
               }
             })
@@ -127,7 +127,7 @@ export function Holds() {
         >
           <p>{t('holds.ask')}</p>
           <p>
-            {t(`hold.${kindOf(released)}` as Key)} <Code>{whatOf(released)}</Code>
+            {t(`hold.${kindOf(releasing)}` as Key)} <Code>{whatOf(releasing)}</Code>
           </p>
         </Confirm>
       )}
@@ -188,7 +188,7 @@ function Create({ done }: { done: () => void }) {
       <Field label={t('holds.until')} help={t('holds.until.help')}>
         <input type="datetime-local" value={draft.until} onInput={change('until')} />
       </Field>
-      <Problem of={problem} />
+      <Problem error={problem} />
       <button type="submit" class="primary" aria-disabled={busy}>
         {t('holds.hold')}
       </button>

@@ -1,17 +1,17 @@
-// Is everything all right? If not: what, and where is it mended?
+// The state of the service at a glance: problems with links to the pages that fix them, the last and the next run.
 import type { ComponentChildren } from 'preact'
 import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
 import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
 import { day, number, period, short, t } from '../i18n'
 import type { Context } from '../context'
-import { ended, rowsOf, took, total } from '../runs'
+import { ended, rowsOf, durationOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
-type News = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?: GuardsAnswer; left: number }
+type Status = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?: GuardsAnswer; left: number }
 
-async function news(may: Context['may'], signal: AbortSignal): Promise<News> {
+async function loadStatus(may: Context['may'], signal: AbortSignal): Promise<Status> {
   const get = <T,>(path: string) => call<T>('GET', path, undefined, signal)
   const [{ runs }, { schedule }, options, { deliveries }, guards] = await Promise.all([
     get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 100, dryRun: false })),
@@ -23,11 +23,11 @@ async function news(may: Context['may'], signal: AbortSignal): Promise<News> {
   return { runs, schedule, options, guards, left: deliveries.length }
 }
 
-/** What somebody should look at, each with the place where it is mended. */
-function attention({ runs, schedule, options, guards, left }: News, context: Context) {
+/** Returns the problems to look at, each with a link to the page that fixes it. */
+function problems({ runs, schedule, options, guards, left }: Status, context: Context) {
   const items: ComponentChildren[] = []
   const last = runs.find(ended)
-  const tell = (words: string, href: string, link: string) =>
+  const add = (words: string, href: string, link: string) =>
     items.push(
       <>
         {words} <a href={href}>{link}</a>
@@ -38,7 +38,7 @@ function attention({ runs, schedule, options, guards, left }: News, context: Con
       .filter(r => r.state === 'TASK_STATE_FAILED')
       .map(r => r.task)
       .join(', ')
-    tell(t('overview.failed', { tasks: names }), `#/runs/${last.id}`, t('overview.see'))
+    add(t('overview.failed', { tasks: names }), `#/runs/${last.id}`, t('overview.see'))
   }
   const tripped = guards
     ? (guards.latched ?? []).map(l => ({ guard: l.guard?.guard, table: l.guard?.table }))
@@ -46,63 +46,63 @@ function attention({ runs, schedule, options, guards, left }: News, context: Con
         .filter(r => r.reason === 'GUARD')
         .map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))
   if (tripped.length > 0) {
-    tell(
+    add(
       t('overview.tripped', { guards: tripped.map(l => `${l.guard} (${l.table})`).join(', ') }),
       '#/preview',
       t('preview.title'),
     )
   }
-  if (!schedule.enabled && last) tell(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
+  if (!schedule.enabled && last) add(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
   if (schedule.enabled && !(context.server.replicas ?? []).some(r => r.schedule))
-    tell(t('overview.unkept'), '#/schedule', t('schedule.title'))
-  for (const wrong of options.invalid ?? [])
-    tell(t('overview.invalid', { option: wrong.option ?? '' }), '#/retention', t('retention.title'))
-  const behind = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
-  if (last && behind.length > 0)
-    tell(
-      t('overview.stays', { rows: number(behind.reduce((n, r) => n + Number(r.rowsLeft), 0)) }),
+    add(t('overview.unkept'), '#/schedule', t('schedule.title'))
+  for (const invalid of options.invalid ?? [])
+    add(t('overview.invalid', { option: invalid.option ?? '' }), '#/retention', t('retention.title'))
+  const incomplete = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
+  if (last && incomplete.length > 0)
+    add(
+      t('overview.stays', { rows: number(incomplete.reduce((n, r) => n + Number(r.rowsLeft), 0)) }),
       `#/runs/${last.id}`,
       t('overview.see'),
     )
-  if (left > 0) tell(t('overview.remote'), '#/about', t('about.title'))
+  if (left > 0) add(t('overview.remote'), '#/about', t('about.title'))
   return items
 }
 
-/** The runs of the last 30 days as bars: the five tasks with the most rows, and the others. */
+/** Returns the runs of the last 30 days as bars, stacked by the five tasks with the most rows and all others. */
 function chart(runs: Run[]) {
   const since = Date.now() - 30 * 86400_000
-  const nights = runs
+  const recent = runs
     .filter(run => ended(run) && Date.parse(run.createTime!) >= since)
     .slice(0, 60)
     .reverse()
   const byTask = new Map<string, number>()
-  for (const run of nights)
+  for (const run of recent)
     for (const r of run.results ?? []) byTask.set(r.task!, (byTask.get(r.task!) ?? 0) + rowsOf(r))
-  const most = [...byTask]
+  const largest = [...byTask]
     .filter(([, n]) => n > 0)
     .sort((a, b) => b[1] - a[1])
     .slice(0, 5)
     .map(([task]) => task)
-  const stacks = nights.map((run, i): Stack => {
-    const parts = [...most, ''].map(task =>
+  const stacks = recent.map((run, i): Stack => {
+    const parts = [...largest, ''].map(task =>
       (run.results ?? [])
-        .filter(r => (task === '' ? !most.includes(r.task!) : r.task === task))
+        .filter(r => (task === '' ? !largest.includes(r.task!) : r.task === task))
         .reduce((n, r) => n + rowsOf(r), 0),
     )
     return {
       key: run.id!,
       href: `#/runs/${run.id}`,
       parts,
-      line: took(run),
+      line: durationOf(run),
       failed: failed(run),
-      tick: i % Math.ceil(nights.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
-      title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(took(run)) })}`,
+      tick: i % Math.ceil(recent.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
+      title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(durationOf(run)) })}`,
     }
   })
-  return { stacks, most, others: stacks.some(s => s.parts.at(-1)! > 0) }
+  return { stacks, largest, others: stacks.some(s => s.parts.at(-1)! > 0) }
 }
 
-/** What to begin with, where nothing has run, and nothing will. */
+/** Shows the first steps if there is no run and no schedule yet. */
 function Welcome({ context }: { context: Context }) {
   const pages = [
     'preview',
@@ -128,7 +128,7 @@ function Welcome({ context }: { context: Context }) {
 }
 
 export function Overview({ context }: { context: Context }) {
-  const loaded = useLoad(signal => news(context.may, signal), [], 15_000)
+  const loaded = useLoad(signal => loadStatus(context.may, signal), [], 15_000)
   return (
     <Page
       title={t('overview.title')}
@@ -139,11 +139,11 @@ export function Overview({ context }: { context: Context }) {
         </a>
       }
     >
-      <Show of={loaded}>
-        {found => {
-          const items = attention(found, context)
-          const last = found.runs.find(ended),
-            active = found.runs.find(run => !ended(run))
+      <Show loaded={loaded}>
+        {status => {
+          const items = problems(status, context)
+          const last = status.runs.find(ended),
+            active = status.runs.find(run => !ended(run))
           return (
             <>
               {items.length > 0 ? (
@@ -160,10 +160,10 @@ export function Overview({ context }: { context: Context }) {
                   <p>{t('overview.well')}</p>
                 </div>
               ) : null}
-              {!last && !active && !found.schedule.enabled ? (
+              {!last && !active && !status.schedule.enabled ? (
                 <Welcome context={context} />
               ) : (
-                <Nights found={found} last={last} active={active} />
+                <Summary status={status} last={last} active={active} />
               )}
             </>
           )
@@ -173,9 +173,9 @@ export function Overview({ context }: { context: Context }) {
   )
 }
 
-/** What has run, what runs, and what comes next. */
-function Nights({ found, last, active }: { found: News; last?: Run; active?: Run }) {
-  const { stacks, most, others } = chart(found.runs)
+/** Shows the active run, the last one, the next one and the chart of recent runs. */
+function Summary({ status, last, active }: { status: Status; last?: Run; active?: Run }) {
+  const { stacks, largest, others } = chart(status.runs)
   return (
     <>
       <div class="cards">
@@ -202,7 +202,7 @@ function Nights({ found, last, active }: { found: News; last?: Run; active?: Run
                 </a>
               </p>
               <p>
-                <Badge state={last.state} /> {period(took(last))}
+                <Badge state={last.state} /> {period(durationOf(last))}
               </p>
             </>
           ) : (
@@ -217,9 +217,9 @@ function Nights({ found, last, active }: { found: News; last?: Run; active?: Run
         <div class="card">
           <h2>{t('overview.next')}</h2>
           <p class="big">
-            {found.schedule.nextRunTime ? <Moment at={found.schedule.nextRunTime} ago /> : t('overview.none')}
+            {status.schedule.nextRunTime ? <Moment at={status.schedule.nextRunTime} ago /> : t('overview.none')}
           </p>
-          <p class="quiet">{found.schedule.nextRunTime && <Moment at={found.schedule.nextRunTime} />}</p>
+          <p class="quiet">{status.schedule.nextRunTime && <Moment at={status.schedule.nextRunTime} />}</p>
         </div>
       </div>
       <Section title={t('overview.nights')}>
@@ -231,10 +231,10 @@ function Nights({ found, last, active }: { found: News; last?: Run; active?: Run
           <>
             <Bars label={t('overview.nights')} stacks={stacks} show={short} />
             <ul class="legend">
-              {[...most, ...(others ? [t('overview.others')] : [])].map((task, i) => (
+              {[...largest, ...(others ? [t('overview.others')] : [])].map((task, i) => (
                 <li key={task}>
                   <svg viewBox="0 0 10 10" aria-hidden="true">
-                    <rect class={`part${others && i === most.length ? 5 : i}`} width="10" height="10" rx="2" />
+                    <rect class={`part${others && i === largest.length ? 5 : i}`} width="10" height="10" rx="2" />
                   </svg>
                   {task}
                 </li>

@@ -1,11 +1,11 @@
-// What would go if a run started now?
+// Starts a preview or a run, and lists recent previews.
 import { useState } from 'preact/hooks'
 import { call, query, type Run, type Task } from '../api'
 import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
 import type { Context } from '../context'
 import { total } from '../runs'
-import { start } from './foreseen'
+import { start } from './dryrun'
 
 export function Preview({ context }: { context: Context }) {
   const tasks = useLoad(
@@ -20,17 +20,17 @@ export function Preview({ context }: { context: Context }) {
     [],
     5000,
   )
-  const [left, setLeft] = useState<string[]>([])
-  const [starts, setStarts] = useState(false)
+  const [skipped, setSkipped] = useState<string[]>([])
+  const [confirming, setConfirming] = useState(false)
   const { busy, problem, act } = useAction()
-  const begin = (dryRun: boolean) =>
+  const startRun = (dryRun: boolean) =>
     act(async () => {
-      location.hash = `#/runs/${await start({ dryRun, skipTasks: left, continueOnError: true })}`
+      location.hash = `#/runs/${await start({ dryRun, skipTasks: skipped, continueOnError: true })}`
     })
   return (
     <Page title={t('preview.title')} intro={t('preview.intro')}>
-      <Problem of={starts ? undefined : problem} />
-      <Show of={tasks}>
+      <Problem error={confirming ? undefined : problem} />
+      <Show loaded={tasks}>
         {({ tasks }) => (
           <>
             <div class="actions">
@@ -38,32 +38,35 @@ export function Preview({ context }: { context: Context }) {
                 type="button"
                 class="primary"
                 aria-disabled={busy}
-                disabled={left.length === tasks.length}
-                onClick={() => begin(true)}
+                disabled={skipped.length === tasks.length}
+                onClick={() => startRun(true)}
               >
                 {t('preview.start')}
               </button>
               {context.may('OPERATOR') && (
-                <button type="button" disabled={left.length === tasks.length} onClick={() => setStarts(true)}>
+                <button type="button" disabled={skipped.length === tasks.length} onClick={() => setConfirming(true)}>
                   {t('preview.blind')}
                 </button>
               )}
-              {starts && (
+              {confirming && (
                 <Confirm
                   title={t('preview.unseen')}
                   action={t('preview.yes')}
                   busy={busy}
                   problem={problem}
-                  onDo={() => begin(false)}
-                  onClose={() => setStarts(false)}
+                  onConfirm={() => startRun(false)}
+                  onClose={() => setConfirming(false)}
                 />
               )}
             </div>
             <Section
               title={t('preview.tasks')}
               actions={
-                <button type="button" onClick={() => setLeft(left.length > 0 ? [] : tasks.map(task => task.name!))}>
-                  {left.length > 0 ? t('preview.all') : t('preview.none')}
+                <button
+                  type="button"
+                  onClick={() => setSkipped(skipped.length > 0 ? [] : tasks.map(task => task.name!))}
+                >
+                  {skipped.length > 0 ? t('preview.all') : t('preview.none')}
                 </button>
               }
             >
@@ -78,9 +81,11 @@ export function Preview({ context }: { context: Context }) {
                       <label class="check" lang="en">
                         <input
                           type="checkbox"
-                          checked={!left.includes(task.name!)}
+                          checked={!skipped.includes(task.name!)}
                           onChange={e =>
-                            setLeft(e.currentTarget.checked ? left.filter(n => n !== task.name) : [...left, task.name!])
+                            setSkipped(
+                              e.currentTarget.checked ? skipped.filter(n => n !== task.name) : [...skipped, task.name!],
+                            )
                           }
                         />
                         {task.name}
@@ -95,7 +100,7 @@ export function Preview({ context }: { context: Context }) {
         )}
       </Show>
       <Section title={t('preview.recent')}>
-        <Show of={runs}>
+        <Show loaded={runs}>
           {({ runs }) => (
             <Table
               label={t('preview.recent')}

@@ -1,15 +1,15 @@
-// Which process instances of AEM Forms go that ended long ago?
+// Retention rules for process instances of AEM Forms.
 import { useState } from 'preact/hooks'
 import { call, type Purge } from '../api'
 import { Code, Confirm, Field, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t } from '../i18n'
-import { start } from './foreseen'
+import { start } from './dryrun'
 
 const set = (purge: Partial<Purge>) => call('PUT', `/v1/forms/purges/${encodeURIComponent(purge.name!)}`, purge)
 
 export function Purges() {
   const loaded = useLoad(signal => call<{ purges: Purge[] }>('GET', '/v1/forms/purges', undefined, signal), [])
-  const [doomed, setDoomed] = useState<Purge>()
+  const [removing, setRemoving] = useState<Purge>()
   const { busy, problem, act } = useAction()
   const change = (purge: Purge, enabled: boolean) =>
     act(async () => {
@@ -23,8 +23,8 @@ export function Purges() {
   return (
     <Section title={t('purges.title')}>
       <p>{t('purges.intro')}</p>
-      <Problem of={doomed ? undefined : problem} />
-      <Show of={loaded}>
+      <Problem error={removing ? undefined : problem} />
+      <Show loaded={loaded}>
         {({ purges }) => (
           <Table
             label={t('purges.title')}
@@ -63,7 +63,7 @@ export function Purges() {
                     <button type="button" aria-disabled={busy} onClick={() => preview(p)}>
                       {t('purges.preview')}
                     </button>
-                    <button type="button" onClick={() => setDoomed(p)}>
+                    <button type="button" onClick={() => setRemoving(p)}>
                       {t('userdata.less')}
                     </button>
                   </span>
@@ -73,17 +73,17 @@ export function Purges() {
           />
         )}
       </Show>
-      {doomed && (
+      {removing && (
         <Confirm
-          title={t('purges.remove', { name: doomed.name! })}
+          title={t('purges.remove', { name: removing.name! })}
           action={t('userdata.less')}
           busy={busy}
           problem={problem}
-          onClose={() => setDoomed(undefined)}
-          onDo={() =>
-            act(() => call('DELETE', `/v1/forms/purges/${encodeURIComponent(doomed.name!)}`)).then(done => {
+          onClose={() => setRemoving(undefined)}
+          onConfirm={() =>
+            act(() => call('DELETE', `/v1/forms/purges/${encodeURIComponent(removing.name!)}`)).then(done => {
               if (done) {
-                setDoomed(undefined)
+                setRemoving(undefined)
                 loaded.reload()
               }
             })
@@ -132,7 +132,7 @@ function Create({ done }: { done: () => void }) {
           <input required type="number" min={1} max={24855} {...field('days')} />
         </Field>
       </div>
-      <Problem of={problem} />
+      <Problem error={problem} />
       <button type="submit" aria-disabled={busy}>
         {t('purges.create')}
       </button>

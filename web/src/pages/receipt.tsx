@@ -1,4 +1,4 @@
-// What an erasure has done, and what is found when somebody searches again.
+// The receipt of an erasure, and its verification.
 import { useState } from 'preact/hooks'
 import { call, type Receipt } from '../api'
 import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
@@ -27,7 +27,7 @@ export function OneReceipt({ id }: { id: string }) {
   const loaded = useLoad(signal => call<{ receipt: Receipt }>('GET', path, undefined, signal), [id])
   return (
     <Page title={t('userdata.receipt')}>
-      <Show of={loaded}>
+      <Show loaded={loaded}>
         {({ receipt }) => (
           <>
             <dl>
@@ -146,7 +146,7 @@ function Verification({ receipt, verify }: { receipt: Receipt; verify: (body: ob
             <Variables variables={variables} choose={setVariables} />
           </>
         )}
-        <Problem of={problem} />
+        <Problem error={problem} />
         <button type="submit" aria-disabled={busy}>
           {t('userdata.verify')}
         </button>

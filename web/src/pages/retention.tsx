@@ -1,11 +1,11 @@
-// How long is everything kept, and what would another delay change?
+// The retention options, and the effect of changing them.
 import { useState } from 'preact/hooks'
-import { call, query, Refusal, type Options, type OptionsAnswer, type Run } from '../api'
+import { call, query, ApiError, type Options, type OptionsAnswer, type Run } from '../api'
 import { Code, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { follow } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
 import type { Context } from '../context'
-import { linesOf, start } from './foreseen'
+import { linesOf, start } from './dryrun'
 import { Purges } from './purges'
 
 const delays = [
@@ -23,9 +23,9 @@ const delays = [
 ] as const
 const optimizations = ['VACUUM_ANALYZE', 'ANALYZE', 'NONE'].map(name => `STORAGE_OPTIMIZATION_${name}`)
 
-/** What is to be changed: null is back to the default. */
+/** The unsaved changes; null resets an option to its default. */
 type Changes = { [name: string]: number | string | null }
-type Effect = { of: string; run: Run }
+type Effect = { changes: string; run: Run }
 
 const years = 3 * 365
 
@@ -33,7 +33,7 @@ export function Retention({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<OptionsAnswer>('GET', '/v1/options', undefined, signal), [])
   return (
     <Page title={t('retention.title')} intro={t('retention.intro')}>
-      <Show of={loaded}>
+      <Show loaded={loaded}>
         {answer => <Form key={answer.etag} context={context} answer={answer} reload={loaded.reload} />}
       </Show>
       {context.may('ADMIN') && context.server.userData && <Purges />}
@@ -45,7 +45,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
   const [changes, setChanges] = useState<Changes>({})
   const [effect, setEffect] = useState<Effect>()
   const saving = useAction(),
-    looking = useAction()
+    calculating = useAction()
   const [progress, setProgress] = useState(0)
   const options = answer.options as Record<string, number | string | undefined>,
     defaults = answer.defaults as Record<string, number | string>
@@ -57,22 +57,22 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
     if (to === null ? !stored.includes(name) : stored.includes(name) && to === options[name]) delete next[name]
     setChanges(next)
   }
-  const asked = JSON.stringify(changes),
+  const key = JSON.stringify(changes),
     changed = Object.keys(changes)
-  const look = () =>
-    looking.act(async () => {
+  const calculate = () =>
+    calculating.act(async () => {
       const whatIf = Object.fromEntries(changed.map(name => [name, changes[name] ?? defaults[name]])) as Options
       const id = await start({ dryRun: true, whatIf })
       setProgress(0)
       await ended(id, setProgress)
-      setEffect({ of: asked, run: (await call<{ run: Run }>('GET', `/v1/runs/${id}`)).run })
+      setEffect({ changes: key, run: (await call<{ run: Run }>('GET', `/v1/runs/${id}`)).run })
     })
   const save = () =>
     saving.act(async () => {
       await call('PATCH', query('/v1/options', { etag: answer.etag }), changes)
       reload()
     })
-  const stale = saving.problem instanceof Refusal && saving.problem.status === 409
+  const stale = saving.problem instanceof ApiError && saving.problem.status === 409
   return (
     <form
       onSubmit={event => {
@@ -80,10 +80,10 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
         save()
       }}
     >
-      {(answer.invalid ?? []).map(wrong => (
-        <div key={wrong.option} class="problem">
+      {(answer.invalid ?? []).map(invalid => (
+        <div key={invalid.option} class="problem">
           <p lang="en">
-            {wrong.option}: {wrong.storedValue}: {wrong.reason}
+            {invalid.option}: {invalid.storedValue}: {invalid.reason}
           </p>
         </div>
       ))}
@@ -151,15 +151,15 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       <p class="quiet">
         {t('retention.last')} <Moment at={answer.options?.lastCleanupTime} />
       </p>
-      {effect && <Effects effect={effect} current={effect.of === asked} />}
+      {effect && <Effects effect={effect} current={effect.changes === key} />}
       {changed.length > 0 && (
         <div class="sticky">
-          <Problem of={looking.problem} />
-          <Problem of={saving.problem} retry={stale ? reload : undefined} />
+          <Problem error={calculating.problem} />
+          <Problem error={saving.problem} retry={stale ? reload : undefined} />
           {stale && <p>{t('retention.stale')}</p>}
           <div class="actions">
             <span>{t('retention.changed', { n: number(changed.length) })}</span>
-            <button type="button" aria-disabled={looking.busy} onClick={look}>
+            <button type="button" aria-disabled={calculating.busy} onClick={calculate}>
               {t('retention.effect')}
             </button>
             <button type="submit" class="primary" aria-disabled={saving.busy} disabled={stale}>
@@ -168,7 +168,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
             <button type="button" onClick={() => setChanges({})}>
               {t('action.undo')}
             </button>
-            {looking.busy && (
+            {calculating.busy && (
               <>
                 <progress aria-label={t('retention.effect')} max={1} value={progress} />
                 <span role="status">{percent(progress)}</span>
@@ -181,7 +181,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
   )
 }
 
-/** Waits until a run has ended. progress: the part of its tasks that is done. */
+/** Waits until a run has ended, and reports the share of its tasks that are done. */
 const ended = (id: string, progress: (share: number) => void) =>
   new Promise<void>((resolve, reject) => {
     const stop = new AbortController()
@@ -205,7 +205,7 @@ const ended = (id: string, progress: (share: number) => void) =>
     )
   })
 
-/** What goes with the changed options, beside what goes now. */
+/** Compares the rows to delete with the changed options and with the current ones. */
 function Effects({ effect, current }: { effect: Effect; current: boolean }) {
   const lines = linesOf(effect.run).filter(l => l.rowsNow !== undefined && l.rowsNow !== null && l.rowsNow !== l.rows)
   return (

@@ -1,4 +1,4 @@
-// What is it doing, how far is it, why does it wait; and what did it do?
+// A run: its tasks, progress, log and result, updated live while it is active.
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
@@ -8,16 +8,16 @@ import { bytes, clock, number, period, short, t, time } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ended, total } from '../runs'
-import { Foreseen } from './foreseen'
+import { DryRunResult } from './dryrun'
 
-/** A run as its events tell it, and what is wrong with the connection. */
+/** Loads a run and follows its events. trouble is the current error of the connection. */
 function useRun(id: string) {
   const model = useRef<Model | undefined>(undefined)
   const [problem, setProblem] = useState<unknown>()
   const [trouble, setTrouble] = useState('')
   const [, redraw] = useReducer((n: number) => n + 1, 0)
   useEffect(() => {
-    const left = new AbortController()
+    const closed = new AbortController()
     let frame = 0
     const draw = () => {
       frame ||= requestAnimationFrame(() => {
@@ -26,9 +26,9 @@ function useRun(id: string) {
       })
     }
     const open = async () => {
-      const { run } = await call<{ run: Run }>('GET', `/v1/runs/${encodeURIComponent(id)}`, undefined, left.signal)
+      const { run } = await call<{ run: Run }>('GET', `/v1/runs/${encodeURIComponent(id)}`, undefined, closed.signal)
       const m = new Model(run)
-      await m.load((after, upTo) => between(id, after, upTo, left.signal))
+      await m.load((after, upTo) => between(id, after, upTo, closed.signal))
       model.current = m
       draw()
       if (ended(run)) return
@@ -43,7 +43,7 @@ function useRun(id: string) {
               call<{ run: Run }>('GET', `/v1/runs/${run.id}`).then(({ run }) => {
                 m.run = run
                 draw()
-              }, setProblem) // with space and previews
+              }, setProblem) // the final result has the space and the previews
           },
           rewind: after => {
             m.rewind(after)
@@ -51,28 +51,28 @@ function useRun(id: string) {
           },
           trouble: setTrouble,
         },
-        left.signal,
+        closed.signal,
       )
     }
     open().catch(error => {
-      if (!left.signal.aborted) setProblem(error)
+      if (!closed.signal.aborted) setProblem(error)
     })
     return () => {
-      left.abort()
+      closed.abort()
       cancelAnimationFrame(frame)
     }
   }, [id])
-  const look = async (where: 'earlier' | 'later') => {
-    await model.current![where]((after, upTo) => between(id, after, upTo))
+  const loadLog = async (direction: 'earlier' | 'later') => {
+    await model.current![direction]((after, upTo) => between(id, after, upTo))
     redraw(0)
   }
-  return { model: model.current, problem, trouble, look }
+  return { model: model.current, problem, trouble, loadLog }
 }
 
 function Pipeline({ model }: { model: Model }) {
   const { run, live } = model
   const shown = (run.results ?? []).filter(r => r.state !== 'TASK_STATE_SKIPPED' || r.detail)
-  const sum = (of: (r: TaskResult) => number) => number(shown.reduce((n, r) => n + of(r), 0))
+  const sum = (value: (r: TaskResult) => number) => number(shown.reduce((n, r) => n + value(r), 0))
   return (
     <Table
       label={t('run.pipeline')}
@@ -180,18 +180,18 @@ function Space({ run }: { run: Run }) {
 
 const levels: Record<string, string> = { LOG_LEVEL_WARNING: 'warn', LOG_LEVEL_ERROR: 'bad' }
 
-function Log({ model, look }: { model: Model; look: (where: 'earlier' | 'later') => Promise<void> }) {
+function Log({ model, loadLog }: { model: Model; loadLog: (direction: 'earlier' | 'later') => Promise<void> }) {
   const { busy, problem, act } = useAction()
   const box = useRef<HTMLDivElement>(null),
     atEnd = useRef(true)
   useLayoutEffect(() => {
-    // whoever reads the newest line goes on reading the newest one
+    // keep the newest line in view if it was in view before
     if (box.current && atEnd.current && model.upTo === model.last) box.current.scrollTop = box.current.scrollHeight
   }, [model.last, model.upTo])
-  const move = (where: 'earlier' | 'later') =>
+  const move = (direction: 'earlier' | 'later') =>
     act(async () => {
-      await look(where)
-      if (where === 'earlier') box.current?.scrollTo(0, 0)
+      await loadLog(direction)
+      if (direction === 'earlier') box.current?.scrollTo(0, 0)
     })
   return (
     <Section
@@ -209,7 +209,7 @@ function Log({ model, look }: { model: Model; look: (where: 'earlier' | 'later')
           </button>
         </p>
       )}
-      <Problem of={problem} />
+      <Problem error={problem} />
       {model.log.length === 0 ? (
         <p class="empty">{t('run.nolog')}</p>
       ) : (
@@ -248,8 +248,8 @@ function Log({ model, look }: { model: Model; look: (where: 'earlier' | 'later')
 }
 
 export function RunPage({ context, argument: [id = ''] }: { context: Context; argument: string[] }) {
-  const { model, problem, trouble, look } = useRun(id)
-  const [asks, setAsks] = useState(false)
+  const { model, problem, trouble, loadLog } = useRun(id)
+  const [confirming, setConfirming] = useState(false)
   const { busy, problem: refused, act } = useAction()
   if (!model)
     return (
@@ -259,7 +259,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
             {t('loading')}
           </p>
         ) : (
-          <Problem of={problem} />
+          <Problem error={problem} />
         )}
       </Page>
     )
@@ -272,20 +272,22 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
       actions={
         active &&
         mayCancel && (
-          <button type="button" onClick={() => setAsks(true)}>
+          <button type="button" onClick={() => setConfirming(true)}>
             {t('run.cancel')}
           </button>
         )
       }
     >
-      {asks && (
+      {confirming && (
         <Confirm
           title={t('run.cancel')}
           action={t('run.cancel')}
           busy={busy}
           problem={refused}
-          onClose={() => setAsks(false)}
-          onDo={() => act(() => call('POST', `/v1/runs/${run.id}:cancel`)).then(done => done && setAsks(false))}
+          onClose={() => setConfirming(false)}
+          onConfirm={() =>
+            act(() => call('POST', `/v1/runs/${run.id}:cancel`)).then(done => done && setConfirming(false))
+          }
         >
           <p>{t('run.cancel.help')}</p>
         </Confirm>
@@ -297,7 +299,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
           </p>
         </div>
       )}
-      <Problem of={problem} />
+      <Problem error={problem} />
       <p role="status">
         <Badge state={run.state} /> {active ? t('run.since') : t('run.ended')}{' '}
         <Moment at={active ? (run.startTime ?? run.createTime) : run.endTime} ago={active} /> ·{' '}
@@ -320,7 +322,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
           <p lang="en">{run.error}</p>
         </div>
       )}
-      {run.dryRun && !active && <Foreseen run={run} context={context} />}
+      {run.dryRun && !active && <DryRunResult run={run} context={context} />}
       {!run.dryRun && model.rates.some(rate => rate > 0) && (
         <Section title={t('run.rate')}>
           <Line label={t('run.rate')} values={model.rates} show={short} />
@@ -332,7 +334,7 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
         </Section>
       )}
       <Space run={run} />
-      <Log model={model} look={look} />
+      <Log model={model} loadLog={loadLog} />
     </Page>
   )
 }

@@ -1,4 +1,4 @@
-// When does it run, and how long may it take?
+// The schedule, and the runs of the next seven days.
 import { useState } from 'preact/hooks'
 import { call, type Schedule } from '../api'
 import { Field, Moment, Page, Problem, Section, Show, useAction, useLoad } from '../components'
@@ -11,7 +11,7 @@ export function SchedulePage({ context }: { context: Context }) {
   const kept = (context.server.replicas ?? []).some(r => r.schedule)
   return (
     <Page title={t('schedule.title')} intro={t('schedule.intro')}>
-      <Show of={loaded}>
+      <Show loaded={loaded}>
         {({ schedule }) => (
           <>
             {!kept && (
@@ -129,7 +129,7 @@ function Form({ schedule, context, reload }: { schedule: Schedule; context: Cont
           />
           {t('schedule.continue')}
         </label>
-        <Problem of={problem} />
+        <Problem error={problem} />
         {context.may('ADMIN') && (
           <button type="submit" class="primary" aria-disabled={busy}>
             {t('action.save')}
@@ -144,7 +144,7 @@ const hour = 26,
   tall = 18,
   names = 44
 
-/** The windows of the next seven days, in the zone of the schedule: from each start for as long as a run may take. */
+/** Draws the runs of the next seven days in the schedule's time zone, each as long as a run may take. */
 function Week({ schedule }: { schedule: Schedule }) {
   const inZone = new Intl.DateTimeFormat('en-GB', {
     timeZone: schedule.timeZone || 'UTC',
@@ -167,7 +167,7 @@ function Week({ schedule }: { schedule: Schedule }) {
   const bars = (schedule.upcomingRunTimes ?? [])
     .flatMap(at => {
       const { day, hours } = place(Date.parse(at))
-      const over = hours + most - 24 // into the next day
+      const over = hours + most - 24 // hours on the next day
       return [
         { at, row: day - first, from: hours, hours: Math.min(most, 24 - hours) },
         ...(over > 0 ? [{ at: `${at} `, row: day - first + 1, from: 0, hours: Math.min(over, 24) }] : []),

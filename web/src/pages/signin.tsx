@@ -1,24 +1,24 @@
-// How do I get in? What the server accepts, and nothing else.
+// The sign-in page, with the methods that the server accepts.
 import { useState } from 'preact/hooks'
-import { Refusal } from '../api'
+import { ApiError } from '../api'
 import { Field, Page, Problem, Show, useAction, useLoad } from '../components'
 import { t } from '../i18n'
-import { redirect, storeToken, ways } from '../signin'
+import { redirect, storeToken, signInMethods } from '../signin'
 
-export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () => Promise<void> }) {
-  const accepted = useLoad(ways, [])
+export function SignIn({ problem, onSignedIn }: { problem?: unknown; onSignedIn: () => Promise<void> }) {
+  const accepted = useLoad(signInMethods, [])
   const [token, setToken] = useState('')
   const [keep, setKeep] = useState(false)
   const [tried, setTried] = useState(false)
   const { busy, problem: failed, act } = useAction()
-  const quiet = problem instanceof Refusal && problem.status === 401 && !tried // nobody has done anything wrong yet
+  const quiet = problem instanceof ApiError && problem.status === 401 && !tried // no attempt has failed yet
   return (
     <Page title={t('signin.title')} intro={t('signin.intro')}>
-      {!quiet && <Problem of={failed ?? problem} />}
-      <Show of={accepted}>
+      {!quiet && <Problem error={failed ?? problem} />}
+      <Show loaded={accepted}>
         {({ methods, oidc, problem }) => (
           <>
-            {problem && <Problem of={new Error(problem)} />}
+            {problem && <Problem error={new Error(problem)} />}
             {oidc && (
               <p>
                 <button type="button" class="primary" aria-disabled={busy} onClick={() => act(() => redirect(oidc))}>
@@ -32,7 +32,7 @@ export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () 
                   event.preventDefault()
                   setTried(true)
                   storeToken(token.trim(), keep)
-                  act(onSigned)
+                  act(onSignedIn)
                 }}
               >
                 <Field label={t('signin.token')} help={t('signin.token.help')}>
@@ -56,7 +56,7 @@ export function SignIn({ problem, onSigned }: { problem?: unknown; onSigned: () 
             {methods.includes('certificate') && (
               <p class="quiet">
                 {t('signin.certificate')}{' '}
-                <button type="button" onClick={() => act(onSigned)}>
+                <button type="button" onClick={() => act(onSignedIn)}>
                   {t('action.retry')}
                 </button>
               </p>

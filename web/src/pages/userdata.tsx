@@ -1,4 +1,4 @@
-// What is known of a person, and how is it erased?
+// Finds and erases a person's data.
 import { useState } from 'preact/hooks'
 import { call, query, stream, type Found, type Receipt } from '../api'
 import {
@@ -22,7 +22,7 @@ import { Variables, type Variable } from './variables'
 type Instance = NonNullable<Found['processInstances']>[number]
 type EraseEvent = { erasureId?: string; receipt?: Receipt; instanceErased?: unknown; taskErased?: unknown }
 
-/** A match of a part of a value may be somebody else: it is offered, and not chosen. */
+/** Reports whether the instance is certainly the person's. A partial match may be another person's: not preselected. */
 const sure = (instance: Instance) => (instance.reasons ?? []).some(r => r.match !== 'MATCH_PART')
 const running = (instance: Instance) => ![0, 2, 4].includes(instance.status ?? 0)
 
@@ -42,8 +42,8 @@ function Search() {
   const find = () =>
     act(async () => {
       setFound(undefined)
-      const asked = { userId: userId.trim(), variables }
-      setFound({ ...asked, answer: await call<Found>('POST', '/v1/userdata:find', asked) })
+      const request = { userId: userId.trim(), variables }
+      setFound({ ...request, answer: await call<Found>('POST', '/v1/userdata:find', request) })
     })
   return (
     <Page title={t('userdata.title')} intro={t('userdata.intro')}>
@@ -68,10 +68,10 @@ function Search() {
         </button>
         {busy && <span role="status"> {t('userdata.searching')}</span>}
       </form>
-      <Problem of={problem} />
+      <Problem error={problem} />
       {found && <Result key={JSON.stringify(found.answer)} {...found} done={receipts.reload} />}
       <Section title={t('userdata.receipts')}>
-        <Show of={receipts}>
+        <Show loaded={receipts}>
           {({ receipts }) => (
             <Table
               label={t('userdata.receipts')}
@@ -121,32 +121,34 @@ function Result({
   const several = principals.length > 1
   const all = instances.filter(sure).map(i => i.id!)
   const [chosen, setChosen] = useState(all)
-  const [meant, setMeant] = useState(several ? [] : principals)
-  const [preview, setPreview] = useState<{ of: string; receipt: Receipt }>()
-  const [asks, setAsks] = useState(false)
+  const [selectedPrincipals, setSelectedPrincipals] = useState(several ? [] : principals)
+  const [preview, setPreview] = useState<{ request: string; receipt: Receipt }>()
+  const [confirming, setConfirming] = useState(false)
   const [steps, setSteps] = useState(0)
-  const [gone, setGone] = useState<Receipt>()
+  const [erased, setErased] = useState<Receipt>()
   const { busy, problem, act } = useAction()
-  // All that is found is erased by the user id, of which the receipt keeps a hash; a part of it by ids.
+  // Everything found is erased by the user ID, whose hash is stored in the receipt; a selection is erased by its IDs.
   const whole = several || (chosen.length === all.length && all.every(id => chosen.includes(id)))
-  const asked = whole ? { userId, variables, principalIds: meant } : { processInstanceIds: chosen, taskIds: orphans }
-  const current = preview?.of === JSON.stringify(asked) ? preview.receipt : undefined
+  const request = whole
+    ? { userId, variables, principalIds: selectedPrincipals }
+    : { processInstanceIds: chosen, taskIds: orphans }
+  const current = preview?.request === JSON.stringify(request) ? preview.receipt : undefined
   const erase = async (dryRun: boolean) => {
     setSteps(0)
     let receipt: Receipt | undefined
-    for await (const { event } of stream<{ event: EraseEvent }>('POST', '/v1/userdata:erase', { ...asked, dryRun })) {
+    for await (const { event } of stream<{ event: EraseEvent }>('POST', '/v1/userdata:erase', { ...request, dryRun })) {
       if (event.instanceErased || event.taskErased) setSteps(n => n + 1)
       receipt = event.receipt ?? receipt
     }
     return receipt!
   }
-  const flip = (ids: string[], id: string, on: boolean) => (on ? [...ids, id] : ids.filter(other => other !== id))
-  if (gone) {
+  const toggle = (ids: string[], id: string, on: boolean) => (on ? [...ids, id] : ids.filter(other => other !== id))
+  if (erased) {
     return (
       <div class="notice good" role="status">
         <p>
-          {t('userdata.gone', { rows: number(rowsIn(gone)) })}{' '}
-          <a href={`#/userdata/${gone.id}`}>{t('userdata.receipt')}</a>
+          {t('userdata.gone', { rows: number(rowsIn(erased)) })}{' '}
+          <a href={`#/userdata/${erased.id}`}>{t('userdata.receipt')}</a>
         </p>
       </div>
     )
@@ -165,8 +167,8 @@ function Result({
             <label key={p} class="check">
               <input
                 type="checkbox"
-                checked={meant.includes(p)}
-                onChange={e => setMeant(flip(meant, p, e.currentTarget.checked))}
+                checked={selectedPrincipals.includes(p)}
+                onChange={e => setSelectedPrincipals(toggle(selectedPrincipals, p, e.currentTarget.checked))}
               />
               <Code>{p}</Code>
             </label>
@@ -189,7 +191,7 @@ function Result({
                   <input
                     type="checkbox"
                     checked={chosen.includes(i.id!)}
-                    onChange={e => setChosen(flip(chosen, i.id!, e.currentTarget.checked))}
+                    onChange={e => setChosen(toggle(chosen, i.id!, e.currentTarget.checked))}
                   />
                   <Code>{i.id}</Code>
                 </label>
@@ -228,18 +230,26 @@ function Result({
           </ul>
         </details>
       )}
-      <Problem of={asks ? undefined : problem} />
+      <Problem error={confirming ? undefined : problem} />
       {(chosen.length > 0 || orphans.length > 0) && (
         <div class="actions">
           <button
             type="button"
             aria-disabled={busy}
-            disabled={several && meant.length === 0}
-            onClick={() => act(async () => setPreview({ of: JSON.stringify(asked), receipt: await erase(true) }))}
+            disabled={several && selectedPrincipals.length === 0}
+            onClick={() =>
+              act(async () => setPreview({ request: JSON.stringify(request), receipt: await erase(true) }))
+            }
           >
             {t('userdata.preview')}
           </button>
-          <button type="button" class="primary" aria-disabled={busy} disabled={!current} onClick={() => setAsks(true)}>
+          <button
+            type="button"
+            class="primary"
+            aria-disabled={busy}
+            disabled={!current}
+            onClick={() => setConfirming(true)}
+          >
             {t('userdata.erase')}
           </button>
           {busy && (
@@ -250,15 +260,15 @@ function Result({
         </div>
       )}
       {current && <Counts label={t('userdata.preview')} receipt={current} />}
-      {current && asks && (
+      {current && confirming && (
         <Confirm
           title={t('userdata.erase')}
           action={t('userdata.erase')}
           expected={userId}
           busy={busy}
           problem={problem}
-          onClose={() => setAsks(false)}
-          onDo={() => act(() => erase(false).then(setGone).finally(done))}
+          onClose={() => setConfirming(false)}
+          onConfirm={() => act(() => erase(false).then(setErased).finally(done))}
         >
           <p>
             {t('userdata.ask', {

@@ -1,4 +1,4 @@
-// The variables of workflows that are searched for a person, too.
+// The workflow variables to search for the user ID.
 import { Field } from '../components'
 import { t } from '../i18n'
 

@@ -1,4 +1,4 @@
-// What exactly would go; and the word that lets exactly this go.
+// The result of a dry run, and the confirmation to run it.
 import { useState } from 'preact/hooks'
 import { stream, type Run, type RunEvent, type TablePreview, type TrippedGuard } from '../api'
 import { Bar, Code, Confirm, Field, Moment, Section, Table, useAction } from '../components'
@@ -13,18 +13,18 @@ const drops = (line: Line) => line.action === 'PREVIEW_ACTION_DROP'
 const amount = (line: Line) => Number(drops(line) ? line.tables : line.rows)
 const key = (g: TrippedGuard) => `${g.guard} ${g.table}`
 
-/** Starts a run, and returns its id once the run is stored. */
+/** Starts a run and returns its ID once it is stored. */
 export async function start(request: Record<string, unknown>) {
   for await (const { event } of stream<{ event: RunEvent }>('POST', '/v1/runs', { ...request, detach: true }))
     return event.runId!
   throw new Error(t('preview.notstarted'))
 }
 
-export function Foreseen({ run, context }: { run: Run; context: Context }) {
+export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   const lines = linesOf(run)
-  const supposed = lines.some(l => l.rowsNow !== undefined && l.rowsNow !== null)
+  const whatIf = lines.some(l => l.rowsNow !== undefined && l.rowsNow !== null)
   const guards = [...new Map(lines.flatMap(l => l.guards ?? []).map(g => [key(g), g])).values()]
-  const sums = (of: (l: Line) => boolean) => number(lines.filter(of).reduce((n, l) => n + amount(l), 0))
+  const sum = (matches: (l: Line) => boolean) => number(lines.filter(matches).reduce((n, l) => n + amount(l), 0))
   const runnable = run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && lines.length > 0
   return (
     <Section
@@ -33,15 +33,15 @@ export function Foreseen({ run, context }: { run: Run; context: Context }) {
         runnable &&
         context.may('OPERATOR') &&
         (guards.length === 0 || context.may('ADMIN')) && (
-          <Approve run={run} guards={guards} rows={sums(l => !drops(l))} tables={sums(drops)} />
+          <Approve run={run} guards={guards} rows={sum(l => !drops(l))} tables={sum(drops)} />
         )
       }
     >
       <p>
         {t('preview.sum', {
-          deleted: sums(l => l.action === 'PREVIEW_ACTION_DELETE'),
-          updated: sums(l => l.action === 'PREVIEW_ACTION_UPDATE'),
-          tables: sums(drops),
+          deleted: sum(l => l.action === 'PREVIEW_ACTION_DELETE'),
+          updated: sum(l => l.action === 'PREVIEW_ACTION_UPDATE'),
+          tables: sum(drops),
           size: bytes(lines.reduce((n, l) => n + Number(l.bytes), 0)),
         })}
       </p>
@@ -100,7 +100,7 @@ export function Foreseen({ run, context }: { run: Run; context: Context }) {
             numeric: true,
             cell: l => (drops(l) ? t('preview.tables', { n: number(l.tables) }) : number(l.rows)),
           },
-          ...(supposed
+          ...(whatIf
             ? [{ title: t('preview.now'), numeric: true, cell: (l: Line) => number(l.rowsNow ?? undefined) }]
             : []),
           {
@@ -141,30 +141,30 @@ export function Foreseen({ run, context }: { run: Run; context: Context }) {
   )
 }
 
-/** "Run exactly this": for each guard that would trip its number has to be typed. */
+/** Runs the saved plan after confirmation. The number of each guard that would trip must be typed in. */
 function Approve({ run, guards, rows, tables }: { run: Run; guards: TrippedGuard[]; rows: string; tables: string }) {
-  const [asks, setAsks] = useState(false)
+  const [confirming, setConfirming] = useState(false)
   const [typed, setTyped] = useState<Record<string, string>>({})
   const { busy, problem, act } = useAction()
-  const given = guards.every(g => typed[key(g)]?.replace(/\D/g, '') === g.number)
-  const go = () =>
+  const confirmed = guards.every(g => typed[key(g)]?.replace(/\D/g, '') === g.number)
+  const runPlan = () =>
     act(async () => {
       location.hash = `#/runs/${await start({ plan: run.id, continueOnError: true, acceptGuards: guards.map(({ guard, table, number }) => ({ guard, table, number })) })}`
     })
   return (
     <>
-      <button type="button" class="primary" onClick={() => setAsks(true)}>
+      <button type="button" class="primary" onClick={() => setConfirming(true)}>
         {t('preview.run')}
       </button>
-      {asks && (
+      {confirming && (
         <Confirm
           title={t('preview.run')}
           action={t('preview.run')}
-          ready={given}
+          ready={confirmed}
           busy={busy}
           problem={problem}
-          onDo={go}
-          onClose={() => setAsks(false)}
+          onConfirm={runPlan}
+          onClose={() => setConfirming(false)}
         >
           <p>{t('preview.ask', { rows, tables })}</p>
           {guards.map(g => (
