@@ -112,7 +112,7 @@ func TestExplainTask(t *testing.T) {
 	}
 	if held := explain(
 		"delivery-logs",
-	).String(); !strings.Contains(held, "something is held") ||
+	).String(); !strings.Contains(held, "something is on hold") ||
 		strings.Contains(held, "987654321") {
 		t.Errorf("what is held is told to anyone, or nothing is: %s", held)
 	}

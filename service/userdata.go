@@ -219,7 +219,7 @@ func orStopping(ctx context.Context, err error) error {
 
 var errErasureGoesOn = status.Error(
 	codes.Unavailable,
-	"this replica is stopping; the erasure goes on elsewhere, or at the next start: its receipt will tell",
+	"this replica is stopping; the erasure continues on another replica, or after a restart: see its receipt",
 )
 
 // GetReceipt implements cleanupv1.UserDataServiceServer.

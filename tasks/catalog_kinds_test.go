@@ -113,7 +113,7 @@ func TestDomains(t *testing.T) {
 		},
 		"a link of a skipped log": {
 			setup: ids + someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE id, DROP iStatus",
-			said:  "1 rows of nmsdelivery stay", deleted: 1, left: withLog,
+			said:  "1 rows of nmsdelivery are retained", deleted: 1, left: withLog,
 			retained: purge.Retained{Dependent: 1, Tables: 1},
 		},
 	})
@@ -301,8 +301,10 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 		ALTER TABLE log1 ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY p ON log1 USING (false)`
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
 		"a partition of a log": {
-			setup: someDeliveries + partitioned, said: "2 rows of nmsdelivery stay, since row security may hide rows",
-			left: allLeft, retained: purge.Retained{Dependent: 2, Tables: 1},
+			setup:    someDeliveries + partitioned,
+			said:     "2 rows of nmsdelivery are retained, because row security may hide rows",
+			left:     allLeft,
+			retained: purge.Retained{Dependent: 2, Tables: 1},
 		},
 	})
 }
@@ -319,7 +321,7 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 		also    = "CREATE TABLE gone (id integer); CREATE RULE also AS ON DELETE TO XtkAudit DO ALSO INSERT INTO gone " +
 			"VALUES (OLD.iAuditId); "
 		eachRow  = nothing + "CREATE TRIGGER keep BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION nothing(); "
-		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not learn of them"
+		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not see them"
 	)
 	statement := func(event string) string {
 		return nothing + "CREATE TRIGGER seen AFTER " + event + " ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION nothing(); "
@@ -502,7 +504,7 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 			setup: lists + related + "DELETE FROM CusRelated WHERE iGroupId = 77; ALTER TABLE CusRelated ADD iOwned " +
 				"integer DEFAULT 1 REFERENCES NmsGroup (iGroupId) DEFERRABLE INITIALLY DEFERRED",
 			deleted: 1, left: []string{"list 1", "related 1"}, retained: purge.Retained{Suppressed: 1},
-			said: "list 1 stays",
+			said: "list 1 is retained",
 		},
 	})
 	alone := purge.Retained{Failed: 1, Dependent: 1}
@@ -513,7 +515,7 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 		cases[name] = catalogCase{
 			setup: someDeliveries + "CREATE TABLE CusNote (iId integer); INSERT INTO CusNote VALUES (1); ALTER TABLE " +
 				"CusNote ADD FOREIGN KEY (iId) REFERENCES NmsDelivery (iDeliveryId) " + kind,
-			said: "row 1 refuses and stays", deleted: 2, retained: alone, problem: "delete them first",
+			said: "row 1 failed and is retained", deleted: 2, retained: alone, problem: "delete them first",
 			left: []string{"delivery 0", "delivery 1", "delivery 3", "log 0", "log 3"},
 		}
 	}

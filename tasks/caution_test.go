@@ -425,8 +425,8 @@ func TestOptionsOutOfSight(t *testing.T) {
 			)
 			j := mustRun(t, db, nil, "visitors", "statistics")
 			checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
-			j.checkLog(t, "WARNING", "NmsCleanup_VisitorPurgeDelay can not be read")
-			j.checkLog(t, "WARNING", "XtkCleanup_NoStats can not be read")
+			j.checkLog(t, "WARNING", "NmsCleanup_VisitorPurgeDelay cannot be read")
+			j.checkLog(t, "WARNING", "XtkCleanup_NoStats cannot be read")
 		})
 	}
 }

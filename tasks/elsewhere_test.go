@@ -227,7 +227,7 @@ func TestLockedInForeignTable(t *testing.T) {
 	far.Hold("SELECT FROM NmsTrackingLogRcp WHERE iTrackingLogId IN (3, 4) FOR UPDATE")
 	j := mustRun(t, here, nil, "tracking-logs")
 	checkRows(t, far, remainingLogs, "0 3 4 21")
-	j.checkLog(t, "WARNING", "nmstrackinglogrcp", "2 obsolete rows stayed locked")
+	j.checkLog(t, "WARNING", "nmstrackinglogrcp", "2 obsolete rows were locked")
 }
 
 // A task that cannot delete rows on another server fails at its end. It reports the reason and the number of remaining

@@ -484,7 +484,7 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		}
 		for _, of := range []*journal{dryRun, j} {
 			want := c.onHold > 0
-			if got := of.said("INFO", "6 tables wkf", "are held"); got != want {
+			if got := of.said("INFO", "6 tables wkf", "are on hold"); got != want {
 				t.Errorf("%+v: the log has the tables on hold: %t, want %t; it is %q", c.holds, got, want, of.logs)
 			}
 			if got := of.said("WARNING", "wkf15", "permission denied"); got != want {

@@ -142,8 +142,8 @@ func TestLogsThatArePassedOver(t *testing.T) {
 				if got := j.retained["delivery-logs"].Tables; got != 1 {
 					t.Errorf("delivery-logs retained %d tables, want 1", got)
 				}
-				j.checkLog(t, "WARNING", "2 rows of nmsdelivery stay", "nmsbroadlogrcp")
-				want := "1 table could not be done to its end"
+				j.checkLog(t, "WARNING", "2 rows of nmsdelivery are retained", "nmsbroadlogrcp")
+				want := "1 table could not be finished"
 				if got := j.details["deliveries"]; !strings.Contains(got, want) {
 					t.Errorf("the detail is %q, want %q in it", got, want)
 				}

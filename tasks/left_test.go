@@ -70,11 +70,11 @@ func TestFewRowsThatRefuse(t *testing.T) {
 			}
 			named := 0
 			for _, line := range j.logs {
-				if strings.Contains(line, "refuses and stays: dear to me") {
+				if strings.Contains(line, "failed and is retained: dear to me") {
 					named++
 				}
 			}
-			j.checkLog(t, "WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows refuse", c.refuse))
+			j.checkLog(t, "WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows failed", c.refuse))
 			if want := min(c.refuse, purge.FailedRowsLogged); named != want {
 				t.Errorf("%d failed rows are logged, want %d: %q", named, want, j.logs)
 			}
@@ -89,7 +89,7 @@ func TestHostileRefusal(t *testing.T) {
 	addFailingAudits(db, 20, "OLD.iAuditId = 7", "no\nWARNING forged \x1b[2J\u202e"+strings.Repeat("ä", 100_000))
 	j := mustRun(t, db, nil, "audit-trail")
 	i := slices.IndexFunc(j.logs, func(line string) bool {
-		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 refuses and stays: no WARNING forged ")
+		return strings.HasPrefix(line, "WARNING xtkaudit: row 7 failed and is retained: no WARNING forged ")
 	})
 	if i < 0 {
 		t.Fatalf("the message is not in the log %.2000q", j.logs)
@@ -111,12 +111,12 @@ func TestWhatStaysLocked(t *testing.T) {
 	}{
 		"a row": {
 			"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE",
-			"obsolete rows stay: 1 row was locked by others",
+			"obsolete rows retained: 1 row was locked by others",
 			purge.Retained{Locked: 1},
 		},
 		"a table": {
 			"LOCK TABLE XtkAudit",
-			"obsolete rows stay: 1 table could not be done to its end",
+			"obsolete rows retained: 1 table could not be finished",
 			purge.Retained{Tables: 1},
 		},
 	} {

@@ -82,7 +82,11 @@ func TestLeftoversThatStay(t *testing.T) {
 			)
 			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
 			j.checkState(t, "deliveries", pipeline.Failed)
-			j.checkProblem(t, "deliveries", `"far", whose 1 deliveries stay here too, and 2 that were left there: `)
+			j.checkProblem(
+				t,
+				"deliveries",
+				`"far", whose 1 deliveries are retained here too, and 2 that were left there: `,
+			)
 			if err == nil {
 				t.Error("the run succeeded")
 			}

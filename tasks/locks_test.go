@@ -96,7 +96,7 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	checkRows(t, db, logsLeft, "1", "3")
 	checkCount(t, db, 2, "SELECT count(*) "+
 		"FROM NmsCouponValue")
-	j.checkLog(t, "WARNING", "1 rows of nmsdelivery stay")
+	j.checkLog(t, "WARNING", "1 rows of nmsdelivery are retained")
 }
 
 // If a delivery was retained with coupons, the old logs of the coupons are kept, since only they connect the coupons

@@ -139,7 +139,7 @@ func TestAStandbyThatWillNotDo(t *testing.T) {
 	fails(there, "has not replayed", "bytes of WAL behind")
 	mustRun(t, db, func(c *pipeline.Config) { c.Standby.Pool = there }, "sessions") // a run does not need the standby
 	standby.Stop()
-	fails(there, "--preview-database-url", "can not be read")
+	fails(there, "--preview-database-url", "cannot be read")
 }
 
 // A dry run counts each row once, although its reads conflict with the standby's recovery.

@@ -39,7 +39,7 @@ func TestErrorsInsideTriggers(t *testing.T) {
 			checkRows(t, db, deliveriesLeft, "5")
 			checkCount(t, db, 1, "SELECT count(*) FROM NmsBroadLogRcp")
 			j.checkDeleted(t, "deliveries", 59+19)
-			j.checkLog(t, "WARNING", "row 4 refuses")
+			j.checkLog(t, "WARNING", "row 4 failed")
 			if j.retained["deliveries"].Failed != 1 {
 				t.Errorf("the task retained %+v, want 1 failed row", j.retained["deliveries"])
 			}

@@ -160,7 +160,7 @@ func TestDropWithoutRoomForItsLocks(t *testing.T) {
 	j := mustRun(t, db, nil, "lists-to-delete", "orphan-work-tables")
 	checkRows(t, db, relationsLeft, "grp5", "grp7")
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsGroup WHERE iGroupId = 5")
-	j.checkLog(t, "WARNING", "list 5 stays", "out of shared memory")
+	j.checkLog(t, "WARNING", "list 5 is retained", "out of shared memory")
 	j.checkLog(t, "WARNING", "grp7", "out of shared memory")
 }
 
@@ -179,8 +179,8 @@ func TestListsAndWhatHasTheNameOfTheirTables(t *testing.T) {
 	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup ORDER BY 1", "5", "7")
 	checkRows(t, db, relationsLeft, "grp5")
 	j.checkDeleted(t, "lists-to-delete", 1)
-	j.checkLog(t, "WARNING", "list 5 stays", "trigger")
-	j.checkLog(t, "WARNING", "list 7 stays", "grp7")
+	j.checkLog(t, "WARNING", "list 5 is retained", "trigger")
+	j.checkLog(t, "WARNING", "list 7 is retained", "grp7")
 }
 
 // Work tables that are not dropped because of their owner, kind or schema are counted and logged, with a remedy.

@@ -328,7 +328,7 @@ func TestMistakes(t *testing.T) {
 		{"run --tls-ca " + key, 2, []string{"--tls-ca", "no certificate"}},
 		{"run --client-cert " + cert + " --client-key /nowhere", 2, []string{"--client-key", "/nowhere"}},
 		{"audit", 2, []string{"--database-url"}},
-		{"audit --database-url " + pgtest.Empty(t).URL(), 1, []string{"no service has been at work on this database"}},
+		{"audit --database-url " + pgtest.Empty(t).URL(), 1, []string{"no service has run on this database"}},
 		{"audit --database-url postgres://h/d --limit 0", 2, []string{"--limit"}},
 		{"audit --database-url postgres://h/d --since -1s", 2, []string{"--since"}},
 		{"mid-sourcing leftovers x", 2, []string{"mid-sourcing leftovers", "no argument"}},

@@ -31,7 +31,7 @@ func main() {
 		ca     = flag.String("tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
 		token  = flag.String(
 			"token", "",
-			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users can not see)",
+			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users cannot see)",
 		)
 		watched  = flag.String("watch", "", "watch the run with this id instead of starting one")
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")

@@ -26,7 +26,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--server", default="127.0.0.1:9090", help="the gRPC address of a server, HOST:PORT")
     parser.add_argument("--tls-ca", help="speak TLS, and trust the authorities in this PEM file")
-    parser.add_argument("--token", help="the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users can not see)")
+    parser.add_argument("--token", help="the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users cannot see)")
     parser.add_argument("--watch", default="", metavar="RUN", help="watch the run with this id instead of starting one")
     parser.add_argument("--task", action="append", help="run this task; may be repeated (default all)")
     parser.add_argument("--dry-run", action="store_true", help="change nothing, count what would be deleted")

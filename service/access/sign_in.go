@@ -69,7 +69,7 @@ type Signed struct {
 // ErrUnavailable.
 func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
-		return nil, fmt.Errorf("%w: nobody signs in with an issuer here", ErrInvalid)
+		return nil, fmt.Errorf("%w: signing in with an issuer is not configured", ErrInvalid)
 	}
 	client, err := g.issuer.client(ctx, grant.RedirectURI)
 	if err != nil {

@@ -153,7 +153,7 @@ func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each 
 		},
 	)
 	if sqlstate.Is(err, pgerrcode.UndefinedTable) {
-		return fmt.Errorf("no service has been at work on this database yet, or an old one: %w", err)
+		return fmt.Errorf("no service has run on this database yet, or an old one: %w", err)
 	}
 	return err
 }

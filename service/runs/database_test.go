@@ -121,7 +121,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			if !said(
 				events,
 				severity.Warning,
-				"goes on after the last committed batch",
+				"continues after the last committed batch",
 				"see that the database server runs",
 			) &&
 				name != "silent" {
@@ -157,7 +157,7 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 // saidTerminated reports whether a log event has that a terminated session interrupted the run. A statement that is
 // sent to such a session fails before the server's reason is read.
 func saidTerminated(events []store.Event) bool {
-	const resumed = "goes on after the last committed batch"
+	const resumed = "continues after the last committed batch"
 	return said(events, severity.Warning, "57P01", resumed) || said(events, severity.Warning, "broken pipe", resumed)
 }
 
@@ -343,7 +343,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 	}{
 		"40P01": {"run the cleanup at a quieter hour", store.CauseInternal},
 		"57014": {"look for a slow trigger", store.CauseInternal},
-		"53200": {"given up after 11 setbacks without progress", store.CauseUnavailable},
+		"53200": {"given up after 11 failed attempts without progress", store.CauseUnavailable},
 		"P0001": {"a trigger or function of the application refuses", store.CauseInternal},
 		"23503": {"rows of another table refer to these", store.CauseInternal},
 	} {
@@ -505,7 +505,7 @@ func TestDryRunWithoutProgress(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	if got := events[len(events)-1].Run; got.State != store.Failed ||
-		!strings.Contains(got.Result("sessions").Error, "given up after 11 setbacks without progress") ||
+		!strings.Contains(got.Result("sessions").Error, "given up after 11 failed attempts without progress") ||
 		got.Result("audit-trail").State != pipeline.Succeeded {
 		t.Errorf("%+v", got)
 	}

@@ -89,7 +89,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
-	if !said(events, severity.Warning, "replica a fell silent", "replica b goes on") {
+	if !said(events, severity.Warning, "replica a fell silent", "replica b continues") {
 		t.Errorf("nobody took it over: %q", logs(events))
 	}
 }
@@ -119,7 +119,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 		events,
 		severity.Warning,
 		"the database server was restarted or replaced",
-		"replica a goes on after the last committed batch",
+		"replica a continues after the last committed batch",
 	) {
 		t.Errorf("nothing was told of it: %q", logs(events))
 	}

@@ -47,7 +47,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	checkFinished(t, events, n-n/50)
 	result := events[len(events)-1].Run.Result("audit-trail")
 	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 ||
-		result.Detail != fmt.Sprintf("obsolete rows stay: %d rows refuse with an error", n/50) {
+		result.Detail != fmt.Sprintf("obsolete rows retained: %d rows failed with an error", n/50) {
 		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
 	}
 	if db.Int("SELECT epoch FROM cleanupd.run") < 2 ||

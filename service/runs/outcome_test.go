@@ -140,12 +140,12 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	network.Stall(3 * time.Second)
 	network.Cut()
 	workB()
-	db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%replica a let go of the run%'")
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Message' LIKE '%replica a released the run%'")
 	release()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, int64(rows))
 	if !said(events, severity.Warning, "replica a fell silent") ||
-		!said(events, severity.Warning, "replica a let go of the run: ", "see that the database server runs") {
+		!said(events, severity.Warning, "replica a released the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}
 }

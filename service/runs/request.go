@@ -96,7 +96,7 @@ func (r Request) contradictsPlan() (wrong failure.Violations) {
 		"dry_run":    r.DryRun,
 	} {
 		if given && r.Plan != "" {
-			wrong.Add(field, "must not be given beside a plan, which has its tasks")
+			wrong.Add(field, "must not be given with a plan, which has its own tasks")
 		}
 	}
 	slices.SortFunc(wrong, func(a, b failure.Violation) int { return strings.Compare(a.Field, b.Field) })
@@ -115,7 +115,7 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		field := fmt.Sprintf("accept_guards[%d].", i)
 		switch {
 		case a.Guard == guard.Clock || a.Guard == guard.Idle:
-			wrong.Addf(field+"guard", "%s can not be accepted, only set", a.Guard)
+			wrong.Addf(field+"guard", "%s cannot be accepted, only set", a.Guard)
 		case !slices.Contains(acceptable, a.Guard):
 			wrong.Addf(field+"guard", "unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)
 		case a.Table == "":

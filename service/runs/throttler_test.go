@@ -292,7 +292,7 @@ func TestDelayedStandby(t *testing.T) {
 	throttled(db, "replica lag: walreceiver is ")
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 10)
-	if !said(events, severity.Warning, "the standby walreceiver stays ", "as recovery_min_apply_delay makes it") {
+	if !said(events, severity.Warning, "the standby walreceiver lags by ", "because of recovery_min_apply_delay") {
 		t.Errorf("%q", logs(events))
 	}
 	cancel()

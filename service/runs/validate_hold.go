@@ -66,7 +66,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 	}
 	switch {
 	case strings.TrimSpace(h.Reason) == "":
-		wrong.Add("hold.reason", "is missing: say why, for whoever finds the hold years later")
+		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
 	case strings.ContainsRune(h.Reason, 0):
 		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
 	case utf8.RuneCountInString(h.Reason) > maxHoldReason:
@@ -99,7 +99,7 @@ func findTable(
 	case inner:
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
 	case beneath != nil && (materialized || !mayBeDropped(stored)):
-		return name, "is a view, of which a hold keeps nothing: name the tables beneath, " + strings.Join(
+		return name, "is a view, which a hold does not protect: name its tables, " + strings.Join(
 			beneath, ", ",
 		), err
 	}

@@ -118,7 +118,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			writeStatus(
 				w, r, http.StatusUnsupportedMediaType,
 				status.New(
-					codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
+					codes.InvalidArgument, "the route requires Content-Type: application/json",
 				),
 			)
 			return

@@ -73,7 +73,7 @@ func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 		writeStatus(
 			w, r, http.StatusUnsupportedMediaType,
 			status.New(
-				codes.InvalidArgument, "the route takes JSON and must be told so: Content-Type: application/json",
+				codes.InvalidArgument, "the route requires Content-Type: application/json",
 			),
 		)
 		return

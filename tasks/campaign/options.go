@@ -231,7 +231,7 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 // exceeds 32 bits of seconds: such a delay is never used.
 func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hiddenReason != "" {
-		return 0, fmt.Errorf("%s: option %s can not be read", o.hiddenReason, opt.Name)
+		return 0, fmt.Errorf("%s: option %s cannot be read", o.hiddenReason, opt.Name)
 	}
 	if !o.stored[opt.Name] {
 		return time.Duration(opt.Default) * Day, nil
@@ -289,7 +289,7 @@ func (o *Options) InForce() map[string]string {
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf(
-			"%s: option %s can not be read: acts as 1, nothing is done", o.hiddenReason, NoStats.Name,
+			"%s: option %s cannot be read: acts as 1, nothing is done", o.hiddenReason, NoStats.Name,
 		)
 	}
 	if !o.stored[NoStats.Name] {

@@ -134,6 +134,6 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"the standby (--preview-database-url) can not be read: %s", err.Error(),
+		"the standby (--preview-database-url) cannot be read: %s", err.Error(),
 	) //nolint:errorlint // see above
 }

@@ -175,7 +175,7 @@ func (d drops) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTa
 		d.task.Log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
 		return "", nil
 	case campaign.Dropped(ctx, d.task.Binder.Pool, err, w.Quoted()):
-		d.task.Log(ctx, severity.Info, w.Name+" is gone already")
+		d.task.Log(ctx, severity.Info, w.Name+" no longer exists")
 		return "", nil
 	case errors.As(err, &pgErr) && !sqlstate.LostInDrop(err):
 		message := fmt.Sprintf("%s could not be dropped: %s", w.Name, purge.Message(err))

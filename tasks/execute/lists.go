@@ -66,7 +66,7 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 		size = nextSize(size, limit, time.Since(begun))
 	}
 	if l.failed > 0 {
-		message := fmt.Sprintf("%s: %d obsolete rows refuse with an error; left", l.job.Name, l.failed)
+		message := fmt.Sprintf("%s: %d obsolete rows failed with an error; left", l.job.Name, l.failed)
 		t.Log(ctx, severity.Warning, message)
 	}
 	return nil

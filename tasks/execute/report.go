@@ -16,16 +16,16 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 		t.Log(ctx, severity.Warning, table+": "+fmt.Sprintf(format, args...))
 	}
 	if r.Locked > 0 {
-		warn("%d obsolete rows stayed locked by others; left for the next run", r.Locked)
+		warn("%d obsolete rows were locked by others; left for the next run", r.Locked)
 	}
 	if r.TableLocked {
-		warn("someone keeps the whole table locked; the rest of it is left for the next run")
+		warn("the whole table is locked; the rest of it is left for the next run")
 	}
 	if r.Suppressed > 0 {
-		warn("%d obsolete rows can not be deleted, a trigger or rule of the table prevents it; left", r.Suppressed)
+		warn("%d obsolete rows were retained: a trigger or rule of the table prevents their deletion", r.Suppressed)
 	}
 	if r.Failed > 0 {
-		warn("%d obsolete rows refuse with an error; left", r.Failed)
+		warn("%d obsolete rows failed with an error; left", r.Failed)
 	}
 	if r.GaveUp {
 		t.giveUp(ctx, table)

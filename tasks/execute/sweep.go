@@ -108,7 +108,7 @@ func (t *task) parentsOfRetained(
 	}
 	if len(ids) > 0 { // a locked table may have had no such rows
 		t.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%d rows of %s stay, since rows of theirs stayed in %s; the next run takes both",
+			"%d rows of %s are retained, because their rows in %s are; the next run deletes both",
 			len(ids), t.Plan.Parents.Table.Name, j.Name,
 		))
 	}

@@ -68,7 +68,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 		return e, err
 	}
 	if len(holds.Names) > 0 {
-		e.Skips = append(e.Skips, "something is held: it stays, whatever the statements say")
+		e.Skips = append(e.Skips, "something is on hold and is retained, whatever the statements say")
 	}
 	defer func() { e.Skips = append(e.Skips, skips.messages...) }()
 	if z := a.Binder.Env.Catalog.Zone; z.Unknown {
@@ -217,7 +217,7 @@ func scanMethod(ctx context.Context, a *pipeline.Attempt, s purge.Sweep) (string
 	}
 	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||
 		campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation) {
-		return "not known: the table is locked, or gone", nil
+		return "unknown: the table is locked or no longer exists", nil
 	}
 	return method, err
 }

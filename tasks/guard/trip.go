@@ -25,14 +25,16 @@ func (t Trip) String() string {
 	number, limit := fmt.Sprintf("%s of %s: %d", t.Guard, t.Table, t.Number), t.Limit
 	switch t.Guard {
 	case Share:
-		return fmt.Sprintf("%s rows would go within a day, and %d may", number, limit)
+		return fmt.Sprintf("%s rows would be deleted within a day, and %d may", number, limit)
 	case Cutoff:
 		return fmt.Sprintf(
-			"%s rows would go since a cutoff has moved by more than the time that passed, and %d may", number, limit,
+			"%s rows would be deleted because a cutoff moved by more than the time that passed, and %d may",
+			number,
+			limit,
 		)
 	case Growth:
 		return fmt.Sprintf(
-			"%s rows would go by a rule without a delay, and as compared with former runs %d may", number, limit,
+			"%s rows would be deleted by a rule without a delay, and compared with earlier runs %d may", number, limit,
 		)
 	case Tables:
 		return fmt.Sprintf("%s tables would be dropped, and %d may", number, limit)

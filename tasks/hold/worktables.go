@@ -86,7 +86,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 	}
 	if unreadable > 0 {
 		w.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%d tables may have held rows and could not be read: they stay; the first is %s", unreadable, first,
+			"%d tables may have held rows and could not be read: they are retained; the first is %s", unreadable, first,
 		))
 	}
 	return has, nil

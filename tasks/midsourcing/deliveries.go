@@ -91,8 +91,8 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 	if restored = binding.Intersection(left, restored); len(restored) > 0 {
 		slices.Sort(restored)
 		p.Log(ctx, severity.Info, fmt.Sprintf(
-			"%d deliveries that were left on the mid-sourcing server %q are here again: they stay there as long "+
-				"as here",
+			"%d deliveries that were left on the mid-sourcing server %q are here again: they are retained there "+
+				"as long as here",
 			len(slices.Compact(restored)), account,
 		))
 	}

@@ -127,7 +127,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 	if err != nil {
 		// Not wrapped: the loss of another database's connection must not count as that of the main one.
 		r.Failed = errors.Join(r.Failed, fmt.Errorf(
-			"mid-sourcing server %q, whose %d deliveries stay here too, and %d that were left there: %s",
+			"mid-sourcing server %q, whose %d deliveries are retained here too, and %d that were left there: %s",
 			account, len(d), len(left), err.Error(),
 		)) //nolint:errorlint // see above
 	}

@@ -141,7 +141,7 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 			return newest, cmp.Or(err, ctx.Err())
 		case err != nil:
 			r.Database.Log(ctx, severity.Warning, fmt.Sprintf(
-				"%s can not tell whether the application is idle: %s", a.table.Name, sqlstate.Explain(err),
+				"%s cannot tell whether the application is idle: %s", a.table.Name, sqlstate.Explain(err),
 			))
 		case recent:
 			return r.Config.Now, nil

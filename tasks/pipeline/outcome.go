@@ -74,12 +74,12 @@ func retainedDetail(r purge.Retained) string {
 		n         int64
 		one, many string
 	}{
-		{r.Failed, "row refuses with an error", "rows refuse with an error"},
+		{r.Failed, "row failed with an error", "rows failed with an error"},
 		{r.Locked, "row was locked by others", "rows were locked by others"},
 		{r.Suppressed, "row is kept by a trigger or rule", "rows are kept by a trigger or rule"},
-		{r.Dependent, "row stays with what belongs to it", "rows stay with what belongs to them"},
-		{r.OnHold, "row is held", "rows are held"},
-		{r.Tables, "table could not be done to its end", "tables could not be done to their end"},
+		{r.Dependent, "row is bound to retained rows", "rows are bound to retained rows"},
+		{r.OnHold, "row is on hold", "rows are on hold"},
+		{r.Tables, "table could not be finished", "tables could not be finished"},
 	} {
 		switch {
 		case p.n == 1:
@@ -91,7 +91,7 @@ func retainedDetail(r purge.Retained) string {
 	if parts == nil {
 		return ""
 	}
-	return "obsolete rows stay: " + strings.Join(parts, ", ")
+	return "obsolete rows retained: " + strings.Join(parts, ", ")
 }
 
 // vacuumDetail describes on how many tables VACUUM or ANALYZE failed; "" if on none.

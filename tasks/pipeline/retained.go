@@ -48,7 +48,11 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		}
 		if len(retained) > 0 {
 			name := a.Plan.Parents.Table.Name
-			a.Log(ctx, severity.Warning, fmt.Sprintf("%d rows of %s stay, since %s", len(retained), name, why))
+			a.Log(
+				ctx,
+				severity.Warning,
+				fmt.Sprintf("%d rows of %s are retained, because %s", len(retained), name, why),
+			)
 		}
 		parents = a.RetainParents(parents, retained)
 	}

@@ -122,9 +122,10 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if table.RowSecurity {
 		s.plan.note(
 			severity.Warning,
-			"row security may hide rows of %s: what the role %s does not see stays; let it own the table, or grant "+
+			"row security may hide rows of %s: rows that the role %s does not see are retained; let it own the table, or grant "+
 				"it BYPASSRLS",
-			table.Name, s.env.Catalog.Role,
+			table.Name,
+			s.env.Catalog.Role,
 		)
 		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)

@@ -30,10 +30,11 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 		p.requireRights(env, d.Groups, "SELECT")
 		switch {
 		case d.Groups == nil:
-			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names stay")
+			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names are retained")
 		case d.Groups.RowSecurity:
 			p.note(
-				severity.Warning, "row security may hide rows of %s: tables with _grp and an id in their names stay",
+				severity.Warning,
+				"row security may hide rows of %s: tables with _grp and an id in their names are retained",
 				d.Groups.Name,
 			)
 			d.Groups = nil

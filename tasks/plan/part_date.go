@@ -92,7 +92,7 @@ func (p Age) describe(env Env) string {
 	at := cutoff.UTC().Format("2006-01-02 15:04 UTC")
 	switch {
 	case err != nil:
-		return fmt.Sprintf("%s %s a delay that can not be used", column, p.text)
+		return fmt.Sprintf("%s %s a delay that cannot be used", column, p.text)
 	case delay == 0:
 		return fmt.Sprintf("%s %s %s", column, p.text, at)
 	case delay%campaign.Day == 0:

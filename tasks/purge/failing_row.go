@@ -134,7 +134,7 @@ func DescribeRowError(table string, row pgtype.TID, key *string, err error) stri
 	if key != nil {
 		name = *key
 	}
-	return fmt.Sprintf("%s: row %s refuses and stays: %s", table, name, Message(err))
+	return fmt.Sprintf("%s: row %s failed and is retained: %s", table, name, Message(err))
 }
 
 // Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control

@@ -109,7 +109,7 @@ func TestRowsThatRefuse(t *testing.T) {
 					want = 0
 					if !slices.ContainsFunc(
 						a.warned,
-						func(w string) bool { return strings.HasPrefix(w, "t: row 1002 refuses and stays: ") },
+						func(w string) bool { return strings.HasPrefix(w, "t: row 1002 failed and is retained: ") },
 					) ||
 						len(a.warned) < 6 {
 						t.Errorf("warned %q", a.warned)

@@ -81,7 +81,7 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	l.progress.outcome.retain(0, Retained{Suppressed: rows})
 	if rows > 0 && len(l.info.bypassed) > 0 {
 		l.table.engine.Recorder.Warn(fmt.Sprintf(
-			"%s: obsolete rows stay, since a rule or a trigger FOR EACH STATEMENT of %s would not learn of them: "+
+			"%s: obsolete rows are retained, because a rule or a trigger FOR EACH STATEMENT of %s would not see them: "+
 				"create it on the partitions or children, or disable it",
 			l.table.sweep.Name, strings.Join(l.info.bypassed, ", "),
 		))

@@ -56,7 +56,7 @@ func (p *Period) Check() error {
 	if p.Table.Elsewhere == "" {
 		return nil
 	}
-	return fmt.Errorf("%s is %s: its rows can not be coalesced there", p.Table.Name, p.Table.Elsewhere)
+	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Elsewhere)
 }
 
 // OnHold reports whether the rows are retained: their table is on hold, or the option's, which is written with them, or

@@ -35,7 +35,7 @@ func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, o
 		a.Log(ctx, severity.Info, "coalesceUpToDate")
 		return p, 0, true, nil
 	case rows > 0 && p.OnHold(a.Binder.Env, a.Plan):
-		a.Log(ctx, severity.Info, p.Table.Name+", or XtkOption, is held: its rows stay as they are")
+		a.Log(ctx, severity.Info, p.Table.Name+", or XtkOption, is on hold: its rows are not changed")
 		a.Retained.OnHold += rows
 		return p, 0, true, nil
 	case rows > 0:

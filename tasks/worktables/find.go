@@ -69,7 +69,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	}
 	if onHold > 0 {
 		f.Log(ctx, severity.Info, fmt.Sprintf(
-			"%d tables %s stay: they, or what they belong to, are held", onHold, Mask(d.Prefix),
+			"%d tables %s are retained: they, or what they belong to, are on hold", onHold, Mask(d.Prefix),
 		))
 	}
 	k.Tables = slices.DeleteFunc(tables, f.Exclude)
@@ -109,7 +109,11 @@ func (f Finder) unused(d plan.Drop) Unused {
 				return nil, err
 			}
 			if !known && d.Groups != nil && !logged {
-				f.Log(ctx, severity.Info, d.Groups.Name+" is empty: tables with _grp and an id in their names stay")
+				f.Log(
+					ctx,
+					severity.Info,
+					d.Groups.Name+" is empty: tables with _grp and an id in their names are retained",
+				)
 				logged = true
 			}
 		}

@@ -115,5 +115,5 @@ func RetainedBy(err error) purge.Retained {
 
 // RetainedMessage returns the message about a list that is retained by an error.
 func RetainedMessage(id int64, err error) string {
-	return fmt.Sprintf("list %d stays, with its table if it has one: %s", id, purge.Message(err))
+	return fmt.Sprintf("list %d is retained, with its table if it has one: %s", id, purge.Message(err))
 }

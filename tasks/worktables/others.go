@@ -61,10 +61,10 @@ func reasonFor(o campaign.OtherWorkTable, schema, owner string) reason {
 	case o.Schema != schema:
 		return reason{
 			text:   "in the schema " + o.Schema + ", and NmsDelivery is in " + schema,
-			remedy: "drop what nobody needs there by hand",
+			remedy: "drop the unneeded ones there by hand",
 		}
 	case o.Kind != "":
-		return reason{text: o.Kind, remedy: "drop what nobody needs by hand"}
+		return reason{text: o.Kind, remedy: "drop the unneeded ones by hand"}
 	case owner == "postgres":
 		return reason{
 			"of the superuser postgres, as NmsDelivery is",

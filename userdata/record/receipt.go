@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNoReceipt reports that no receipt has an id.
-var ErrNoReceipt = failure.New(failure.NotFound, "there is no such receipt")
+var ErrNoReceipt = failure.New(failure.NotFound, "receipt not found")
 
 // selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the receipts
 // that list their items and files.

@@ -39,54 +39,60 @@ type Database struct {
 var (
 	lastSuccess = prometheus.NewDesc(
 		"cleanupd_last_success_timestamp_seconds",
-		"When the last run succeeded, on any replica, as far as runs are kept; 0: none did. Dry runs do not count; "+
-			"tasks is all for runs of the whole pipeline, and some for others.",
-		[]string{"tasks"}, nil,
+		"When the last run succeeded, on any replica, as long as runs are stored; 0 if none did. Dry runs do not count; "+
+			"tasks is all for runs of the whole pipeline, otherwise some.",
+		[]string{"tasks"},
+		nil,
 	)
 	activeRuns = prometheus.NewDesc(
 		"cleanupd_active_runs", "Runs that are queued or running, on any replica.", []string{"state", "dry_run"}, nil,
 	)
 	scheduled = prometheus.NewDesc(
-		"cleanupd_schedule_enabled", "Whether the schedule starts runs: 1 or 0. Replicas with --schedule keep it.", nil,
+		"cleanupd_schedule_enabled",
+		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule start them.",
+		nil,
 		nil,
 	)
 	nextRun = prometheus.NewDesc(
 		"cleanupd_schedule_next_run_timestamp_seconds",
-		"When the next run of the schedule is due; none when nothing is.", nil, nil,
+		"When the next scheduled run starts; no sample if none is scheduled.", nil, nil,
 	)
 	overdueDesc = prometheus.NewDesc(
 		"cleanupd_oldest_obsolete_row_age_seconds",
-		"For how long the oldest row of a table has been obsolete; 0: none is. Of tables without an index on the "+
-			"date it is an estimate from their last ANALYZE.",
+		"How long the oldest row of a table has been obsolete; 0 if none is. For tables without an index on the "+
+			"date, an estimate from their last ANALYZE.",
 		[]string{"table"}, nil,
 	)
 	rowsLeft = prometheus.NewDesc(
 		"cleanupd_rows_left",
-		"Obsolete rows that the last run of a task left, on any replica, by reason: refused (with an error), locked "+
-			"(by others), kept (by a trigger or rule), bound (to rows that stay). Dry runs do not count.",
+		"Obsolete rows that the last run of a task retained, on any replica, by reason: refused (failed), locked "+
+			"(by others), kept (by a trigger or rule), bound (to retained rows). Dry runs do not count.",
 		[]string{"task", "reason"}, nil,
 	)
 	tablesLeft = prometheus.NewDesc(
 		"cleanupd_tables_left",
-		"Tables that the last run of a task, on any replica, could not do to their end; rows that stay there are not "+
+		"Tables that the last run of a task, on any replica, could not finish; rows retained there are not "+
 			"counted. Dry runs do not count.",
 		[]string{"task"}, nil,
 	)
 	otherCleaner = prometheus.NewDesc(
 		"cleanupd_application_cleanup_started",
-		"Whether the application's own workflow cleanup is started, so that two clean one database: 1 or 0.", nil, nil,
+		"Whether the application's own workflow cleanup is started, so that two cleanups work on one database: 1 or 0.",
+		nil,
+		nil,
 	)
 	guardLatched = prometheus.NewDesc(
 		"cleanupd_guard_latched",
-		"Guards that tripped, and refuse a task until a plan that accepts them has run, or an option or the guard is "+
+		"Tripped guards, which refuse a task until a plan that accepts them has run, or an option or the guard is "+
 			"changed: 1 for each.",
 		[]string{"task", "guard", "table"}, nil,
 	)
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
-		"1 when the database did not tell these metrics within 2 seconds, otherwise 0: runs are all that are the "+
-			"same on every replica, but for tables, the age of rows.",
-		[]string{"of"}, nil,
+		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
+			"the same on every replica, tables for the age of rows.",
+		[]string{"of"},
+		nil,
 	)
 )
 

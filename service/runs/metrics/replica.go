@@ -50,17 +50,17 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	m := &Replica{
 		runs: counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
 		runSeconds: histogram(
-			"cleanupd_run_duration_seconds", "How long runs that this replica ended took, from their first start.",
+			"cleanupd_run_duration_seconds", "Duration of the runs that this replica ended, from their first start.",
 			runBuckets, "dry_run",
 		),
 		tasks: counter(
 			"cleanupd_tasks_total",
-			"Tasks of runs, but for dry ones, that this replica ended, by state; skipped: there was nothing to work on.",
+			"Tasks of runs, except dry runs, that this replica ended, by state; skipped if they had nothing to do.",
 			"task",
 			"state",
 		),
 		taskSeconds: histogram(
-			"cleanupd_task_duration_seconds", "How long tasks of runs, but for dry ones, took, from their first start.",
+			"cleanupd_task_duration_seconds", "Duration of tasks of runs, except dry runs, from their first start.",
 			taskBuckets, "task",
 		),
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
@@ -68,15 +68,15 @@ func NewReplica(r prometheus.Registerer) *Replica {
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
 		batchSeconds: histogram(
 			"cleanupd_batch_duration_seconds",
-			"How long batches that changed something took, from BEGIN to the answer to COMMIT.", batchBuckets, "task",
+			"Duration of batches that changed something, from BEGIN to the response to COMMIT.", batchBuckets, "task",
 		),
 		throttled: counter(
-			"cleanupd_throttled_seconds_total", "Seconds that batches waited so as not to be in the way, by reason.",
+			"cleanupd_throttled_seconds_total", "Seconds that batches were throttled, by reason.",
 			"reason",
 		),
 		retries: counter(
 			"cleanupd_retries_total",
-			"What was tried again after what passes by itself, such as a deadlock, by SQLSTATE.", "sqlstate",
+			"Retries after transient errors, such as deadlocks, by SQLSTATE.", "sqlstate",
 		),
 		failedAttempts: f.NewCounter(
 			prometheus.CounterOpts{

@@ -84,7 +84,7 @@ func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event
 			Kind:    LogLine,
 			Level:   severity.Warning,
 			Task:    task,
-			Message: "the size of the tables can not be told: " + err.Error(),
+			Message: "the size of the tables cannot be determined: " + err.Error(),
 		}}, nil
 	case task != statistics:
 		return nil, nil

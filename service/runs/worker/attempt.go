@@ -178,7 +178,7 @@ func (a *attempt) giveUp(ctx context.Context) error {
 		State:    pipeline.Failed,
 		Retained: c.cursor.TotalRetained(),
 		Problem: fmt.Sprintf(
-			"given up after %d setbacks without progress, the last one: %s", c.FailedAttempts, c.reason,
+			"given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts, c.reason,
 		),
 	}); err != nil {
 		return err

@@ -182,7 +182,7 @@ func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Eve
 		run, err := store.GetRun(ctx, tx, c.RunID)
 		return store.Event{Kind: store.RunStarted, Run: run}, err
 	}
-	level, message := severity.Info, fmt.Sprintf("replica %s goes on after the last committed batch", replica)
+	level, message := severity.Info, fmt.Sprintf("replica %s continues after the last committed batch", replica)
 	if c.reason != "" {
 		level = severity.Warning
 		message = fmt.Sprintf(

@@ -127,7 +127,7 @@ func (d *database) checkWritable(ctx context.Context) error {
 		case now == nil && last != nil:
 			d.log.Info("the database can be written again")
 		case now != nil && (last == nil || last.Error() != now.Error()):
-			d.log.Warn("the database can not be written", "reason", now, "error", err)
+			d.log.Warn("the database cannot be written", "reason", now, "error", err)
 		}
 		return now
 	})

@@ -100,7 +100,7 @@ func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) err
 					Kind:    store.LogLine,
 					Level:   severity.Warning,
 					Task:    c.currentTask(),
-					Message: fmt.Sprintf("replica %s let go of the run: %s", w.Replica, cause.text()),
+					Message: fmt.Sprintf("replica %s released the run: %s", w.Replica, cause.text()),
 				})
 			case epoch == c.Epoch:
 				endedHere, err = store.GetRun(ctx, tx, c.RunID)

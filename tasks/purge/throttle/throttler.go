@@ -144,7 +144,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 		lag, found := t.delays.lag(s, limit, time.Now())
 		if found {
 			r.Warn(fmt.Sprintf(
-				"the standby %s stays %s behind, as recovery_min_apply_delay makes it: batches do not wait for "+
+				"the standby %s lags by %s because of recovery_min_apply_delay: batches do not wait for "+
 					"that delay (--lag-ignore %[1]s would ignore it from the start)",
 				s.name, s.replay.Round(time.Second),
 			))
