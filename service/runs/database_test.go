@@ -455,7 +455,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 		"sessions",
 	).Error; got.State != store.Failed || !strings.Contains(
 		problem,
-		"given up after 11 setbacks",
+		"given up after 11 failed attempts",
 	) || !strings.Contains(problem, "replica x fell silent") ||
 		(got.Result("expired-events").State != pipeline.Skipped &&
 			got.Result("expired-events").State != pipeline.Succeeded) ||
