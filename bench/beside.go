@@ -25,7 +25,7 @@ const (
 	besideRate     = "200" // transactions a second
 )
 
-// beside is an application that runs during a measurement.
+// beside runs an application during a measurement.
 type beside struct {
 	cmd   *exec.Cmd
 	dir   string

@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
@@ -68,6 +69,25 @@ func TestRepeatedRequest(t *testing.T) {
 	s.db.Do("UPDATE cleanupd.run SET create_time = create_time - interval '25 hours'")
 	if _, run, err := s.run(t, other); err != nil || run.GetId() == started {
 		t.Errorf("the id after a day: %v, %v", run, err)
+	}
+}
+
+// So does a repeated request for a saved plan, whose tasks and id the server completes.
+func TestRepeatedRequestOfAPlan(t *testing.T) {
+	t.Parallel()
+	s := serve(t, database(t), false)
+	s.db.Do("INSERT INTO XtkReject (iRejectId, tsLog) SELECT i, '2000-01-01' FROM generate_series(1, 10) i")
+	_, plan, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"import-rejects"}, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req := &cleanupv1.RunCleanupRequest{Plan: strings.ToUpper(plan.GetId()), RequestId: uuid.NewString()}
+	_, first, err := s.run(t, req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, again, err := s.run(t, req); err != nil || again.GetId() != first.GetId() {
+		t.Errorf("run %s, and then run %s: %v", first.GetId(), again.GetId(), err)
 	}
 }
 

@@ -54,19 +54,23 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	if err := req.validate(list); err != nil {
 		return nil, err
 	}
+	digest, err := req.digest() // of the request as it came: a plan replaces its tasks later
+	if err != nil {
+		return nil, err
+	}
 	for {
-		run, err := m.findRequested(ctx, req)
+		run, err := m.findRequested(ctx, req.ID, digest)
 		if err != nil || run != nil {
 			return run, err
 		}
 		err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) (err error) {
-			run, err = m.insert(ctx, tx, list, req)
+			run, err = m.insert(ctx, tx, list, req, digest)
 			return err
 		})
 		if err != nil || run != nil {
 			return run, err
 		}
-		if run, err = m.findRequested(ctx, req); err != nil || run != nil {
+		if run, err = m.findRequested(ctx, req.ID, digest); err != nil || run != nil {
 			return run, err
 		}
 		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
@@ -84,16 +88,17 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 }
 
 // findRequested returns the run that an earlier call with the same request id has stored, nil if there is none.
-func (m *Manager) findRequested(ctx context.Context, req Request) (*store.Run, error) {
-	digest, err := req.digest()
-	if err != nil || digest == nil {
-		return nil, err
+func (m *Manager) findRequested(ctx context.Context, id uuid.UUID, digest []byte) (*store.Run, error) {
+	if id == uuid.Nil {
+		return nil, nil
 	}
-	return store.FindRequested(ctx, m.calls, req.ID, digest)
+	return store.FindRequested(ctx, m.calls, id, digest)
 }
 
 // insert stores a run; nil if its slots are taken, or another call stores the same request.
-func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
+func (m *Manager) insert(
+	ctx context.Context, tx pgx.Tx, list tasklist.List, req Request, digest []byte,
+) (*store.Run, error) {
 	if !req.DryRun {
 		if err := m.owner.Lock(ctx, tx); err != nil {
 			return nil, err
@@ -106,10 +111,6 @@ func (m *Manager) insert(ctx context.Context, tx pgx.Tx, list tasklist.List, req
 			return nil, err
 		}
 		planID, req.Plan, req.Tasks = plan.UUID(), plan.ID, plan.Started()
-	}
-	digest, err := req.digest()
-	if err != nil {
-		return nil, err
 	}
 	run, err := store.InsertRun(ctx, tx, store.NewRun{
 		Slots:           req.slots(),

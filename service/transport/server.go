@@ -92,14 +92,9 @@ func NewServer(c Config) (*Server, error) {
 		pipe:   bufconn.Listen(1 << 20),
 	}
 	timeouts := c.Timeouts.withDefaults()
-	limits, rejections, recovery := &limits{
-		turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second),
-		callers:     map[string]*usage{},
-	}, &rejections{
-		counts: map[rejection]int{},
-	}, recovery{
-		c.Log,
-	}
+	limits := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}}
+	rejections := &rejections{counts: map[rejection]int{}}
+	recovery := recovery{c.Log}
 	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
 		g := &gate{identify, limits, timeouts, rejections, c.Audit, c.Log}
 		server := grpc.NewServer(
