@@ -99,17 +99,26 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
-		out = append(
-			out, &cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Limit},
-		)
+		out = append(out, &cleanupv1.TrippedGuard{
+			Guard:  guardKinds[t.Guard],
+			Table:  t.Table,
+			Number: t.Number,
+			Limit:  t.Limit,
+		})
 	}
 	return out
 }
 
-// acceptedGuards returns the guards that a request accepts.
+// acceptedGuards returns the guards that a request accepts. An unknown one has no name.
 func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
-		trips = append(trips, guard.Trip{Guard: guard.Name(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()})
+		trip := guard.Trip{Table: t.GetTable(), Number: t.GetNumber()}
+		for name, kind := range guardKinds {
+			if kind == t.GetGuard() {
+				trip.Guard = name
+			}
+		}
+		trips = append(trips, trip)
 	}
 	return trips
 }

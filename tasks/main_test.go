@@ -178,7 +178,7 @@ func (j *journal) Emptied(_ context.Context, task string) ([]string, error) {
 
 func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
-func (j *journal) ScanMethod(string) {}
+func (j *journal) Scanning(purge.Scan) {}
 
 func (j *journal) Throttled(purge.Throttle) {}
 

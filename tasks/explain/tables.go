@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
@@ -45,7 +46,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		Rule:       p.Rule(),
 		SQL:        sql,
 		Parameters: format([]any{p.Start, p.End, []pgtype.TID{}}),
-		ScanMethod: "PostgreSQL's own plan",
+		Scan:       purge.Scan{Method: purge.PlannerScan},
 		Partitions: 1,
 	}}, err
 }

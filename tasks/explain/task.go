@@ -33,8 +33,8 @@ type Statement struct {
 	SQL string
 	// Parameters are the values of its parameters; of a long list the first ones.
 	Parameters []string
-	// ScanMethod is how the rows are found.
-	ScanMethod string
+	// Scan is how the rows are found.
+	Scan purge.Scan
 	// Partitions is in how many partitions it is done, one after another. The SQL names the first one.
 	Partitions int
 }
@@ -100,7 +100,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 			Parameters: format(p.Args),
 		}
 	}
-	if e.Statements, err = sweeps(ctx, a, ids); err != nil {
+	if e.Statements, err = sweeps(ctx, a, ids, skips); err != nil {
 		return e, err
 	}
 	for _, more := range []func(context.Context, *pipeline.Attempt, *skipLog) ([]Statement, error){
@@ -180,7 +180,9 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 }
 
 // sweeps returns the statements of the task's jobs, one for all partitions of a table.
-func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []Statement, err error) {
+func sweeps(
+	ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog,
+) (all []Statement, err error) {
 	for i, j := range a.Plan.Jobs {
 		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
 			all[len(all)-1].Partitions++
@@ -201,7 +203,7 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 			return nil, err
 		}
 		s.Parameters = append(format(sweep.Args), format(sweep.SetArgs)...)
-		if s.ScanMethod, err = scanMethod(ctx, a, sweep); err != nil {
+		if s.Scan, err = scan(ctx, a, sweep, skips); err != nil {
 			return nil, err
 		}
 		all = append(all, s)
@@ -209,17 +211,19 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 	return all, nil
 }
 
-// scanMethod returns how the rows of a sweep are found.
-func scanMethod(ctx context.Context, a *pipeline.Attempt, s purge.Sweep) (string, error) {
-	method, err := a.Binder.Engine.ScanMethod(ctx, s)
+// scan returns how the rows of a sweep are found; nothing, and a line in the log, if that is unknown.
+func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
+	scan, err := a.Binder.Engine.Scan(ctx, s)
 	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
-		return "not at all: " + remote.Reason, nil
+		skips.add(s.Relation + ": its rows cannot be found: " + remote.Reason)
+		return purge.Scan{}, nil
 	}
 	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||
 		campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation) {
-		return "unknown: the table is locked or no longer exists", nil
+		skips.add(s.Relation + ": the table is locked or no longer exists")
+		return purge.Scan{}, nil
 	}
-	return method, err
+	return scan, err
 }
 
 // explainOutside adds what a task on another database would do.

@@ -41,7 +41,7 @@ func (discard) At(string, int64) {}
 
 func (discard) Log(context.Context, severity.Level, ...string) error { return nil }
 
-func (discard) ScanMethod(string) {}
+func (discard) Scanning(purge.Scan) {}
 
 func (discard) Throttled(purge.Throttle) {}
 

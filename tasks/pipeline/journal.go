@@ -68,8 +68,8 @@ type Progress interface {
 
 // Activity receives what the engine does. It is called concurrently.
 type Activity interface {
-	// ScanMethod reports how the rows of the current table are found.
-	ScanMethod(method string)
+	// Scanning reports how the rows of the current table are found.
+	Scanning(scan purge.Scan)
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(throttle purge.Throttle)
 	// Retried reports the SQLSTATE that causes a retry.

@@ -53,8 +53,8 @@ type Ledger interface {
 
 // Recorder receives what an engine reports, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
-	// ScanMethod reports how the rows of a sweep are found.
-	ScanMethod(method string)
+	// Scanning reports how the rows of a sweep are found.
+	Scanning(scan Scan)
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(throttle Throttle)
 	// Retried reports the SQLSTATE that causes a retry.
@@ -68,7 +68,7 @@ type Recorder interface {
 // noopRecorder ignores reports.
 type noopRecorder struct{}
 
-func (noopRecorder) ScanMethod(string)             {}
+func (noopRecorder) Scanning(Scan)                 {}
 func (noopRecorder) Throttled(Throttle)            {}
 func (noopRecorder) Retried(string)                {}
 func (noopRecorder) Warn(string)                   {}

@@ -52,7 +52,7 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 		dropped, err := l.table.dropPartition(ctx, from.Before)
 		if dropped || err != nil {
 			l.progress.outcome.result.Dropped = dropped
-			r.ScanMethod("drop of the partition")
+			r.Scanning(Scan{Method: PartitionDrop})
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	}
 	done, err := l.byIndex(ctx)
 	if !done && err == nil {
-		r.ScanMethod("table")
+		r.Scanning(Scan{Method: TableScan})
 		err = l.byBlock(ctx, from)
 	}
 	return err
@@ -130,7 +130,7 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 	if err != nil || index == "" {
 		return false, err
 	}
-	t.engine.Recorder.ScanMethod("index " + index)
+	t.engine.Recorder.Scanning(Scan{IndexScan, index})
 	// If the blocks had as many rows as there are, none has to be searched for elsewhere. They are counted beforehand:
 	// an index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.dense(l.info.dense) && !t.sweep.Narrowed {

@@ -15,10 +15,10 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // ledger records what the batches of a test did.
 type ledger struct {
-	mu         sync.Mutex
-	batches    []purge.Delta
-	warned     []string
-	scanMethod string
+	mu      sync.Mutex
+	batches []purge.Delta
+	warned  []string
+	scan    purge.Scan
 	// before is called between a batch's statement and its COMMIT, and may queue more; after is called after it.
 	before func(b *pgx.Batch) error
 	after  func(d purge.Delta)
@@ -64,7 +64,7 @@ func (a *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(err
 	}, nil
 }
 
-func (a *ledger) ScanMethod(method string) { a.scanMethod = method }
+func (a *ledger) Scanning(scan purge.Scan) { a.scan = scan }
 
 func (a *ledger) Throttled(purge.Throttle) {}
 

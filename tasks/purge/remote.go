@@ -78,7 +78,7 @@ type remoteSweep struct {
 // run deletes or updates the rows from the cursor on.
 func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
 	t, s := r.table, r.table.sweep
-	t.engine.Recorder.ScanMethod("key " + s.ByKey)
+	t.engine.Recorder.Scanning(Scan{RemoteKeyScan, s.ByKey})
 	if err := s.RemoteError(); err != nil {
 		return err
 	}

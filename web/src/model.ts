@@ -1,5 +1,5 @@
 // The state of a run, built from its events. It keeps a part of the log: the newest lines first, others on demand.
-import type { Run, RunEvent, TaskResult } from './api'
+import type { Run, RunEvent, TaskResult, Throttle } from './api'
 
 /** The numbers of events loaded at a time, of log lines kept, and of rates kept. */
 const page = 500,
@@ -7,7 +7,7 @@ const page = 500,
   samples = 600
 
 /** The progress of a running task. */
-type Live = { object?: string; expected?: number; rate: number; waits?: string }
+type Live = { object?: string; expected?: number; rate: number; waits?: Throttle }
 type Entry = { sequence: number; at: string; level: string; task: string; message: string }
 type Between = (after: number, upTo: number) => Promise<RunEvent[]>
 
@@ -55,7 +55,7 @@ export class Model {
       object: p.object,
       expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected),
       rate: p.rowsPerSecond ?? 0,
-      waits: p.throttledBy,
+      waits: p.throttledBy ?? undefined,
     })
   }
 

@@ -93,7 +93,7 @@ func TestProgressOnATerminal(t *testing.T) {
 			&cleanupv1.TaskProgress{
 				RowsUpdated:  90,
 				RowsExpected: proto.Int64(100),
-				ThrottledBy:  "rows per second",
+				ThrottledBy:  &cleanupv1.Throttle{Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE},
 			},
 			"[11/20] visitors             [#######-] 90 %, waiting: rows",
 			"the run                      [####----] 55 %, 1,090 rows, 2",

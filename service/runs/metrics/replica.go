@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
 // Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task;
@@ -114,7 +115,7 @@ func (m *Replica) initialize() {
 		m.batchSeconds.WithLabelValues(t.Name)
 	}
 	for _, reason := range purge.Reasons {
-		m.throttled.WithLabelValues(reason)
+		m.throttled.WithLabelValues(string(reason))
 	}
 	for state := range purge.MaxAttempts {
 		m.retries.WithLabelValues(state)
@@ -165,8 +166,8 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 }
 
 // Throttled counts for how long a batch waited.
-func (m *Replica) Throttled(reason string, d time.Duration) {
-	m.throttled.WithLabelValues(reason).Add(d.Seconds())
+func (m *Replica) Throttled(reason throttle.Reason, d time.Duration) {
+	m.throttled.WithLabelValues(string(reason)).Add(d.Seconds())
 }
 
 // Retried counts a retry after an error with a SQLSTATE.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Kind is the kind of an event.
@@ -78,8 +79,9 @@ type Progress struct {
 	Batches       int64   `json:"Batches"`
 	RowsExpected  *int64  `json:"RowsExpected"`
 	RowsPerSecond float64 `json:"RowsPerSecond"`
-	ScanMethod    string  `json:"Way,omitempty"`
-	ThrottledBy   string  `json:"ThrottledBy,omitempty"` // "" while batches do not wait
+	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
+	Scan     purge.Scan     `json:"Way,omitzero"`
+	Throttle purge.Throttle `json:"ThrottledBy,omitzero"`
 }
 
 // Channel is the channel of notifications: that a run has new events, or waits to be claimed.

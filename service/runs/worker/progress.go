@@ -17,7 +17,7 @@ type progress struct{ *attempt }
 // At implements pipeline.Progress.
 func (p progress) At(object string, expected int64) {
 	p.current.update(func(c *current) {
-		c.progress.Object, c.progress.ScanMethod, c.expected = object, "", expected
+		c.progress.Object, c.progress.Scan, c.expected = object, purge.Scan{}, expected
 	})
 }
 
@@ -37,9 +37,9 @@ func (p progress) Log(ctx context.Context, level severity.Level, messages ...str
 	})
 }
 
-// ScanMethod implements pipeline.Activity.
-func (p progress) ScanMethod(method string) {
-	p.current.update(func(c *current) { c.progress.ScanMethod = method })
+// Scanning implements pipeline.Activity.
+func (p progress) Scanning(scan purge.Scan) {
+	p.current.update(func(c *current) { c.progress.Scan = scan })
 }
 
 // Throttled implements pipeline.Activity.
@@ -49,7 +49,7 @@ func (p progress) Throttled(throttle purge.Throttle) {
 			p.w.Metrics.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
 		}
 		c.throttle, c.throttledSince = throttle, time.Now()
-		c.progress.ThrottledBy = throttle.String()
+		c.progress.Throttle = throttle
 	})
 }
 

@@ -72,7 +72,7 @@ func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 		))
 	}
 	if limit > 0 && len(all) > 0 && all[0].Bytes > limit {
-		return Cause{walRetained, all[0].Reason + ", " + all[0].Size}
+		return Cause{RetainedWAL, all[0].Reason + ", " + all[0].Size}
 	}
 	return Cause{}
 }

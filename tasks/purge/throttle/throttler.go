@@ -73,7 +73,7 @@ func (t *Throttler) check(
 	defer t.mu.Unlock()
 	now := time.Now()
 	if wait := t.nextBatch.Sub(now); wait > 0 {
-		return Cause{Reason: rowRate}, min(wait, time.Second), nil
+		return Cause{Reason: RowRate}, min(wait, time.Second), nil
 	}
 	if now.Sub(t.sampledAt) < sampleEvery {
 		return t.cause, sampleEvery, nil
@@ -108,10 +108,10 @@ func (t *Throttler) check(
 // per second.
 func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder) Cause {
 	if l.blocked > 0 {
-		return Cause{blocksOthers, fmt.Sprintf("%d sessions", l.blocked)}
+		return Cause{Blocking, fmt.Sprintf("%d sessions", l.blocked)}
 	}
 	if limits.ReplicaLag > 0 && l.hidden && limits.LagMustBeSeen {
-		return Cause{Reason: hiddenLag}
+		return Cause{Reason: HiddenLag}
 	}
 	lag := t.lagExceeded(l, limits.ReplicaLag, r)
 	retained := t.retainedExceeded(limits.RetainedWAL, r)
@@ -119,11 +119,11 @@ func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder)
 	case lag.Reason != "":
 		return lag
 	case limits.ActiveSessions > 0 && l.active > int64(limits.ActiveSessions):
-		return Cause{activeSessions, fmt.Sprint(l.active)}
+		return Cause{ActiveSessions, fmt.Sprint(l.active)}
 	case limits.WaitingSessions > 0 && l.waiting > int64(limits.WaitingSessions):
-		return Cause{waitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, l.database)}
+		return Cause{WaitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, l.database)}
 	case limits.WALPerSecond > 0 && written > float64(limits.WALPerSecond):
-		return Cause{Reason: walRate}
+		return Cause{Reason: WALRate}
 	}
 	return retained
 }
@@ -135,7 +135,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	}
 	if l.hidden {
 		t.warnOnce(
-			r, hiddenLag,
+			r, string(HiddenLag),
 			"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
 		)
 	}
@@ -150,7 +150,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 			))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
-			worst = Cause{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
+			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
 		}
 	}
 	return worst

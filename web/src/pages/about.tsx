@@ -27,7 +27,9 @@ export function About({ context: { caller, server } }: { context: Context }) {
           <dt>{t('about.role')}</dt>
           <dd>{t(`role.${(caller.role ?? '').replace('ROLE_', '')}` as Key)}</dd>
           <dt>{t('about.by')}</dt>
-          <dd lang="en">{caller.by || '–'}</dd>
+          <dd lang="en">
+            {(caller.credentialType ?? '').replace(/CREDENTIAL_TYPE_(UNSPECIFIED)?/, '').toLowerCase() || '–'}
+          </dd>
           <dt>{t('about.address')}</dt>
           <dd>{caller.address}</dd>
         </dl>
@@ -79,7 +81,7 @@ export function About({ context: { caller, server } }: { context: Context }) {
             { title: t('about.version'), cell: r => r.version },
             { title: t('schedule.title'), cell: r => (r.schedule ? t('about.keeps') : '–') },
             { title: t('about.started'), cell: r => <Moment at={r.startTime} /> },
-            { title: t('about.seen'), cell: r => <Moment at={r.seenTime} ago /> },
+            { title: t('about.seen'), cell: r => <Moment at={r.lastSeenTime} ago /> },
           ]}
         />
       </Section>

@@ -4,7 +4,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
 import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
-import { bytes, clock, number, period, short, t, time } from '../i18n'
+import { bytes, clock, number, period, short, t, time, type Key } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ended, total } from '../runs'
@@ -92,8 +92,9 @@ function Pipeline({ model }: { model: Model }) {
                   </div>
                 )}
                 {now?.waits && (
-                  <div class="badge warn" lang="en">
-                    {t('run.waits', { why: now.waits })}
+                  <div class="badge warn">
+                    {t('run.waits', { why: t(`throttle.${now.waits.reason!.replace('THROTTLE_REASON_', '')}` as Key) })}{' '}
+                    <span lang="en">{now.waits.detail}</span>
                   </div>
                 )}
                 {(r.error || r.detail) && (
