@@ -32,8 +32,8 @@ func TestExplain(t *testing.T) {
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
 		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
-		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so nothing is without one"},
-		"simulation-tables": {"\nSkipped:\n  table NmsSimulation is missing"},
+		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so no row counts as an orphan"},
+		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
 	} {
 		code, out, errs := cleanupd(t, "explain", task, "--server", r.grpc)
 		for _, part := range says {

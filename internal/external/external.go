@@ -7,6 +7,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/jackc/pgx/v5"
 )
 
@@ -52,7 +53,7 @@ type Candidates struct {
 	Rule   string
 	Cutoff time.Time
 	// Notes explain what cannot be considered.
-	Notes []string
+	Notes []message.Message
 }
 
 // Item is deleted with everything that belongs to it.

@@ -206,7 +206,7 @@ func (o *Options) Text(opt Option) string { return o.texts[opt.Name] }
 func (o *Options) checkNumber(opt Option) error {
 	text, isText := o.texts[opt.Name]
 	if _, ok := o.numbers[opt.Name]; isText && !ok {
-		return fmt.Errorf("option %s is stored as the text %.40q, which is no number", opt.Name, text)
+		return fmt.Errorf("option %s is stored as the text %.40q, which is not a number", opt.Name, text)
 	}
 	return nil
 }
@@ -289,19 +289,19 @@ func (o *Options) InForce() map[string]string {
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf(
-			"%s: option %s cannot be read: acts as 1, nothing is done", o.hiddenReason, NoStats.Name,
+			"%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name,
 		)
 	}
 	if !o.stored[NoStats.Name] {
 		return NoStats.Default, nil
 	}
 	if err := o.checkNumber(NoStats); err != nil {
-		return NoStatistics, fmt.Errorf("%w: acts as 1, nothing is done", err)
+		return NoStatistics, fmt.Errorf("%w: treated as 1", err)
 	}
 	value := o.numbers[NoStats.Name]
 	if value < VacuumAnalyze || value > AnalyzeOnly {
 		return NoStatistics, fmt.Errorf(
-			"option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done", NoStats.Name, value,
+			"option %s is stored as %d, which is not 0, 1 or 2: treated as 1", NoStats.Name, value,
 		)
 	}
 	return int(value), nil

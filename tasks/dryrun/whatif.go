@@ -3,7 +3,7 @@ package dryrun
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -78,7 +78,7 @@ type silentProgress struct {
 
 func (p silentProgress) At(object string, expected int64) { p.at(object, expected) }
 
-func (silentProgress) Log(context.Context, severity.Level, ...string) error { return nil }
+func (silentProgress) Log(context.Context, ...message.Message) error { return nil }
 
 // onlyHolds implements pipeline.Safety.
 type onlyHolds struct {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -36,7 +36,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		return nil, err
 	}
 	if p.UpToDate() {
-		a.Log(ctx, severity.Info, "coalesceUpToDate")
+		a.Log(ctx, message.Infof("coalesceUpToDate"))
 		return nil, nil
 	}
 	sql, err := p.Statement(ctx, a.Binder.Pool)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cleanupd/cleanupd/internal/external"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/figures"
@@ -72,7 +72,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	}
 	defer func() { e.Skips = append(e.Skips, skips.messages...) }()
 	if z := a.Binder.Env.Catalog.Zone; z.Unknown {
-		skips.add(z.Reason)
+		skips.add(z.Reason.Text)
 	}
 	ctx = a.Database().InZone(ctx)
 	for _, n := range a.Plan.Notes {
@@ -149,9 +149,9 @@ func (s *skipLog) add(message string) {
 func (s *skipLog) At(string, int64) {}
 
 // Log implements pipeline.Progress.
-func (s *skipLog) Log(_ context.Context, _ severity.Level, messages ...string) error {
+func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
-		s.add(m)
+		s.add(m.Text)
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 			return err
 		}
 		if empty {
-			skips.add(campaign.EmptyParent(name))
+			skips.add(message.ParentTableEmpty.With("table", name).Text)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -39,7 +39,7 @@ func (discard) TaskFinished(context.Context, Outcome) error { return nil }
 
 func (discard) At(string, int64) {}
 
-func (discard) Log(context.Context, severity.Level, ...string) error { return nil }
+func (discard) Log(context.Context, ...message.Message) error { return nil }
 
 func (discard) Scanning(purge.Scan) {}
 

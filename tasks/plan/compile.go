@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -72,7 +72,7 @@ func Compile(t Task, env Env) (*Plan, error) {
 type stepCompiler struct {
 	env         Env
 	plan        *Plan
-	parentNotes []Note // notes about the parent set
+	parentNotes []message.Message // notes about the parent set
 	step        Step
 	number      int             // from 1
 	planned     map[uint32]bool // object ids of relations that have a job: selectors may also return a partition itself
@@ -106,13 +106,14 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
 	why := c.unusable()
-	if paired := s.step.Paired; why == "" && paired != nil && s.env.Catalog.InPlaceOf(paired.Table) != nil {
-		why = fmt.Sprintf(
-			"%s, whose rows go with those of %s: left alone", s.env.Catalog.DescribeMissing(paired.Table), table.Name,
-		)
+	if paired := s.step.Paired; why == nil && paired != nil {
+		if t := s.env.Catalog.InPlaceOf(paired.Table); t != nil {
+			m := message.PairedNotATable.With("table", table.Name, "paired", paired.Table, "kind", t.Kind)
+			why = &m
+		}
 	}
-	if why != "" {
-		s.leaveAlone(table, job.Rule, why)
+	if why != nil {
+		s.leaveAlone(table, job.Rule, *why)
 		return nil
 	}
 	where, err := c.stepCondition(s.step, &job)
@@ -120,13 +121,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	if table.RowSecurity {
-		s.plan.note(
-			severity.Warning,
-			"row security may hide rows of %s: rows that the role %s does not see are retained; let it own the table, or grant "+
-				"it BYPASSRLS",
-			table.Name,
-			s.env.Catalog.Role,
-		)
+		s.plan.note(message.RowsHidden.With("table", table.Name, "role", s.env.Catalog.Role))
 		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)
 	}
@@ -145,7 +140,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 	}
 	if s.step.Update != nil && job.Set == nil { // a sweep without assignments deletes
-		s.plan.note(severity.Info, "%s has none of the columns that would be changed: skipped", table.Name)
+		s.plan.notef("%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
 	job.SetArgs = c.args[len(job.Args):]
@@ -166,7 +161,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	}
 	leaves := table.Leaves
 	if len(leaves) == 0 {
-		s.plan.note(severity.Info, "%s is partitioned and has no partition", table.Name)
+		s.plan.notef("%s is partitioned and has no partition", table.Name)
 	}
 	if s.step.Tables != nil { // lists are few
 		leaves = []campaign.Leaf{
@@ -197,10 +192,10 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 }
 
 // leaveAlone skips a table, and notes why.
-func (s *stepCompiler) leaveAlone(table *campaign.Table, rule, why string) {
-	s.plan.note(severity.Warning, "%s", why)
+func (s *stepCompiler) leaveAlone(table *campaign.Table, rule string, why message.Message) {
+	s.plan.note(why)
 	s.plan.SkippedTables = append(s.plan.SkippedTables, table)
-	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why})
+	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why.Text})
 	s.retain(table)
 }
 
@@ -268,7 +263,7 @@ func (s *stepCompiler) paired() *purge.Paired {
 	}
 	table := s.env.Catalog.Table(t.Table)
 	if table == nil || !table.Has(t.Key) {
-		s.plan.note(severity.Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
+		s.plan.notef("table %s, or its column %s, is missing: skipped", t.Table, t.Key)
 		return nil
 	}
 	s.plan.requireRights(s.env, table, "SELECT", "DELETE")

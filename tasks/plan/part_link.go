@@ -3,8 +3,6 @@ package plan
 import (
 	"fmt"
 	"strings"
-
-	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Orphan is true if a link, other than 0, refers to a row that does not exist. It is not true if the parent table is
@@ -58,7 +56,7 @@ type Linked struct {
 func (p Linked) applies(c *compiler, r row) bool {
 	to := row{"p", c.env.Catalog.Table(p.To)}
 	if to.table == nil {
-		c.plan.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		c.plan.notef("table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
 		return false
 	}
 	c.recordRead(to.table)

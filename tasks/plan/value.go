@@ -2,8 +2,6 @@ package plan
 
 import (
 	"fmt"
-
-	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
 // Assignment is a column and its new value.
@@ -40,9 +38,7 @@ type Message string
 func (v Message) sql(c *compiler, column string) (string, bool) {
 	t := c.env.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
-		c.plan.note(
-			severity.Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name,
-		)
+		c.plan.notef("table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
 		return "", false
 	}
 	c.plan.requireRights(c.env, t, "SELECT")

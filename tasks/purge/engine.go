@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
@@ -60,7 +61,7 @@ type Recorder interface {
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Warn reports what an operator should know.
-	Warn(message string)
+	Warn(m message.Message)
 	// Proceed fails if the sweep must stop. It is called while a batch waits, and before a retry.
 	Proceed(ctx context.Context) error
 }
@@ -71,7 +72,7 @@ type noopRecorder struct{}
 func (noopRecorder) Scanning(Scan)                 {}
 func (noopRecorder) Throttled(Throttle)            {}
 func (noopRecorder) Retried(string)                {}
-func (noopRecorder) Warn(string)                   {}
+func (noopRecorder) Warn(message.Message)          {}
 func (noopRecorder) Proceed(context.Context) error { return nil }
 
 // Engine runs sweeps. It must be made by New, and may be copied.

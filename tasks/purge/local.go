@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
@@ -80,10 +80,8 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	})
 	l.progress.outcome.retain(0, Retained{Suppressed: rows})
 	if rows > 0 && len(l.info.bypassed) > 0 {
-		l.table.engine.Recorder.Warn(fmt.Sprintf(
-			"%s: obsolete rows are retained, because a rule or a trigger FOR EACH STATEMENT of %s would not see them: "+
-				"create it on the partitions or children, or disable it",
-			l.table.sweep.Name, strings.Join(l.info.bypassed, ", "),
+		l.table.engine.Recorder.Warn(message.RowsBypassTrigger.With(
+			"table", l.table.sweep.Name, "parents", strings.Join(l.info.bypassed, ", "),
 		))
 	}
 	return err

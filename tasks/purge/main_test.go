@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -72,8 +73,8 @@ func (a *ledger) Retried(string) {}
 
 func (a *ledger) Proceed(context.Context) error { return nil }
 
-func (a *ledger) Warn(message string) {
+func (a *ledger) Warn(m message.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.warned = append(a.warned, message)
+	a.warned = append(a.warned, m.Text)
 }

@@ -157,7 +157,7 @@ func (r *remoteSweep) fail(ctx context.Context, keys []int64, below int64, failu
 	}
 	if r.outcome.fail(rows, below, failure) {
 		key := strconv.FormatInt(keys[0], 10)
-		r.table.engine.Recorder.Warn(DescribeRowError(r.table.sweep.Name, pgtype.TID{}, &key, failure))
+		r.table.engine.Recorder.Warn(RowFailed(r.table.sweep.Name, pgtype.TID{}, &key, failure))
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // table reads from the table of a sweep, over one session.
@@ -142,11 +144,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	if s.Set == nil {
 		for _, key := range unindexed {
 			info.slow = strings.TrimPrefix(info.slow+", and an index on "+key, ", and ")
-			t.engine.Recorder.Warn(fmt.Sprintf(
-				"%s: a foreign key refers to it without an index, so each deleted row costs a scan of that table: "+
-					"create an index on %s",
-				s.Name, key,
-			))
+			t.engine.Recorder.Warn(message.UnindexedForeignKey.With("table", s.Name, "key", key))
 		}
 	}
 	accompanied := s.Paired != nil || s.Companion != nil

@@ -40,11 +40,11 @@ func TestSummary(t *testing.T) {
 			&cleanupv1.TaskResult{
 				RowsDeleted: 9,
 				RowsLeft:    1,
-				Detail:      "obsolete rows retained: 1 row refuses",
+				Detail:      "1 obsolete row failed",
 				Error:       "why",
 			},
 			false,
-			", 9 rows deleted; obsolete rows retained: 1 row refuses: why",
+			", 9 rows deleted; 1 obsolete row failed: why",
 		},
 	} {
 		if got := summary(c.r, c.dryRun); got != c.says {

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -37,6 +38,7 @@ type Replica struct {
 	throttled      *prometheus.CounterVec
 	retries        *prometheus.CounterVec
 	failedAttempts prometheus.Counter
+	messages       *prometheus.CounterVec
 }
 
 // NewReplica registers the metrics of this replica.
@@ -85,6 +87,11 @@ func NewReplica(r prometheus.Registerer) *Replica {
 				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
 			},
 		),
+		messages: counter(
+			"cleanupd_run_messages_total",
+			"Messages with a code in the logs of runs, and in the results of their tasks, by code and level.",
+			"code", "level",
+		),
 	}
 	m.initialize()
 	return m
@@ -120,6 +127,9 @@ func (m *Replica) initialize() {
 	for state := range purge.MaxAttempts {
 		m.retries.WithLabelValues(state)
 	}
+	for _, k := range message.Catalog() {
+		m.messages.WithLabelValues(k.Code, label(k.Level))
+	}
 }
 
 // label returns the value of a label for a state.
@@ -145,6 +155,9 @@ func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	}
 	observe(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
 	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
+	for _, d := range t.Details {
+		m.messages.WithLabelValues(d.Code, label(d.Level)).Inc()
+	}
 }
 
 // observe observes how long something took, if it was started.
@@ -163,6 +176,15 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.updated.WithLabelValues(task).Add(float64(d.Updated))
 	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
+}
+
+// Logged counts the messages with a code among events that were written.
+func (m *Replica) Logged(events ...store.Event) {
+	for _, e := range events {
+		if e.Code != "" {
+			m.messages.WithLabelValues(e.Code, label(e.Level)).Inc()
+		}
+	}
 }
 
 // Throttled counts for how long a batch waited.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -22,16 +22,11 @@ func (p progress) At(object string, expected int64) {
 }
 
 // Log implements pipeline.Progress.
-func (p progress) Log(ctx context.Context, level severity.Level, messages ...string) error {
+func (p progress) Log(ctx context.Context, messages ...message.Message) error {
 	return p.write(ctx, func(pgx.Tx) ([]store.Event, error) {
 		var events []store.Event
-		for _, text := range messages {
-			events = append(events, store.Event{
-				Kind:    store.LogLine,
-				Level:   level,
-				Task:    p.current.name(),
-				Message: text,
-			})
+		for _, m := range messages {
+			events = append(events, store.LogEvent(p.current.name(), m))
 		}
 		return events, nil
 	})

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // sampleEvery limits how often the server's load is sampled: batches in between use the last sample.
@@ -17,7 +19,7 @@ type Recorder interface {
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(c Cause)
 	// Warn reports what an operator should know.
-	Warn(message string)
+	Warn(m message.Message)
 	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
 	Proceed(ctx context.Context) error
 }
@@ -98,7 +100,9 @@ func (t *Throttler) check(
 	case t.cause.Reason != last:
 		t.since = now
 	case last != "" && limits.MaxWait > 0 && waits >= limits.MaxWait:
-		r.Warn(fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.cause, remedies[last]))
+		r.Warn(message.BatchesWait.With(
+			"duration", waits.Round(time.Second), "cause", t.cause, "remedy", remedies[last],
+		))
 		t.since = now
 	}
 	return t.cause, sampleEvery, nil
@@ -134,20 +138,13 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 		return Cause{}
 	}
 	if l.hidden {
-		t.warnOnce(
-			r, string(HiddenLag),
-			"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
-		)
+		t.warnOnce(r, string(HiddenLag), message.ReplicaLagHidden.With())
 	}
 	var worst Cause
 	for _, s := range l.standbys {
 		lag, found := t.delays.lag(s, limit, time.Now())
 		if found {
-			r.Warn(fmt.Sprintf(
-				"the standby %s lags by %s because of recovery_min_apply_delay: batches do not wait for "+
-					"that delay (--lag-ignore %[1]s would ignore it from the start)",
-				s.name, s.replay.Round(time.Second),
-			))
+			r.Warn(message.StandbyDelayed.With("standby", s.name, "lag", s.replay.Round(time.Second)))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
 			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
@@ -157,7 +154,7 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 }
 
 // warnOnce logs a warning, unless there was one about the same subject.
-func (t *Throttler) warnOnce(r Recorder, subject, message string) {
+func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	if t.warned[subject] {
 		return
 	}
@@ -165,7 +162,7 @@ func (t *Throttler) warnOnce(r Recorder, subject, message string) {
 		t.warned = map[string]bool{}
 	}
 	t.warned[subject] = true
-	r.Warn(message)
+	r.Warn(m)
 }
 
 // Idle reports whether the server was otherwise idle in the last sample.
