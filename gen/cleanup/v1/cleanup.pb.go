@@ -861,6 +861,8 @@ type TaskResult struct {
 	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
 	// What was retained and why, for people; or why the task was not run; empty otherwise.
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The messages in `detail`, for programs. Empty if an earlier version of the server stored the result.
+	Details []*Message `protobuf:"bytes,20,rep,name=details,proto3" json:"details,omitempty"`
 	// In a dry run: what a run would do to each table, the most rows first. It has no table to which nothing would be
 	// done, unless something would be done without `what_if`. Set when the task has ended.
 	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
@@ -1010,6 +1012,13 @@ func (x *TaskResult) GetDetail() string {
 		return x.Detail
 	}
 	return ""
+}
+
+func (x *TaskResult) GetDetails() []*Message {
+	if x != nil {
+		return x.Details
+	}
+	return nil
 }
 
 func (x *TaskResult) GetPreview() []*TablePreview {
@@ -1864,8 +1873,14 @@ type LogEntry struct {
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=cleanup.v1.LogLevel" json:"level,omitempty"`
 	// The task that the message is about; empty if it is about the run.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// The text, possibly of several lines.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The text, in English, possibly of several lines.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The kind of the message, such as `TABLE_LOCKED`; see docs/reference/messages.md. Empty if it has none, as some of
+	// level INFO do, in an erasure, and if an earlier version of the server wrote the entry. Codes are stable.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// The values in the text, by name, such as `table`. Numbers have no separators, and names are quoted as in the text.
+	// `server` is the account of a mid-sourcing server, if the entry is about one.
+	Params        map[string]string `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1921,6 +1936,84 @@ func (x *LogEntry) GetMessage() string {
 	return ""
 }
 
+func (x *LogEntry) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *LogEntry) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+// Message is a part of a text for people.
+type Message struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the message, such as `RESULT_ROWS_LOCKED`; see docs/reference/messages.md. Codes are stable.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The values in the text, by name, such as `rows`. Numbers have no separators.
+	Params map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The text, in English.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Message) Reset() {
+	*x = Message{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Message) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Message) ProtoMessage() {}
+
+func (x *Message) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Message.ProtoReflect.Descriptor instead.
+func (*Message) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Message) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Message) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *Message) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // RunFinished is the last event of a run.
 type RunFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1932,7 +2025,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1944,7 +2037,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1957,7 +2050,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -1989,7 +2082,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2001,7 +2094,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2014,7 +2107,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Task) GetName() string {
@@ -2101,7 +2194,7 @@ type RunCleanupRequest struct {
 
 func (x *RunCleanupRequest) Reset() {
 	*x = RunCleanupRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2113,7 +2206,7 @@ func (x *RunCleanupRequest) String() string {
 func (*RunCleanupRequest) ProtoMessage() {}
 
 func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2126,7 +2219,7 @@ func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupRequest.ProtoReflect.Descriptor instead.
 func (*RunCleanupRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunCleanupRequest) GetTasks() []string {
@@ -2210,7 +2303,7 @@ type RunCleanupResponse struct {
 
 func (x *RunCleanupResponse) Reset() {
 	*x = RunCleanupResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2222,7 +2315,7 @@ func (x *RunCleanupResponse) String() string {
 func (*RunCleanupResponse) ProtoMessage() {}
 
 func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2235,7 +2328,7 @@ func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupResponse.ProtoReflect.Descriptor instead.
 func (*RunCleanupResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunCleanupResponse) GetEvent() *RunEvent {
@@ -2261,7 +2354,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2273,7 +2366,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2286,7 +2379,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -2321,7 +2414,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2333,7 +2426,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2346,7 +2439,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -2367,7 +2460,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2379,7 +2472,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2392,7 +2485,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -2413,7 +2506,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2425,7 +2518,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2438,7 +2531,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -2473,7 +2566,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2578,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2591,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -2570,7 +2663,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2582,7 +2675,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2595,7 +2688,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2623,7 +2716,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2728,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2741,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -2669,7 +2762,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2681,7 +2774,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2694,7 +2787,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -2717,7 +2810,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2729,7 +2822,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2742,7 +2835,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -2772,7 +2865,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2784,7 +2877,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2797,7 +2890,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2823,7 +2916,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2835,7 +2928,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2848,7 +2941,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 // GetOptionsResponse has the effective options.
@@ -2870,7 +2963,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2882,7 +2975,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2895,7 +2988,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -2950,7 +3043,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2962,7 +3055,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2975,7 +3068,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -3018,7 +3111,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3030,7 +3123,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3043,7 +3136,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -3090,7 +3183,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3102,7 +3195,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3115,7 +3208,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -3129,7 +3222,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3234,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3247,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3175,7 +3268,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3187,7 +3280,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3200,7 +3293,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -3221,7 +3314,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3233,7 +3326,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3246,7 +3339,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -3272,7 +3365,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3284,7 +3377,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3297,7 +3390,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3334,7 +3427,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3346,7 +3439,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3359,7 +3452,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3397,7 +3490,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3409,7 +3502,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3422,7 +3515,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3478,7 +3571,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3490,7 +3583,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3503,7 +3596,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3524,7 +3617,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3536,7 +3629,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3549,7 +3642,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3574,7 +3667,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3586,7 +3679,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3599,7 +3692,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3636,7 +3729,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3741,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3754,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3689,7 +3782,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3701,7 +3794,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3714,7 +3807,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -3735,7 +3828,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3747,7 +3840,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3760,7 +3853,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -3781,7 +3874,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3793,7 +3886,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3806,7 +3899,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -3838,7 +3931,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3850,7 +3943,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3863,7 +3956,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -3935,7 +4028,7 @@ type ExplainedStatement struct {
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3947,7 +4040,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3960,7 +4053,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -4033,7 +4126,7 @@ type ExplainRowRequest struct {
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4045,7 +4138,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4058,7 +4151,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -4088,7 +4181,7 @@ type KeyColumn struct {
 
 func (x *KeyColumn) Reset() {
 	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4100,7 +4193,7 @@ func (x *KeyColumn) String() string {
 func (*KeyColumn) ProtoMessage() {}
 
 func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4113,7 +4206,7 @@ func (x *KeyColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
 func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *KeyColumn) GetColumn() string {
@@ -4157,7 +4250,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4262,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4275,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -4273,7 +4366,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4285,7 +4378,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4298,7 +4391,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -4376,7 +4469,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4481,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4494,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4456,7 +4549,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4561,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4574,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4536,7 +4629,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x121\n" +
 	"\x06reason\x18\r \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12=\n" +
 	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12#\n" +
-	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xbc\x06\n" +
+	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xeb\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4556,7 +4649,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\trows_left\x18\r \x01(\x03R\browsLeft\x12\x1f\n" +
 	"\vtables_left\x18\x0e \x01(\x03R\n" +
 	"tablesLeft\x12\x16\n" +
-	"\x06detail\x18\x0f \x01(\tR\x06detail\x122\n" +
+	"\x06detail\x18\x0f \x01(\tR\x06detail\x12-\n" +
+	"\adetails\x18\x14 \x03(\v2\x13.cleanup.v1.MessageR\adetails\x122\n" +
 	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x121\n" +
 	"\x06reason\x18\x11 \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12@\n" +
 	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12\x1b\n" +
@@ -4639,11 +4733,23 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05index\x18\v \x01(\tR\x05indexB\x10\n" +
 	"\x0e_rows_expected\">\n" +
 	"\fTaskFinished\x12.\n" +
-	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"d\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"\xed\x01\n" +
 	"\bLogEntry\x12*\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x14.cleanup.v1.LogLevelR\x05level\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x128\n" +
+	"\x06params\x18\x05 \x03(\v2 .cleanup.v1.LogEntry.ParamsEntryR\x06params\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x01\n" +
+	"\aMessage\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x127\n" +
+	"\x06params\x18\x02 \x03(\v2\x1f.cleanup.v1.Message.ParamsEntryR\x06params\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
 	"\vRunFinished\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xa7\x01\n" +
 	"\x04Task\x12\x12\n" +
@@ -4939,7 +5045,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -4962,197 +5068,203 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*TaskProgress)(nil),                 // 18: cleanup.v1.TaskProgress
 	(*TaskFinished)(nil),                 // 19: cleanup.v1.TaskFinished
 	(*LogEntry)(nil),                     // 20: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 21: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 22: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 23: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 24: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 25: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 26: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 27: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 28: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 29: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 30: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 31: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 32: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 33: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 34: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 35: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 36: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 37: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 38: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 39: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 40: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 41: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 42: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 43: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 44: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 45: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 46: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 47: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 48: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 49: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 50: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 51: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 52: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 53: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 54: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 55: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 56: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 57: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 58: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 59: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 60: cleanup.v1.ExplainedRun
-	nil,                                  // 61: cleanup.v1.TaskResult.MetadataEntry
-	(*timestamppb.Timestamp)(nil),        // 62: google.protobuf.Timestamp
-	(*Options)(nil),                      // 63: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 64: cleanup.v1.TrippedGuard
-	(*durationpb.Duration)(nil),          // 65: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 66: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 67: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 68: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 69: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 70: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 71: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 72: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 73: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 74: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 75: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 76: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 77: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 78: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 79: cleanup.v1.ListAuditResponse
+	(*Message)(nil),                      // 21: cleanup.v1.Message
+	(*RunFinished)(nil),                  // 22: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 23: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 24: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 25: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 26: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 27: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 28: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 29: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 30: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 31: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 32: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 34: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 35: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 36: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 37: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 38: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 39: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 40: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 41: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 42: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 43: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 44: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 45: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 46: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 47: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 48: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 49: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 50: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 51: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 52: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 53: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 54: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 55: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 56: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 57: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 58: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 59: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 60: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 61: cleanup.v1.ExplainedRun
+	nil,                                  // 62: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 63: cleanup.v1.LogEntry.ParamsEntry
+	nil,                                  // 64: cleanup.v1.Message.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 65: google.protobuf.Timestamp
+	(*Options)(nil),                      // 66: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 67: cleanup.v1.TrippedGuard
+	(*durationpb.Duration)(nil),          // 68: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 70: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 71: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 72: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 73: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 74: cleanup.v1.SetGuardsRequest
+	(*WhoAmIRequest)(nil),                // 75: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 76: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 77: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 78: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 79: cleanup.v1.SetGuardsResponse
+	(*WhoAmIResponse)(nil),               // 80: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 81: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 82: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	62,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	62,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	62,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	62,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	65,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	65,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	65,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	65,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	63,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	66,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	64,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	67,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	62,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	62,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	65,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	65,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	12,  // 13: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,   // 14: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	61,  // 15: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,   // 16: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	62,  // 17: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	62,  // 18: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	64,  // 19: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	62,  // 20: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	15,  // 21: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	16,  // 22: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	18,  // 23: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	19,  // 24: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	20,  // 25: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	21,  // 26: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	10,  // 27: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,   // 28: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	17,  // 29: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,   // 30: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	11,  // 31: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,   // 32: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	10,  // 33: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	65,  // 34: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	63,  // 35: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	64,  // 36: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	14,  // 37: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	14,  // 38: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	10,  // 39: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	7,   // 40: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,   // 41: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	62,  // 42: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	62,  // 43: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	10,  // 44: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	10,  // 45: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	22,  // 46: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	63,  // 47: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	63,  // 48: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	66,  // 49: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	67,  // 50: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	63,  // 51: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	66,  // 52: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	63,  // 53: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	63,  // 54: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	66,  // 55: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	67,  // 56: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	68,  // 57: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	68,  // 58: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	68,  // 59: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	45,  // 60: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	62,  // 61: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	69,  // 62: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	69,  // 63: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	69,  // 64: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	69,  // 65: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	62,  // 66: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	54,  // 67: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	54,  // 68: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 69: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 70: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	56,  // 71: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	62,  // 72: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 73: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	62,  // 74: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	58,  // 75: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	60,  // 76: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 77: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	59,  // 78: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 79: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	62,  // 80: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 81: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	62,  // 82: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	23,  // 83: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	25,  // 84: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	27,  // 85: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	29,  // 86: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	31,  // 87: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	33,  // 88: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	35,  // 89: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	37,  // 90: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	39,  // 91: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	41,  // 92: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	43,  // 93: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	52,  // 94: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	55,  // 95: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	46,  // 96: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	48,  // 97: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	50,  // 98: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	70,  // 99: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	71,  // 100: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	72,  // 101: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	73,  // 102: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	74,  // 103: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 104: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 105: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 106: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 107: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 108: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 109: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	36,  // 110: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	38,  // 111: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	40,  // 112: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	42,  // 113: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	44,  // 114: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	53,  // 115: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	57,  // 116: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	47,  // 117: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	49,  // 118: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	51,  // 119: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	75,  // 120: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	76,  // 121: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	77,  // 122: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	78,  // 123: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	79,  // 124: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	104, // [104:125] is the sub-list for method output_type
-	83,  // [83:104] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	21,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	62,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	65,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	65,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	67,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	65,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	19,  // 25: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	20,  // 26: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	22,  // 27: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	10,  // 28: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,   // 29: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	17,  // 30: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	63,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	64,  // 35: cleanup.v1.Message.params:type_name -> cleanup.v1.Message.ParamsEntry
+	10,  // 36: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	68,  // 37: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	66,  // 38: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	67,  // 39: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	14,  // 40: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	14,  // 41: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	10,  // 42: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	7,   // 43: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,   // 44: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	65,  // 45: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	65,  // 46: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	10,  // 47: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	10,  // 48: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	23,  // 49: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	66,  // 50: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	66,  // 51: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	69,  // 52: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	70,  // 53: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	66,  // 54: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	69,  // 55: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	66,  // 56: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	66,  // 57: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	69,  // 58: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	70,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	71,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	71,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	71,  // 62: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	46,  // 63: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	65,  // 64: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	72,  // 65: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	72,  // 66: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	72,  // 67: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	72,  // 68: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	65,  // 69: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	55,  // 70: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	55,  // 71: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 72: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 73: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	57,  // 74: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	65,  // 75: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 76: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 77: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	59,  // 78: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	61,  // 79: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 80: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	60,  // 81: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 82: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 83: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 84: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	65,  // 85: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	24,  // 86: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	26,  // 87: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	28,  // 88: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	30,  // 89: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	32,  // 90: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	34,  // 91: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	36,  // 92: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	38,  // 93: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	40,  // 94: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	42,  // 95: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	44,  // 96: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	53,  // 97: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	56,  // 98: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	47,  // 99: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	49,  // 100: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	51,  // 101: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	73,  // 102: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	74,  // 103: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	75,  // 104: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	76,  // 105: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	77,  // 106: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	25,  // 107: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	27,  // 108: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	29,  // 109: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	31,  // 110: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	33,  // 111: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	35,  // 112: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	37,  // 113: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	39,  // 114: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	41,  // 115: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	43,  // 116: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	45,  // 117: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	54,  // 118: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	58,  // 119: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	48,  // 120: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	50,  // 121: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	52,  // 122: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	78,  // 123: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	79,  // 124: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	80,  // 125: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	81,  // 126: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	82,  // 127: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	107, // [107:128] is the sub-list for method output_type
+	86,  // [86:107] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5176,15 +5288,15 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_RunFinished)(nil),
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[19].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[33].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[20].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   52,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
