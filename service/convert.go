@@ -57,6 +57,9 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		Metadata:             t.Metadata,
 		RowsHeld:             t.RowsHeld,
 	}
+	for _, m := range t.Details {
+		out.Details = append(out.Details, &cleanupv1.Message{Code: m.Code, Params: m.Params, Text: m.Text})
+	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{
 			Table:            s.Relation,
@@ -128,6 +131,8 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]),
 			Task:    e.Task,
 			Message: e.Message,
+			Code:    e.Code,
+			Params:  e.Params,
 		}}
 	case store.RunFinished:
 		out.Event = &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: runMessage(e.Run)}}

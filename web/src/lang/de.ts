@@ -1,5 +1,7 @@
 import type { Words } from '../i18n'
 
+export { messages } from './messages/de'
+
 export const words: Words = {
   'skip': 'Zum Inhalt springen',
   'navigation': 'Seiten',
@@ -125,6 +127,7 @@ export const words: Words = {
   'run.before': 'Vorher',
   'run.after': 'Nachher',
   'run.reusable': 'Wiederverwendbar',
+  'run.server': 'Midsourcing-Server {account}:',
   'run.log': 'Protokoll',
   'run.events': '{n} Ereignisse',
   'run.earlier': 'Frühere Zeilen anzeigen',

@@ -122,6 +122,7 @@ export const en = {
   'run.before': 'Before',
   'run.after': 'After',
   'run.reusable': 'Reusable',
+  'run.server': 'Mid-sourcing server {account}:',
   'run.log': 'Log',
   'run.events': '{n} events',
   'run.earlier': 'Show earlier lines',

@@ -1,5 +1,7 @@
 import type { Words } from '../i18n'
 
+export { messages } from './messages/fr'
+
 export const words: Words = {
   'skip': 'Aller au contenu',
   'navigation': 'Pages',
@@ -126,6 +128,7 @@ export const words: Words = {
   'run.before': 'Avant',
   'run.after': 'Après',
   'run.reusable': 'Réutilisable',
+  'run.server': 'Serveur de mid-sourcing {account} :',
   'run.log': 'Journal',
   'run.events': '{n} événements',
   'run.earlier': 'Afficher les lignes précédentes',

@@ -1,5 +1,7 @@
 import type { Words } from '../i18n'
 
+export { messages } from './messages/ja'
+
 export const words: Words = {
   'skip': '本文へ移動',
   'navigation': 'ページ',
@@ -125,6 +127,7 @@ export const words: Words = {
   'run.before': '実行前',
   'run.after': '実行後',
   'run.reusable': '再利用可能',
+  'run.server': 'ミッドソーシングサーバー {account}：',
   'run.log': 'ログ',
   'run.events': '{n} 件のイベント',
   'run.earlier': '以前の行を表示',
