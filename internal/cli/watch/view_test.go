@@ -95,7 +95,7 @@ func TestProgressOnATerminal(t *testing.T) {
 				RowsExpected: proto.Int64(100),
 				ThrottledBy:  &cleanupv1.Throttle{Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE},
 			},
-			"[11/20] visitors             [#######-] 90 %, waiting: rows",
+			"[11/20] visitors             [#######-] 90 %, waiting: row ",
 			"the run                      [####----] 55 %, 1,090 rows, 2",
 		},
 		{
