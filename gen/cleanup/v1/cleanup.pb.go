@@ -2835,7 +2835,10 @@ func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
 type GetScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Changes with every field that SetSchedule stores, including when a run begins by `next_plan`. Pass it to
+	// SetSchedule to fail if the schedule has changed in between.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2877,11 +2880,24 @@ func (x *GetScheduleResponse) GetSchedule() *Schedule {
 	return nil
 }
 
+func (x *GetScheduleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetScheduleRequest stores a schedule.
 type SetScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The schedule; required.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The fields to change. A field of the mask that is absent in `schedule` is reset to its default. Without a mask, the
+	// whole schedule is replaced. INVALID_ARGUMENT for an unknown or output-only field.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The etag of the response that this change is based on: ABORTED if the schedule has changed since. If empty, the
+	// change is unconditional.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2923,11 +2939,27 @@ func (x *SetScheduleRequest) GetSchedule() *Schedule {
 	return nil
 }
 
+func (x *SetScheduleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *SetScheduleRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetScheduleResponse carries the stored schedule.
 type SetScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Changes with every field that SetSchedule stores.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2967,6 +2999,13 @@ func (x *SetScheduleResponse) GetSchedule() *Schedule {
 		return x.Schedule
 	}
 	return nil
+}
+
+func (x *SetScheduleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // ListRemoteDeliveriesRequest asks for a page of deliveries that remain on mid-sourcing servers.
@@ -4367,13 +4406,18 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"customized\x12\x12\n" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\x123\n" +
 	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid\"\x14\n" +
-	"\x12GetScheduleRequest\"G\n" +
+	"\x12GetScheduleRequest\"[\n" +
 	"\x13GetScheduleResponse\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"F\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x97\x01\n" +
 	"\x12SetScheduleRequest\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"G\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\"[\n" +
 	"\x13SetScheduleResponse\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"\x84\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x84\x01\n" +
 	"\x1bListRemoteDeliveriesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -4684,75 +4728,76 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	62, // 51: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
 	63, // 52: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
 	63, // 53: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	63, // 54: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	41, // 55: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	57, // 56: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	64, // 57: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	64, // 58: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	64, // 59: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	64, // 60: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	57, // 61: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	50, // 62: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
-	50, // 63: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	3,  // 64: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	57, // 65: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	5,  // 66: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	57, // 67: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
-	53, // 68: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	55, // 69: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	3,  // 70: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	54, // 71: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	5,  // 72: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	57, // 73: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
-	6,  // 74: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	57, // 75: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	19, // 76: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	21, // 77: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	23, // 78: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	25, // 79: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	27, // 80: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	29, // 81: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	31, // 82: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	33, // 83: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	35, // 84: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	37, // 85: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	39, // 86: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	48, // 87: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	51, // 88: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	42, // 89: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	44, // 90: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	46, // 91: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	65, // 92: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	66, // 93: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	67, // 94: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	68, // 95: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	69, // 96: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	20, // 97: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	22, // 98: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	24, // 99: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	26, // 100: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	28, // 101: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	30, // 102: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	32, // 103: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	34, // 104: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	36, // 105: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	38, // 106: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	40, // 107: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	49, // 108: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	52, // 109: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	43, // 110: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	45, // 111: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	47, // 112: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	70, // 113: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	71, // 114: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	72, // 115: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	73, // 116: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	74, // 117: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	97, // [97:118] is the sub-list for method output_type
-	76, // [76:97] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	61, // 54: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	63, // 55: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	41, // 56: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	57, // 57: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	64, // 58: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	64, // 59: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	64, // 60: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	64, // 61: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	57, // 62: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	50, // 63: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
+	50, // 64: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	3,  // 65: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	57, // 66: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	5,  // 67: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	57, // 68: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
+	53, // 69: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	55, // 70: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	3,  // 71: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	54, // 72: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	5,  // 73: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	57, // 74: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
+	6,  // 75: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	57, // 76: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	19, // 77: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	21, // 78: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	23, // 79: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	25, // 80: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	27, // 81: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	29, // 82: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	31, // 83: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	33, // 84: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	35, // 85: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	37, // 86: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	39, // 87: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	48, // 88: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	51, // 89: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	42, // 90: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	44, // 91: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	46, // 92: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	65, // 93: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	66, // 94: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	67, // 95: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	68, // 96: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	69, // 97: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	20, // 98: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	22, // 99: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	24, // 100: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	26, // 101: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	28, // 102: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	30, // 103: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	32, // 104: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	34, // 105: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	36, // 106: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	38, // 107: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	40, // 108: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	49, // 109: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	52, // 110: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	43, // 111: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	45, // 112: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	47, // 113: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	70, // 114: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	71, // 115: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	72, // 116: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	73, // 117: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	74, // 118: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	98, // [98:119] is the sub-list for method output_type
+	77, // [77:98] is the sub-list for method input_type
+	77, // [77:77] is the sub-list for extension type_name
+	77, // [77:77] is the sub-list for extension extendee
+	0,  // [0:77] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
