@@ -47,7 +47,7 @@ func (s *UserData) SetFormsPurge(
 	name := cmp.Or(given.GetName(), in.GetName())
 	stored, err := s.forms.SetPurge(ctx, name, given.GetEtag(), func(before *purge.Rule) (purge.Rule, error) {
 		if before == nil {
-			if len(mask.GetPaths()) > 0 {
+			if mask != nil {
 				return purge.Rule{}, purge.NotFound(name)
 			}
 			before = &purge.Rule{}

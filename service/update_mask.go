@@ -29,9 +29,9 @@ func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...strin
 }
 
 // merge returns the message to store: the stored one with the fields of the mask from the given one, in which an absent
-// field stands for its default. Without a mask it returns the given one.
+// field stands for its default. If mask is nil it returns the given one.
 func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
-	if len(mask.GetPaths()) == 0 {
+	if mask == nil {
 		return given
 	}
 	merged := proto.CloneOf(stored)

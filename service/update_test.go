@@ -137,6 +137,9 @@ func TestScheduleMaskAndEtag(t *testing.T) {
 		_, err = set(first.GetEtag(), m, &cleanupv1.Schedule{})
 		wantCode(t, err, codes.Aborted)
 	}
+	if same, err := set(once.GetEtag(), mask(), &cleanupv1.Schedule{}); err != nil || same.GetEtag() != once.GetEtag() {
+		t.Errorf("an empty mask: %v, %v", same, err)
+	}
 	now, err := s.GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{})
 	if err != nil || now.GetEtag() != once.GetEtag() || !proto.Equal(now.GetSchedule(), once.GetSchedule()) {
 		t.Errorf("what was refused changed the schedule: %v, %v", now, err)
