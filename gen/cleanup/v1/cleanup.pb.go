@@ -2893,7 +2893,7 @@ type SetScheduleRequest struct {
 	// The schedule; required.
 	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
 	// The fields to change. A field of the mask that is absent in `schedule` is reset to its default. Without a mask, the
-	// whole schedule is replaced. INVALID_ARGUMENT for an unknown or output-only field.
+	// whole schedule is replaced; an empty mask changes nothing. INVALID_ARGUMENT for an unknown or output-only field.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The etag of the response that this change is based on: ABORTED if the schedule has changed since. If empty, the
 	// change is unconditional.

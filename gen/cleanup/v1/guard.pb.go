@@ -418,7 +418,7 @@ type SetGuardsRequest struct {
 	// The settings; required.
 	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
 	// The fields to change. A field of the mask that is absent in `guards` is reset to its default. Without a mask, all
-	// settings are replaced. INVALID_ARGUMENT for an unknown field.
+	// settings are replaced; an empty mask changes nothing. INVALID_ARGUMENT for an unknown field.
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The etag of the response that this change is based on: ABORTED if a setting has changed since. If empty, the change
 	// is unconditional.

@@ -217,8 +217,8 @@ type SetFormsPurgeRequest struct {
 	// The name of the purge, if it is not in `purge`.
 	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	// The fields of an existing purge to change. A field of the mask that is absent in `purge` is reset to its default;
-	// `name` and `etag` change nothing. Without a mask, the purge is created, or the whole purge is replaced.
-	// INVALID_ARGUMENT for an unknown field.
+	// `name` and `etag` change nothing. Without a mask, the purge is created, or the whole purge is replaced; an empty
+	// mask changes nothing. INVALID_ARGUMENT for an unknown field.
 	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
