@@ -44,18 +44,12 @@ func NewOptions() *cobra.Command {
 			return printOptions(cmd, output, resp)
 		}),
 	}
-	cmd := &cobra.Command{
+	return withSubcommands(&cobra.Command{
 		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
 		Short: "Show and change the retention options, which are stored in XtkOption",
 		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
 			"broadLogPurgeDelayDays",
-		Args: flags.OnlyCommands,
-		RunE: get.RunE,
-	}
-	cmd.AddCommand(get, newSetOptions(&server, &output), newResetOptions(&server, &output))
-	server.AddFlags(cmd)
-	output.AddFlag(cmd)
-	return cmd
+	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))
 }
 
 func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -77,12 +71,12 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			req.Etag = etag
-			if !yes && terminal.CanAsk() {
-				if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
-					return err
+			return setOptions(cmd, *output, client, req, func() error {
+				if yes || !terminal.CanAsk() {
+					return nil
 				}
-			}
-			return setOptions(cmd, *output, client, req)
+				return confirmOptions(cmd, server, client, req.GetOptions())
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -103,7 +97,7 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			req.Etag = etag
-			return setOptions(cmd, *output, client, req)
+			return setOptions(cmd, *output, client, req, func() error { return nil })
 		}),
 	}
 	addEtagFlag(cmd, &etag)
@@ -111,16 +105,32 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func addEtagFlag(cmd *cobra.Command, etag *string) {
-	cmd.Flags().StringVar(etag, "etag", "", "change nothing if the options have changed since they had this etag")
+	cmd.Flags().StringVar(
+		etag, "etag", "",
+		"change nothing if the options have changed since they had this etag (default the one at the start)",
+	)
 }
 
-// setOptions changes options, and prints them.
+// setOptions changes options, and prints them. Without an etag it fails if they change after it has read them, while
+// confirm asks.
 func setOptions(
 	cmd *cobra.Command, output format.Output, client rpc.CleanupClient, req *cleanupv1.SetOptionsRequest,
+	confirm func() error,
 ) error {
+	explain := func(err error) error { return err }
+	if req.GetEtag() == "" {
+		current, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
+		if err != nil {
+			return err
+		}
+		req.Etag, explain = current.GetEtag(), explainConflict
+	}
+	if err := confirm(); err != nil {
+		return err
+	}
 	resp, err := client.SetOptions(cmd.Context(), req)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	return printOptions(cmd, output, resp)
 }
