@@ -139,12 +139,14 @@ func setOptions(
 func confirmOptions(
 	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, options *cleanupv1.Options,
 ) error {
-	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
+	run, err := watch.Start(
+		cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options},
+	)
 	if err != nil {
 		return err
 	}
 	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))
-	if err := watch.NewRun(cmd.Context(), server, client, stream).Follow(view); err != nil {
+	if err := run.Follow(view); err != nil {
 		return err
 	}
 	if !terminal.Confirm(cmd, "Set these options?") {

@@ -47,11 +47,11 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	}
 	defer func() { _ = server.Close() }()
 	client := cleanupv1.NewCleanupServiceClient(server)
-	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
+	run, err := watch.Start(ctx, nil, client, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		return rpc.PlainError(err)
 	}
-	if err := watch.NewRun(ctx, nil, client, stream).Print(watch.NewView(out)); err != nil {
+	if err := run.Print(watch.NewView(out)); err != nil {
 		return rpc.PlainError(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)

@@ -12,9 +12,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// explainError adds to the error of a call what the user can do: watch the run that is active already, or check the
+// Explain adds to the error of a call what the user can do: watch the run that is active already, or check the
 // address of a server that cannot be reached.
-func (server *Server) explainError(err error) error {
+func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
