@@ -87,7 +87,9 @@ func violated(t *testing.T, err error) string {
 func TestScheduleMaskAndEtag(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	set := func(etag string, m *fieldmaskpb.FieldMask, schedule *cleanupv1.Schedule) (*cleanupv1.SetScheduleResponse, error) {
+	set := func(
+		etag string, m *fieldmaskpb.FieldMask, schedule *cleanupv1.Schedule,
+	) (*cleanupv1.SetScheduleResponse, error) {
 		return s.SetSchedule(
 			t.Context(), &cleanupv1.SetScheduleRequest{Schedule: schedule, UpdateMask: m, Etag: etag},
 		)

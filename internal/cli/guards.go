@@ -77,7 +77,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			req.Etag = current.GetEtag()
 			resp, err := client.SetGuards(cmd.Context(), req)
 			if err != nil {
-				return explainConflict(err)
+				return rpc.ExplainConflict(err)
 			}
 			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
 				Guards:   resp.GetGuards(),

@@ -52,6 +52,18 @@ func NewOptions() *cobra.Command {
 	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))
 }
 
+// withSubcommands adds subcommands to a command, which does by itself what show does, and the flags of all of them.
+func withSubcommands(
+	cmd *cobra.Command, server *rpc.Server, output *format.Output, show *cobra.Command, others ...*cobra.Command,
+) *cobra.Command {
+	cmd.Args, cmd.RunE = flags.OnlyCommands, show.RunE
+	cmd.Flags().AddFlagSet(show.Flags())
+	cmd.AddCommand(append(others, show)...)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
 func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 	var (
 		etag string
@@ -123,7 +135,7 @@ func setOptions(
 		if err != nil {
 			return err
 		}
-		req.Etag, explain = current.GetEtag(), explainConflict
+		req.Etag, explain = current.GetEtag(), rpc.ExplainConflict
 	}
 	if err := confirm(); err != nil {
 		return err

@@ -69,7 +69,7 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			p.Name, p.Etag = args[0], etag
 			resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
 			if err != nil {
-				return explainConflict(err)
+				return rpc.ExplainConflict(err)
 			}
 			return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurge()))
 		}),
@@ -97,7 +97,7 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 			}
 			req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0], Etag: etag}
 			if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
-				return explainConflict(err)
+				return rpc.ExplainConflict(err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
 			return nil

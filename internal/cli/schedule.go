@@ -74,7 +74,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			req.Etag = current.GetEtag()
 			resp, err := client.SetSchedule(cmd.Context(), req)
 			if err != nil {
-				return explainConflict(err)
+				return rpc.ExplainConflict(err)
 			}
 			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 		}),

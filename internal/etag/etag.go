@@ -1,5 +1,6 @@
-// Package etag lets a caller who changes a setting be sure that nobody else changed it since it was read: an etag is a
-// hash of the setting. Whatever stores settings compares it in the transaction of the change.
+// Package etag keeps callers from overwriting each other's changes: an etag is a hash of a setting, which callers read
+// and send with their change. Packages that store settings check it in the transaction of the change: service for
+// options, service/runs for the schedule and guards, userdata/purge for purges.
 package etag
 
 import (

@@ -36,6 +36,17 @@ func (server *Server) Explain(err error) error {
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
 }
 
+// ExplainConflict replaces the error of a change that failed because the settings have changed since the command read
+// their etag: the user can run the command again.
+func ExplainConflict(err error) error {
+	if status.Code(err) != codes.Aborted {
+		return err
+	}
+	return status.Error(
+		codes.Aborted, "nothing was changed: somebody else changed the same settings meanwhile; run the command again",
+	)
+}
+
 // PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.
 func PlainError(err error) error {
 	s, ok := status.FromError(err)

@@ -15,7 +15,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// changed is a server whose settings change between each read and the next write. It records what the writes carry.
+// changed is a server whose settings change between each read and the next write. It records the etag and the mask of
+// the last write.
 type changed struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	cleanupv1.UnimplementedUserDataServiceServer
@@ -79,8 +80,8 @@ func (c *changed) DeleteFormsPurge(
 	return nil, c.write(in.GetEtag(), nil)
 }
 
-// Each command that changes settings sends the etag of what it read, and the fields that it was given; if they have
-// changed meanwhile it says what to do.
+// Each command that changes settings sends the etag that it has read and a mask of the given fields. If the settings
+// have changed meanwhile, it asks the user to run it again.
 func TestChangesAreConditional(t *testing.T) {
 	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
