@@ -298,66 +298,82 @@ func TestUpdatesOverREST(t *testing.T) {
 	}
 }
 
-// Of many updates at the same time, on two replicas, exactly one succeeds with an etag; also of the first setting ever.
+// Of many updates at the same time, on two replicas, exactly one succeeds with an etag: of the first ones ever, before
+// anything is stored, and of later ones.
 func TestUpdatesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	s, client, _ := purgeServer(t)
 	other := serve(t, s.db, true)
 	replicas := []cleanupv1.CleanupServiceClient{s.CleanupServiceClient, other.CleanupServiceClient}
-	purgeEtag := setPurge(t, client, loans()).GetEtag()
-	for name, update := range map[string]func(i int) error{
-		"schedule": func() func(i int) error {
-			got, err := s.GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return func(i int) error {
+	setPurge(t, client, loans())
+	ctx := t.Context()
+	for name, setting := range map[string]struct {
+		etag   func() string
+		update func(etag string, i int) error // i is 1 or more
+	}{
+		"schedule": {
+			func() string {
+				got, _ := s.GetSchedule(ctx, &cleanupv1.GetScheduleRequest{})
+				return got.GetEtag()
+			},
+			func(etag string, i int) error {
 				req := &cleanupv1.SetScheduleRequest{
-					Schedule: &cleanupv1.Schedule{Cron: itoa(i) + " 4 * * *"}, Etag: got.GetEtag(),
+					Schedule: &cleanupv1.Schedule{Cron: itoa(i) + " 4 * * *"},
+					Etag:     etag,
 				}
 				if i%3 == 0 {
 					req.UpdateMask = mask("cron")
 				}
-				_, err := replicas[i%2].SetSchedule(t.Context(), req)
+				_, err := replicas[i%2].SetSchedule(ctx, req)
 				return err
-			}
-		}(),
-		"guards": func() func(i int) error {
-			got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return func(i int) error {
-				_, err := replicas[i%2].SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
-					Guards: &cleanupv1.Guards{MinRows: proto.Int64(int64(i))}, Etag: got.GetEtag(),
+			},
+		},
+		"guards": {
+			func() string {
+				got, _ := s.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})
+				return got.GetEtag()
+			},
+			func(etag string, i int) error {
+				_, err := replicas[i%2].SetGuards(ctx, &cleanupv1.SetGuardsRequest{
+					Guards: &cleanupv1.Guards{MinRows: proto.Int64(int64(i))},
+					Etag:   etag,
 				})
 				return err
-			}
-		}(),
-		"options": func() func(i int) error {
-			etag := s.options(t).GetEtag()
-			return func(i int) error {
-				_, err := replicas[i%2].SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{
-					Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(int32(i))}, Etag: etag,
+			},
+		},
+		"options": {
+			func() string {
+				got, _ := s.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
+				return got.GetEtag()
+			},
+			func(etag string, i int) error {
+				_, err := replicas[i%2].SetOptions(ctx, &cleanupv1.SetOptionsRequest{
+					Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(int32(i))},
+					Etag:    etag,
 				})
 				return err
-			}
-		}(),
-		"purge": func(i int) error {
-			_, err := client.SetFormsPurge(t.Context(), &cleanupv1.SetFormsPurgeRequest{
-				Name:       "loans",
-				Purge:      &cleanupv1.FormsPurge{Days: 200 + int32(i), Etag: purgeEtag},
-				UpdateMask: mask("days"),
-			})
-			return err
+			},
+		},
+		"purge": {
+			func() string {
+				got, _ := client.ListFormsPurges(ctx, &cleanupv1.ListFormsPurgesRequest{})
+				return got.GetPurges()[0].GetEtag()
+			},
+			func(etag string, i int) error {
+				_, err := client.SetFormsPurge(ctx, &cleanupv1.SetFormsPurgeRequest{
+					Name:       "loans",
+					Purge:      &cleanupv1.FormsPurge{Days: int32(i), Etag: etag},
+					UpdateMask: mask("days"),
+				})
+				return err
+			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			failures := make([]error, 10)
+		for round := range 3 {
+			etag, failures := setting.etag(), make([]error, 10)
 			var wg sync.WaitGroup
 			for i := range failures {
-				wg.Go(func() { failures[i] = update(i + 1) })
+				wg.Go(func() { failures[i] = setting.update(etag, 1+i+round*len(failures)) })
 			}
 			wg.Wait()
 			succeeded := 0
@@ -368,9 +384,9 @@ func TestUpdatesAtTheSameTime(t *testing.T) {
 				}
 				wantCode(t, err, codes.Aborted)
 			}
-			if succeeded != 1 {
-				t.Errorf("%d updates succeeded", succeeded)
+			if etag == "" || succeeded != 1 {
+				t.Errorf("%s, round %d: %d updates succeeded with the etag %q", name, round, succeeded, etag)
 			}
-		})
+		}
 	}
 }
