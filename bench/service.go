@@ -62,9 +62,10 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 		),
 		pool: pool,
 	}
-	guards := guard.DefaultLimits
-	guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
-	if err := s.manager.SetGuards(ctx, guards); err != nil {
+	if _, _, err := s.manager.SetGuards(ctx, "", func(guards guard.Limits) guard.Limits {
+		guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
+		return guards
+	}); err != nil {
 		pool.Close()
 		return nil, err
 	}

@@ -95,6 +95,7 @@ func (x *example) run(t *testing.T, s *server, task string, env ...string) *clie
 // start starts the example against a server, with flags, or a request, instead of the README's.
 func (x *example) start(t *testing.T, s *server, flags, request string, env ...string) *client {
 	t.Helper()
+	env = append([]string{"CLEANUPD_PATIENCE=2"}, env...)
 	if s.ca != "" {
 		flags += " --tls-ca " + s.ca
 		env = append(env, "CLEANUPD_TLS_CA="+s.ca)
@@ -274,6 +275,26 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		c := x.run(t, s, "sessions")
 		killed(t, db, s, syscall.SIGKILL)
 		c.ends(false, `(?i)(run \S+ may go on|/v1/runs/\S+ tells)`)
+	},
+	"a server that is killed before the first event, and replaced": func(t *testing.T, x *example, program string) {
+		db := audited(t)
+		first := serve(t, program, db)
+		tx := db.Hold("LOCK TABLE cleanupd.run")
+		flags := "--task audit-trail --patience " + strings.Replace(x.patience, "2", "60", 1)
+		c := x.start(t, first, flags, `{"tasks": ["audit-trail"]}`, "CLEANUPD_PATIENCE=60")
+		db.Until("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cleanupd.run'::regclass")
+		first.stop(syscall.SIGKILL)
+		c.until("connection is lost|does not answer")
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		serve(
+			t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"),
+		)
+		c.ends(true, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows deleted")
+		if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
+			t.Errorf("%d runs were started", n)
+		}
 	},
 	"no server": func(t *testing.T, x *example, program string) {
 		s := serve(t, program, pgtest.Campaign(t))

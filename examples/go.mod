@@ -6,6 +6,7 @@ replace github.com/cleanupd/cleanupd => ../
 
 require (
 	github.com/cleanupd/cleanupd v0.0.0-00010101000000-000000000000
+	github.com/google/uuid v1.6.0
 	github.com/robfig/cron/v3 v3.0.1
 	golang.org/x/oauth2 v0.37.0
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20261104224025-d1e00e9f33ab

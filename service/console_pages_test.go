@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/access"
 )
@@ -220,7 +221,7 @@ func TestConsoleChangesRetention(t *testing.T) {
 	p.fill("Visitor profiles", "61")
 	s.db.Do("UPDATE XtkOption SET iLongValue = 90 * 86400 WHERE sName = 'NmsCleanup_VisitorPurgeDelay'")
 	p.press("Save")
-	p.sees("Another user has changed the options")
+	p.sees("Another user has changed these settings")
 	if n := stored(); n != 90*86400 {
 		t.Errorf("%d seconds are stored over the other one's 90 days", n)
 	}
@@ -229,6 +230,40 @@ func TestConsoleChangesRetention(t *testing.T) {
 		"the other one's is shown",
 		"document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'",
 	)
+}
+
+// What another user has stored since the page was loaded is not overwritten, but shown.
+func TestConsoleConflicts(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{})
+	p := browse(t, s.url)
+	p.open("#/schedule", "Schedule")
+	p.fill("Time zone", "Europe/Berlin")
+	if _, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{
+		Schedule: &cleanupv1.Schedule{Cron: "7 4 * * *"}, UpdateMask: mask("cron"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.press("Save")
+	p.sees("Another user has changed these settings")
+	p.press("Try again")
+	p.until("the other one's is shown", "document.querySelector('textarea')?.value === '7 4 * * *'")
+	p.fill("Time zone", "Europe/Berlin")
+	p.press("Save")
+	s.db.Until("SELECT count(*) FROM cleanupd.schedule WHERE cron = '7 4 * * *' AND time_zone = 'Europe/Berlin'")
+
+	p.open("#/guards", "Guards")
+	p.until("the limits are shown", "document.querySelector('input[type=checkbox]')?.checked === true")
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+		Guards: &cleanupv1.Guards{Cutoff: new(false)}, UpdateMask: mask("cutoff"),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	p.press("Save")
+	p.sees("Another user has changed these settings")
+	p.press("Try again")
+	p.until("the other one's is shown", "document.querySelector('input[type=checkbox]')?.checked === false")
 }
 
 func TestConsoleHoldsAndSchedules(t *testing.T) {

@@ -36,6 +36,14 @@ func TestConsolePurges(t *testing.T) {
 		t.Error("the preview deleted something")
 	}
 	p.open("#/retention", "Retention")
+	p.sees("90 days")
+	s.db.Do("UPDATE cleanupd.forms_purge SET days = 91") // by another user
+	p.press("Remove")
+	p.sees("Remove the rule old-loans?")
+	p.evaluate("document.querySelector('dialog button.primary').click()")
+	p.sees("Another user has changed these settings")
+	p.press("Try again")
+	p.sees("91 days")
 	p.press("Remove")
 	p.sees("Remove the rule old-loans?")
 	p.evaluate("document.querySelector('dialog button.primary').click()")

@@ -326,7 +326,7 @@ func TestAllow(t *testing.T) {
 		{"GET", "/v1/runs/x:cancel", "POST"},
 		{"POST", "/v1/runs/x/events", "GET, HEAD"},
 		{"DELETE", "/v1/options", "GET, HEAD, PATCH"},
-		{"POST", "/v1/schedule", "GET, HEAD, PUT"},
+		{"POST", "/v1/schedule", "GET, HEAD, PATCH, PUT"},
 		{"GET", "/v1/userdata:erase", "POST"},
 		{"POST", "/healthz", "GET, HEAD"},
 		{"POST", "/metrics", "GET, HEAD"},

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -23,6 +24,7 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 		Guards:   guardsMessage(settings),
 		Defaults: guardsMessage(guard.DefaultLimits),
 		Latched:  latchedMessages(latched),
+		Etag:     etag.Of(settings),
 	}, nil
 }
 
@@ -32,24 +34,35 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	if given == nil {
 		return nil, failure.Field("guards", "is missing")
 	}
-	settings := guard.DefaultLimits
-	setIfGiven(&settings.MinRows, given.MinRows)
-	setIfGiven(&settings.MinProcessInstances, given.MinProcessInstances)
-	setIfGiven(&settings.MaxSharePercent, given.MaxSharePercent)
-	setIfGiven(&settings.Cutoff, given.Cutoff)
-	setIfGiven(&settings.MaxGrowth, given.MaxGrowth)
-	setIfGiven(&settings.MaxTables, given.MaxTables)
-	setIfGiven(&settings.MaxDropPercent, given.MaxDropPercent)
-	setIfGiven(&settings.MaxClockDifference, parsePeriod(given.GetMaxClockDifference()))
-	setIfGiven(&settings.MaxIdle, parsePeriod(given.GetMaxIdle()))
-	if err := s.runs.SetGuards(ctx, settings); err != nil {
+	if err := checkMask(in.GetUpdateMask(), given).Err(); err != nil {
 		return nil, err
 	}
-	settings, latched, err := s.runs.Guards(ctx)
+	settings, latched, err := s.runs.SetGuards(ctx, in.GetEtag(), func(current guard.Limits) guard.Limits {
+		return guardLimits(merge(guardsMessage(current), given, in.GetUpdateMask()))
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetGuardsResponse{Guards: guardsMessage(settings), Latched: latchedMessages(latched)}, nil
+	return &cleanupv1.SetGuardsResponse{
+		Guards:  guardsMessage(settings),
+		Latched: latchedMessages(latched),
+		Etag:    etag.Of(settings),
+	}, nil
+}
+
+// guardLimits returns the limits of a message. Fields that are absent have their defaults.
+func guardLimits(g *cleanupv1.Guards) guard.Limits {
+	limits := guard.DefaultLimits
+	setIfGiven(&limits.MinRows, g.MinRows)
+	setIfGiven(&limits.MinProcessInstances, g.MinProcessInstances)
+	setIfGiven(&limits.MaxSharePercent, g.MaxSharePercent)
+	setIfGiven(&limits.Cutoff, g.Cutoff)
+	setIfGiven(&limits.MaxGrowth, g.MaxGrowth)
+	setIfGiven(&limits.MaxTables, g.MaxTables)
+	setIfGiven(&limits.MaxDropPercent, g.MaxDropPercent)
+	setIfGiven(&limits.MaxClockDifference, parsePeriod(g.GetMaxClockDifference()))
+	setIfGiven(&limits.MaxIdle, parsePeriod(g.GetMaxIdle()))
+	return limits
 }
 
 // setIfGiven sets a value if one is given.

@@ -2,13 +2,9 @@ package service
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -17,6 +13,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/advisory"
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -94,8 +91,9 @@ func (s *Service) SetOptions(
 		if err != nil {
 			return err
 		}
-		if before = optionsResponse(stored); in.GetEtag() != "" && in.GetEtag() != before.GetEtag() {
-			return errStaleEtag
+		before = optionsResponse(stored)
+		if err := etag.Check(in.GetEtag(), before.GetEtag(), "the options"); err != nil {
+			return err
 		}
 		for _, c := range changes {
 			if err := c(ctx, tx, catalog); err != nil {
@@ -148,22 +146,11 @@ func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 
 type optionChange func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
-// errStaleEtag says that the options have changed since the caller read them.
-var errStaleEtag = failure.New(failure.Conflict, "the options have changed since this etag was read: read them again")
-
 // optionChanges returns the changes of stored options that a request asks for. It fails with failure.Violations.
 func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	message := in.GetOptions().ProtoReflect()
-	// The gateway turns the body {} into a mask of one empty path.
-	paths := slices.DeleteFunc(
-		slices.Clone(in.GetUpdateMask().GetPaths()), func(path string) bool { return path == "" },
-	)
-	var wrong failure.Violations
-	for i, path := range paths {
-		if optionDescriptors.ByName(protoreflect.Name(path)) == nil {
-			wrong.Addf(fmt.Sprintf("update_mask.paths[%d]", i), "Options has no field %.64q", path)
-		}
-	}
+	paths := in.GetUpdateMask().GetPaths()
+	wrong := checkMask(in.GetUpdateMask(), in.GetOptions())
 	var changes []optionChange
 	for _, f := range optionFields {
 		field := optionDescriptors.ByName(protoreflect.Name(f.name))
@@ -269,7 +256,7 @@ func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 		Options:    &cleanupv1.Options{},
 		Defaults:   &cleanupv1.Options{},
 		Customized: &fieldmaskpb.FieldMask{},
-		Etag:       etag(stored),
+		Etag:       optionsEtag(stored),
 	}
 	for _, f := range optionFields {
 		if stored.Stored(f.option) {
@@ -319,17 +306,13 @@ func setField(o *cleanupv1.Options, name string, value int) {
 	o.ProtoReflect().Set(field, v)
 }
 
-// etag changes with every stored option that a caller may set.
-func etag(stored *campaign.Options) string {
-	var all strings.Builder
+// optionsEtag returns the etag of the options that a caller may set.
+func optionsEtag(stored *campaign.Options) string {
+	var values []any
 	for _, f := range optionFields {
 		if !f.outputOnly {
-			fmt.Fprintln(
-				&all, f.option.Name, stored.Stored(f.option), stored.Number(f.option),
-				strconv.Quote(stored.Text(f.option)),
-			)
+			values = append(values, stored.Stored(f.option), stored.Number(f.option), stored.Text(f.option))
 		}
 	}
-	sum := sha256.Sum256([]byte(all.String()))
-	return hex.EncodeToString(sum[:8])
+	return etag.Of(values...)
 }

@@ -41,22 +41,35 @@ func (s *UserData) SetFormsPurge(
 	if s.forms == nil {
 		return nil, s.noForms()
 	}
-	given := in.GetPurge()
+	given, mask := in.GetPurge(), in.GetUpdateMask()
 	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
 		return nil, failure.Field("purge.name", "is not the name in the request")
 	}
-	p := purge.Rule{
-		Name:        cmp.Or(given.GetName(), in.GetName()),
-		Application: given.GetApplication(),
-		Workflow:    given.GetWorkflow(),
-		DateColumn:  given.GetDateColumn(),
-		Days:        int(given.GetDays()),
-		Enabled:     given.GetEnabled(),
-	}
-	if err := s.forms.SetPurge(ctx, p, given.GetEtag(), purgeDetails(&p)); err != nil {
+	if err := checkMask(mask, given).Err(); err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetFormsPurgeResponse{Purge: purgeMessage(p)}, nil
+	name := cmp.Or(given.GetName(), in.GetName())
+	stored, err := s.forms.SetPurge(ctx, name, given.GetEtag(), func(before *purge.Rule) (purge.Rule, error) {
+		if before == nil {
+			if mask != nil {
+				return purge.Rule{}, purge.NotFound(name)
+			}
+			before = &purge.Rule{}
+		}
+		p := merge(purgeMessage(*before), given, mask)
+		return purge.Rule{
+			Name:        name,
+			Application: p.GetApplication(),
+			Workflow:    p.GetWorkflow(),
+			DateColumn:  p.GetDateColumn(),
+			Days:        int(p.GetDays()),
+			Enabled:     p.GetEnabled(),
+		}, nil
+	}, notePurge)
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetFormsPurgeResponse{Purge: purgeMessage(stored)}, nil
 }
 
 // DeleteFormsPurge implements cleanupv1.UserDataServiceServer.
@@ -66,17 +79,15 @@ func (s *UserData) DeleteFormsPurge(
 	if s.forms == nil {
 		return nil, s.noForms()
 	}
-	if err := s.forms.DeletePurge(ctx, in.GetName(), purgeDetails(nil)); err != nil {
+	if err := s.forms.DeletePurge(ctx, in.GetName(), in.GetEtag(), notePurge); err != nil {
 		return nil, err
 	}
 	return &cleanupv1.DeleteFormsPurgeResponse{}, nil
 }
 
-// purgeDetails returns a function that adds the old and the new purge to the audit entry; to is nil if it is deleted.
-func purgeDetails(to *purge.Rule) func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error {
-	return func(ctx context.Context, tx pgx.Tx, before *purge.Rule) error {
-		return audit.Note(ctx, tx, audit.Details{"from": before, "to": to})
-	}
+// notePurge adds the old and the new purge to the audit entry.
+func notePurge(ctx context.Context, tx pgx.Tx, before, after *purge.Rule) error {
+	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
 }
 
 func purgeMessage(p purge.Rule) *cleanupv1.FormsPurge {

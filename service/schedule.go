@@ -23,7 +23,7 @@ func (s *Service) GetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.GetScheduleResponse{Schedule: message}, nil
+	return &cleanupv1.GetScheduleResponse{Schedule: message, Etag: stored.Etag()}, nil
 }
 
 // SetSchedule implements cleanupv1.CleanupServiceServer.
@@ -34,20 +34,19 @@ func (s *Service) SetSchedule(
 	if given == nil {
 		return nil, failure.Field("schedule", "is missing")
 	}
-	wanted := schedule.Schedule{
-		Cron:            given.GetCron(),
-		MoreCrons:       given.GetMoreCrons(),
-		TimeZone:        given.GetTimeZone(),
-		Enabled:         given.GetEnabled(),
-		MaxDuration:     parseMaxDuration(given.GetMaxDuration()),
-		ContinueOnError: given.ContinueOnError == nil || given.GetContinueOnError(),
-		NextPlan:        given.GetNextPlan(),
-	}
-	var err error
-	if wanted.Once, err = parseTime("schedule.once", given.GetOnce()); err != nil {
+	mask := in.GetUpdateMask()
+	if err := checkMask(mask, given, "next_run_time", "last_run_id", "upcoming_run_times").Err(); err != nil {
 		return nil, err
 	}
-	stored, err := s.runs.SetSchedule(ctx, wanted)
+	stored, err := s.runs.SetSchedule(
+		ctx, in.GetEtag(), func(current *schedule.Schedule) (wanted schedule.Schedule, err error) {
+			message, err := scheduleMessage(current)
+			if err != nil {
+				return wanted, err
+			}
+			return parseSchedule(merge(message, given, mask))
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +54,21 @@ func (s *Service) SetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetScheduleResponse{Schedule: message}, nil
+	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, nil
+}
+
+func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {
+	once, err := parseTime("schedule.once", s.GetOnce())
+	return schedule.Schedule{
+		Cron:            s.GetCron(),
+		MoreCrons:       s.GetMoreCrons(),
+		Once:            once,
+		TimeZone:        s.GetTimeZone(),
+		Enabled:         s.GetEnabled(),
+		MaxDuration:     parseMaxDuration(s.GetMaxDuration()),
+		ContinueOnError: s.ContinueOnError == nil || s.GetContinueOnError(),
+		NextPlan:        s.GetNextPlan(),
+	}, err
 }
 
 func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
@@ -26,8 +27,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// noNote ignores the rule before.
-func noNote(context.Context, pgx.Tx, *purge.Rule) error { return nil }
+// noNote ignores a change.
+func noNote(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return nil }
 
 // newPurges returns a Forms database whose process instances have a date, and which has only the workflows. Documents
 // are in the database unless there are files.
@@ -44,10 +45,17 @@ func newPurges(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
+// replacePurge creates or replaces the rule of a purge.
+func (f *fixture) replacePurge(r purge.Rule, etag string, note purge.Note) error {
+	replace := func(*purge.Rule) (purge.Rule, error) { return r, nil }
+	_, err := f.SetPurge(f.t.Context(), r.Name, etag, replace, note)
+	return err
+}
+
 // task returns a purge as a task, and stores its rule if it does not exist.
 func (f *fixture) task(p purge.Rule) external.Task {
 	f.t.Helper()
-	if err := f.SetPurge(f.t.Context(), p, "", noNote); err != nil {
+	if err := f.replacePurge(p, "", noNote); err != nil {
 		f.t.Fatal(err)
 	}
 	list, err := f.Tasks().Tasks(f.t.Context(), f.record)
@@ -435,7 +443,7 @@ func testSetPurge(t *testing.T, on engine) {
 	} {
 		p := good
 		c.change(&p)
-		err := f.SetPurge(t.Context(), p, "", noNote)
+		err := f.replacePurge(p, "", noNote)
 		var wrong failure.Violations
 		var fields []string
 		if errors.As(err, &wrong) {
@@ -450,33 +458,31 @@ func testSetPurge(t *testing.T, on engine) {
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 0 {
 		t.Fatal(list, err)
 	}
-	if err := f.SetPurge(t.Context(), good, "0123", noNote); !errors.Is(err, purge.ErrStale) {
+	if err := f.replacePurge(good, "0123", noNote); !errors.Is(err, etag.ErrStale) {
 		t.Errorf("an etag of one that is not there: %v", err)
 	}
-	if err := f.SetPurge(t.Context(), good, "", noNote); err != nil {
+	if err := f.replacePurge(good, "", noNote); err != nil {
 		t.Fatal(err)
 	}
 	next := good
 	next.Days = 2
 	var before *purge.Rule
-	if err := f.SetPurge(
-		t.Context(),
+	if err := f.replacePurge(
 		next,
 		good.Etag(),
-		func(_ context.Context, _ pgx.Tx, b *purge.Rule) error { before = b; return nil },
+		func(_ context.Context, _ pgx.Tx, b, _ *purge.Rule) error { before = b; return nil },
 	); err != nil || before == nil ||
 		*before != good {
 		t.Errorf("%+v %v", before, err)
 	}
-	if err := f.SetPurge(t.Context(), good, good.Etag(), noNote); !errors.Is(err, purge.ErrStale) {
+	if err := f.replacePurge(good, good.Etag(), noNote); !errors.Is(err, etag.ErrStale) {
 		t.Errorf("a stale etag: %v", err)
 	}
 	errUnseen := errors.New("unseen")
-	if err := f.SetPurge(
-		t.Context(),
+	if err := f.replacePurge(
 		good,
 		"",
-		func(context.Context, pgx.Tx, *purge.Rule) error { return errUnseen },
+		func(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return errUnseen },
 	); !errors.Is(
 		err,
 		errUnseen,
@@ -486,10 +492,13 @@ func testSetPurge(t *testing.T, on engine) {
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 1 || list[0] != next {
 		t.Error(list, err)
 	}
-	if err := errors.Join(f.DeletePurge(t.Context(), "a-1", noNote)); err != nil {
+	if err := f.DeletePurge(t.Context(), "a-1", good.Etag(), noNote); !errors.Is(err, etag.ErrStale) {
+		t.Errorf("a deletion with a stale etag: %v", err)
+	}
+	if err := f.DeletePurge(t.Context(), "a-1", next.Etag(), noNote); err != nil {
 		t.Error(err)
 	}
-	if err := f.DeletePurge(t.Context(), "a-1", noNote); !errors.Is(err, purge.ErrNotFound) {
+	if err := f.DeletePurge(t.Context(), "a-1", "", noNote); !errors.Is(err, purge.ErrNotFound) {
 		t.Error(err)
 	}
 }
@@ -560,8 +569,7 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	}
 	f.config.Record = own.Pool
 	f.Manager = userdata.New(f.config)
-	if err := f.SetPurge(
-		t.Context(),
+	if err := f.replacePurge(
 		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
 		"",
 		noNote,

@@ -14,27 +14,33 @@ func (m *Manager) Purges(ctx context.Context) ([]purge.Rule, error) {
 	return m.rules().List(ctx, m.Record)
 }
 
-// SetPurge creates or replaces the rule of a purge. It fails with failure.Violations if the rule is invalid, and with
-// purge.ErrStale if an etag is given that is not the current rule's.
-func (m *Manager) SetPurge(ctx context.Context, r purge.Rule, etag string, note purge.Note) error {
+// SetPurge stores what change makes of the rule of a purge, nil if it does not exist, and returns it. It fails with
+// failure.Violations if the rule is invalid, and with etag.ErrStale if an etag is given that is not the current rule's.
+func (m *Manager) SetPurge(
+	ctx context.Context, name, givenEtag string, change func(before *purge.Rule) (purge.Rule, error), note purge.Note,
+) (purge.Rule, error) {
 	if err := m.Own(ctx); err != nil {
-		return err
+		return purge.Rule{}, err
 	}
-	if err := r.Validate(); err != nil {
-		return err
-	}
-	if err := m.snapshot(ctx, func(tx *forms.Transaction) error { return r.Check(ctx, tx) }); err != nil {
-		return err
-	}
-	return m.rules().Set(ctx, r, etag, note)
+	return m.rules().Set(ctx, name, givenEtag, func(before *purge.Rule) (purge.Rule, error) {
+		r, err := change(before)
+		if err == nil {
+			err = r.Validate()
+		}
+		if err == nil {
+			err = m.snapshot(ctx, func(tx *forms.Transaction) error { return r.Check(ctx, tx) })
+		}
+		return r, err
+	}, note)
 }
 
-// DeletePurge deletes the rule of a purge. It fails with purge.ErrNotFound.
-func (m *Manager) DeletePurge(ctx context.Context, name string, note purge.Note) error {
+// DeletePurge deletes the rule of a purge. It fails with purge.ErrNotFound, and with etag.ErrStale if an etag is given
+// that is not the rule's.
+func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note purge.Note) error {
 	if err := m.Own(ctx); err != nil {
 		return err
 	}
-	return m.rules().Delete(ctx, name, note)
+	return m.rules().Delete(ctx, name, givenEtag, note)
 }
 
 // TaskPrefix begins the names of the tasks that are purges.

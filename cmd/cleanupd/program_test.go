@@ -20,6 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/google/uuid"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
@@ -471,6 +473,66 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	if code := <-ended; code != 0 || !regexp.MustCompile(`\nsessions +succeeded +2,000 `).MatchString(out.String()) ||
 		strings.Count(out.String(), "started") != 1 {
 		t.Errorf("%d %s", code, out.String())
+	}
+}
+
+// A server that is killed between the request for a run and its first event, whether or not it has stored the run, costs
+// no second run: the client repeats the request.
+func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	for table, reached := range map[string]string{
+		"run":   "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cleanupd.run'::regclass",
+		"event": "SELECT count(*) FROM cleanupd.run",
+	} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			first := startServer(t, "--database-url", db.URL())
+			tx := db.Hold("LOCK TABLE cleanupd." + table)
+			out, errs := &logged{more: make(chan struct{})}, &logged{more: make(chan struct{})}
+			ended := make(chan int, 1)
+			go func() {
+				ended <- run(t.Context(), []string{"run", "--server", first.grpc, "--task", "sessions"}, out, errs)
+			}()
+			db.Until(reached)
+			_ = first.cmd.Process.Kill()
+			_ = first.cmd.Wait()
+			out.wait(t.Context(), "the server does not answer: repeating the request, which starts one run at most")
+			if err := tx.Rollback(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			startServer(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
+			if code := <-ended; code != 0 || strings.Count(out.text.String(), "started") != 1 {
+				t.Errorf("%d %s %s", code, out.text.String(), errs.text.String())
+			}
+			if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
+				t.Errorf("%d runs were started", n)
+			}
+		})
+	}
+}
+
+// A script that repeats its command with a request id watches the run that the first one started. A wrong address fails
+// at once.
+func TestRunWithARequestID(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	r := startServer(t, "--database-url", db.URL())
+	args := []string{"run", "--server", r.grpc, "--task", "sessions", "--request-id", uuid.NewString()}
+	_, first, _ := cleanupd(t, args...)
+	code, second, errs := cleanupd(t, args...)
+	if started := regexp.MustCompile(`Run \S+ started`).FindString(first); code != 0 || started == "" ||
+		!strings.Contains(second, started) {
+		t.Errorf("%d %s %s %s", code, first, second, errs)
+	}
+	if code, _, errs := cleanupd(t, append(args, "--dry-run")...); code != 2 || !strings.Contains(errs, "request_id") {
+		t.Errorf("another request with the same id: %d %s", code, errs)
+	}
+	began := time.Now()
+	code, out, errs := cleanupd(t, "run", "--server", "127.0.0.1:1")
+	if code != 1 || out != "" || !strings.Contains(errs, "cannot reach 127.0.0.1:1") ||
+		time.Since(began) > 10*time.Second {
+		t.Errorf("a wrong address, after %s: %d %s %s", time.Since(began), code, out, errs)
 	}
 }
 

@@ -17,10 +17,10 @@ import (
 // follower receives the events of one run.
 type follower struct {
 	client   cleanupv1.CleanupServiceClient
-	patience time.Duration                       // how long it tries to come back to the run
-	receive  func() (*cleanupv1.RunEvent, error) // the next event
-	// asks for the events after the last one; nil: none came, so the run is not known
-	at *cleanupv1.WatchRunRequest
+	patience time.Duration // how long it tries to start the run, or to come back to it
+	// starts the run; its request_id lets it be repeated until an answer comes, and starts one run
+	request *cleanupv1.RunCleanupRequest
+	at      *cleanupv1.WatchRunRequest // asks for the events after the last one; nil before the first
 }
 
 // events turns a call that streams events into a function that returns the next one.
@@ -39,11 +39,20 @@ func events[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	}
 }
 
+// ask asks for the next events, and returns a function that returns one of them at a time.
+func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) {
+	if f.at == nil {
+		return events(f.client.RunCleanup(ctx, f.request))
+	}
+	return events(f.client.WatchRun(ctx, f.at))
+}
+
 // follow shows the events of the run until it has ended, and returns it. An error before that says that it may go on.
 func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (*cleanupv1.Run, error) {
 	var lost time.Time // when the connection was lost; zero: it is not
+	receive := f.ask(ctx)
 	for {
-		event, err := f.receive()
+		event, err := receive()
 		if err == nil {
 			f.at, lost = &cleanupv1.WatchRunRequest{
 				RunId:         event.GetRunId(),
@@ -56,23 +65,22 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 			}
 			continue
 		}
-		if f.at == nil {
-			return nil, err
-		}
-		switch status.Code(err) {
-		case codes.Unavailable:
+		switch code := status.Code(err); {
+		case code == codes.Unavailable:
 			if lost.IsZero() {
 				lost = time.Now()
 				fmt.Fprintf(
-					os.Stderr, "The connection is lost, trying for %s to come back to run %s.\n", f.patience,
-					f.at.GetRunId(),
+					os.Stderr,
+					"The connection is lost, trying for %s to come back to %s.\n",
+					f.patience,
+					f.run(),
 				)
 			}
 			if time.Since(lost) > f.patience {
-				return nil, fmt.Errorf("run %s may go on, see --watch: %w", f.at.GetRunId(), err)
+				return nil, fmt.Errorf("%s may go on, see --watch: %w", f.run(), err)
 			}
 			time.Sleep(time.Second)
-		case codes.DataLoss:
+		case code == codes.DataLoss && f.at != nil:
 			f.at.AfterSequence, f.at.LogGeneration = stillThere(err), 0
 			fmt.Fprintf(
 				os.Stderr, "The database lost the events after the first %d, going on from there.\n",
@@ -81,8 +89,16 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 		default:
 			return nil, err
 		}
-		f.receive = events(f.client.WatchRun(ctx, f.at))
+		receive = f.ask(ctx)
 	}
+}
+
+// run returns what messages call the run.
+func (f *follower) run() string {
+	if f.at == nil {
+		return "the run"
+	}
+	return "run " + f.at.GetRunId()
 }
 
 // stillThere returns how many events of the run the database still has, by an error that says that it lost others. Without

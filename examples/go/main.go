@@ -13,6 +13,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/oauth2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
@@ -37,7 +38,9 @@ func main() {
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")
 		tasks    []string
 		patience = flag.Duration(
-			"patience", time.Minute, "how long to try to come back to a run after the connection was lost",
+			"patience",
+			time.Minute,
+			"how long to try to start a run, or to come back to it, after the connection was lost",
 		)
 	)
 	flag.Func(
@@ -50,14 +53,13 @@ func main() {
 		fail(err)
 	}
 	client := cleanupv1.NewCleanupServiceClient(conn)
-	f := &follower{client: client, patience: *patience}
+	f := &follower{
+		client:   client,
+		patience: *patience,
+		request:  &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: *dry, RequestId: uuid.NewString()},
+	}
 	if *watched != "" {
 		f.at = &cleanupv1.WatchRunRequest{RunId: *watched}
-		f.receive = events(client.WatchRun(context.Background(), f.at))
-	} else {
-		f.receive = events(
-			client.RunCleanup(context.Background(), &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: *dry}),
-		)
 	}
 	run, err := f.follow(context.Background(), show)
 	if err != nil {

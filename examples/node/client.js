@@ -3,6 +3,7 @@
 // exit status is 0 only if the run succeeded.
 'use strict';
 
+const { randomUUID } = require('node:crypto');
 const fs = require('node:fs');
 const path = require('node:path');
 const { setTimeout: sleep } = require('node:timers/promises');
@@ -18,7 +19,7 @@ const { values: args } = parseArgs({
     watch: { type: 'string' }, // watch the run with this id instead of starting one
     task: { type: 'string', multiple: true }, // run this task; may be repeated (default all)
     'dry-run': { type: 'boolean', default: false }, // change nothing, count what would be deleted
-    patience: { type: 'string', default: '60' }, // how many seconds to try to come back to a run after the connection was lost
+    patience: { type: 'string', default: '60' }, // how many seconds to try to start a run, or to come back to it, after the connection was lost
   },
 });
 
@@ -48,9 +49,11 @@ function connect() {
 
 // Yields the events of the run until it has ended.
 async function* events(service) {
+  // The request id lets the request be repeated until an answer comes, and starts one run.
+  const request = { tasks: args.task, dryRun: args['dry-run'], requestId: randomUUID() };
   let at = args.watch && { runId: args.watch }; // asks for the events after the last one
-  let stream = at ? service.watchRun(at) : service.runCleanup({ tasks: args.task, dryRun: args['dry-run'] });
-  for (let lost; ; stream = service.watchRun(at)) {
+  for (let lost; ; ) {
+    const stream = at ? service.watchRun(at) : service.runCleanup(request);
     try {
       for await (const { event } of stream) {
         lost = undefined;
@@ -60,13 +63,14 @@ async function* events(service) {
       }
       throw new Error('the stream ended before the run did');
     } catch (error) {
-      if (at && error.code === grpc.status.UNAVAILABLE) {
+      const run = at ? `run ${at.runId}` : 'the run';
+      if (error.code === grpc.status.UNAVAILABLE) {
         if (!lost) {
           lost = Date.now();
-          console.error(`The connection is lost, trying for ${args.patience} s to come back to run ${at.runId}.`);
+          console.error(`The connection is lost, trying for ${args.patience} s to come back to ${run}.`);
         }
         if (Date.now() - lost > args.patience * 1000) {
-          console.error(`Run ${at.runId} may go on, see --watch.`);
+          console.error(`${run} may go on, see --watch.`);
           throw error;
         }
         await sleep(1000);

@@ -8,6 +8,7 @@ import argparse
 import os
 import sys
 import time
+import uuid
 
 import grpc
 
@@ -30,7 +31,7 @@ def arguments():
     parser.add_argument("--watch", default="", metavar="RUN", help="watch the run with this id instead of starting one")
     parser.add_argument("--task", action="append", help="run this task; may be repeated (default all)")
     parser.add_argument("--dry-run", action="store_true", help="change nothing, count what would be deleted")
-    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="how long to try to come back to a run after the connection was lost")
+    parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="how long to try to start a run, or to come back to it, after the connection was lost")
     args = parser.parse_args()
     args.token = args.token or os.environ.get("CLEANUPD_TOKEN")
     if args.token and not args.tls_ca:
@@ -50,14 +51,13 @@ def connect(args):
 
 def events(service, args):
     """Yields the events of the run until it has ended."""
-    if args.watch:
-        at = api.WatchRunRequest(run_id=args.watch)
-        stream = service.WatchRun(at)
-    else:
-        at = None  # asks for the events after the last one
-        stream = service.RunCleanup(api.RunCleanupRequest(tasks=args.task, dry_run=args.dry_run))
+    # The request_id lets the request be repeated until an answer comes, and starts one run.
+    request = api.RunCleanupRequest(tasks=args.task, dry_run=args.dry_run, request_id=str(uuid.uuid4()))
+    # asks for the events after the last one; None before the first
+    at = api.WatchRunRequest(run_id=args.watch) if args.watch else None
     lost = None  # when the connection was lost
     while True:
+        stream = service.WatchRun(at) if at else service.RunCleanup(request)
         try:
             for message in stream:
                 event, lost = message.event, None
@@ -67,12 +67,13 @@ def events(service, args):
                     return
             sys.exit("the stream ended before the run did")
         except grpc.RpcError as error:
-            if at and error.code() == grpc.StatusCode.UNAVAILABLE:
+            run = f"run {at.run_id}" if at else "the run"
+            if error.code() == grpc.StatusCode.UNAVAILABLE:
                 if lost is None:
                     lost = time.monotonic()
-                    print(f"The connection is lost, trying for {args.patience:g} s to come back to run {at.run_id}.", file=sys.stderr)
+                    print(f"The connection is lost, trying for {args.patience:g} s to come back to {run}.", file=sys.stderr)
                 if time.monotonic() - lost > args.patience:
-                    print(f"Run {at.run_id} may go on, see --watch.", file=sys.stderr)
+                    print(f"{run.capitalize()} may go on, see --watch.", file=sys.stderr)
                     raise
                 time.sleep(1)
             elif at and error.code() == grpc.StatusCode.DATA_LOSS:
@@ -80,7 +81,6 @@ def events(service, args):
                 at = api.WatchRunRequest(run_id=at.run_id)
             else:
                 raise
-        stream = service.WatchRun(at)
 
 
 def show(event):

@@ -6,6 +6,7 @@
 # CLEANUPD_URL     the server's HTTP address
 # CLEANUPD_TOKEN   the token to send, to https only
 # CLEANUPD_TLS_CA  trust the authorities in this PEM file
+# CLEANUPD_PATIENCE  how many seconds to repeat the request if no answer comes (60)
 set -eu
 url=${CLEANUPD_URL:-http://127.0.0.1:8080}
 if [ -n "${CLEANUPD_TOKEN:-}" ] && [ "${url#https://}" = "$url" ]; then
@@ -25,12 +26,24 @@ show='
     elif $e.runFinished then "Run \($e.runId) ended: \($e.runFinished.run.state)."
     else empty end'
 
-# The header goes through a pipe, as other users can see arguments.
-printf '%s' "${CLEANUPD_TOKEN:+authorization: Bearer $CLEANUPD_TOKEN}" |
-	curl --silent --show-error --no-buffer ${CLEANUPD_TLS_CA:+--cacert "$CLEANUPD_TLS_CA"} --header @- \
-		--header 'content-type: application/json' --data "${1:-{\}}" "$url/v1/runs" |
-	tee "$answer" |
-	jq --unbuffered --raw-output "$show" || true
+# The id lets the request be repeated until an answer comes, and starts one run. UNAVAILABLE (14) is no answer.
+id=$(uuidgen 2>/dev/null || cat /proc/sys/kernel/random/uuid)
+request=$(printf '%s' "${1:-{\}}" | jq --compact-output --arg id "$id" '.requestId //= $id')
+end=$(($(date +%s) + ${CLEANUPD_PATIENCE:-60}))
+while :; do
+	# The header goes through a pipe, as other users can see arguments.
+	printf '%s' "${CLEANUPD_TOKEN:+authorization: Bearer $CLEANUPD_TOKEN}" |
+		curl --silent --show-error --no-buffer ${CLEANUPD_TLS_CA:+--cacert "$CLEANUPD_TLS_CA"} --header @- \
+			--header 'content-type: application/json' --data "$request" "$url/v1/runs" |
+		tee "$answer" |
+		jq --unbuffered --raw-output "$show" || true
+	if [ -s "$answer" ] && [ "$(head -n 1 "$answer" | jq '.error.code')" != 14 ]; then
+		break
+	fi
+	[ "$(date +%s)" -lt "$end" ] || break
+	echo 'The server does not answer, repeating the request.' >&2
+	sleep 1
+done
 
 # Only the last line tells: the server may have died, the stream may be cut, or end with an error. jq -e would not do: some versions
 # end with 0 when there is nothing to read.

@@ -30,9 +30,19 @@ const changed = must(await client.PATCH("/v1/options", { body: { visitorPurgeDel
 const reset = must(await client.PATCH("/v1/options", { body: { visitorPurgeDelayDays: null } }));
 console.log(`visitors: ${changed.options?.visitorPurgeDelayDays} days, and again ${reset.options?.visitorPurgeDelayDays}`);
 
-const stream = must(await client.POST("/v1/runs", { body: { dryRun: true }, parseAs: "stream" }));
+// The request id lets the request be repeated until an answer comes, and starts one run.
+const body = { dryRun: true, requestId: crypto.randomUUID() };
+async function start(): Promise<ReadableStream<Uint8Array>> {
+  for (let tries = 60; ; tries--) {
+    const answer = await client.POST("/v1/runs", { body, parseAs: "stream" }).catch((error: unknown) => ({ error, response: undefined }));
+    const lost = !answer.response || answer.response.status === 503;
+    if (!lost || tries === 0) return must(answer as { data?: ReadableStream<Uint8Array>; error?: unknown });
+    await new Promise((resolve) => setTimeout(resolve, 1000));
+  }
+}
+
 let state: string | undefined; // stays undefined if the stream ends early
-for await (const line of lines(stream as ReadableStream<Uint8Array>)) {
+for await (const line of lines(await start())) {
   if (line.error) console.error(line.error.message);
   const finished = line.result?.event?.taskFinished?.result;
   if (finished) console.log(`${finished.task}: ${finished.rowsDeleted} rows would be deleted`);

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -44,7 +45,7 @@ func NewGuards() *cobra.Command {
 			return printGuards(cmd, output, resp, resp)
 		}),
 	}
-	cmd := &cobra.Command{
+	return withSubcommands(&cobra.Command{
 		Use:   "guards [get | set NAME=VALUE …]",
 		Short: "Show and change which deletes are unusual and need approval, and show which are refused",
 		Long: "Show and change which deletes are unusual and need approval. A task that would do such a delete is\n" +
@@ -52,13 +53,7 @@ func NewGuards() *cobra.Command {
 			"run --preview), or an option of the task or the guard is changed.",
 		Example: "  cleanupd guards\n  cleanupd guards set maxSharePercent=70 maxIdle=90d\n  cleanupd guards set " +
 			"maxGrowth=off",
-		Args: flags.OnlyCommands,
-		RunE: get.RunE,
-	}
-	cmd.AddCommand(get, newSetGuards(&server, &output))
-	server.AddFlags(cmd)
-	output.AddFlag(cmd)
-	return cmd
+	}, &server, &output, get, newSetGuards(&server, &output))
 }
 
 func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -71,7 +66,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			"maxDropPercent=default",
 		Args: atLeastOneOption,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
-			change, cleared, err := parseGuardChanges(args)
+			req, err := guardsRequest(args)
 			if err != nil {
 				return err
 			}
@@ -79,14 +74,10 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			settings := current.GetGuards()
-			proto.Merge(settings, change)
-			for _, f := range cleared {
-				settings.ProtoReflect().Clear(f)
-			}
-			resp, err := client.SetGuards(cmd.Context(), &cleanupv1.SetGuardsRequest{Guards: settings})
+			req.Etag = current.GetEtag()
+			resp, err := client.SetGuards(cmd.Context(), req)
 			if err != nil {
-				return err
+				return rpc.ExplainConflict(err)
 			}
 			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
 				Guards:   resp.GetGuards(),
@@ -97,37 +88,38 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
-// parseGuardChanges returns the settings that NAME=VALUE changes, and the settings that NAME=default resets.
-func parseGuardChanges(args []string) (change *cleanupv1.Guards, reset []protoreflect.FieldDescriptor, err error) {
+// guardsRequest returns the request that sets NAME=VALUE and resets NAME=default.
+func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
+	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	values := map[string]json.RawMessage{}
 	for _, arg := range args {
 		name, value, ok := strings.Cut(arg, "=")
 		if !ok || value == "" {
-			return nil, nil, flags.Errorf("%q is not NAME=VALUE", arg)
+			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
 		}
 		f, err := fieldByName(guardFields, "guard", name)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
+		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
 		if value == "default" {
-			reset = append(reset, f)
+			delete(values, f.JSONName())
 			continue
 		}
 		text, err := guardJSON(f, value)
 		if err != nil {
-			return nil, nil, flags.Errorf("%s: %q must be %s, off or default", name, value, err.Error())
+			return nil, flags.Errorf("%s: %q must be %s, off or default", name, value, err.Error())
 		}
 		values[f.JSONName()] = json.RawMessage(text)
 	}
 	text, err := json.Marshal(values)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	change = &cleanupv1.Guards{}
-	if err := protojson.Unmarshal(text, change); err != nil {
-		return nil, nil, flags.Errorf("%s: a number is too large, or not a whole number", strings.Join(args, " "))
+	if err := protojson.Unmarshal(text, req.GetGuards()); err != nil {
+		return nil, flags.Errorf("%s: a number is too large, or not a whole number", strings.Join(args, " "))
 	}
-	return change, reset, nil
+	return req, nil
 }
 
 // What the values of guards must be, if they are not off or default.

@@ -26,24 +26,18 @@ func NewHolds() *cobra.Command {
 		server rpc.Server
 		output format.Output
 	)
-	list := newListHolds(&server, &output)
-	cmd := &cobra.Command{
-		Use:   "holds [list | create | release | export]",
-		Short: "Show and change holds, which keep data that the rules would delete",
-		Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
-			"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
-			"not the application itself.",
-		Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
-		Args:    flags.OnlyCommands,
-		RunE:    list.RunE,
-	}
-	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(
-		list, newCreateHold(&server, &output), newReleaseHold(&server, &output), newExportHolds(&server, &output),
+	return withSubcommands(
+		&cobra.Command{
+			Use:   "holds [list | create | release | export]",
+			Short: "Show and change holds, which keep data that the rules would delete",
+			Long: "Show and change holds, such as for a lawsuit. The service does not delete, update or drop data on\n" +
+				"hold, even if the rules select it, until the hold is released or expires. Holds bind this service,\n" +
+				"not the application itself.",
+			Example: "  cleanupd holds\n  cleanupd holds create --deliveries 4711,4712 --reason 'lawsuit 12/2026'",
+		},
+		&server, &output, newListHolds(&server, &output), newCreateHold(&server, &output),
+		newReleaseHold(&server, &output), newExportHolds(&server, &output),
 	)
-	server.AddFlags(cmd)
-	output.AddFlag(cmd)
-	return cmd
 }
 
 func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {

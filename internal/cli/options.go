@@ -44,15 +44,21 @@ func NewOptions() *cobra.Command {
 			return printOptions(cmd, output, resp)
 		}),
 	}
-	cmd := &cobra.Command{
+	return withSubcommands(&cobra.Command{
 		Use:   "options [get | set NAME=VALUE … | reset NAME …]",
 		Short: "Show and change the retention options, which are stored in XtkOption",
 		Example: "  cleanupd options\n  cleanupd options set broadLogPurgeDelayDays=120\n  cleanupd options reset " +
 			"broadLogPurgeDelayDays",
-		Args: flags.OnlyCommands,
-		RunE: get.RunE,
-	}
-	cmd.AddCommand(get, newSetOptions(&server, &output), newResetOptions(&server, &output))
+	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))
+}
+
+// withSubcommands adds subcommands to a command, which does by itself what show does, and the flags of all of them.
+func withSubcommands(
+	cmd *cobra.Command, server *rpc.Server, output *format.Output, show *cobra.Command, others ...*cobra.Command,
+) *cobra.Command {
+	cmd.Args, cmd.RunE = flags.OnlyCommands, show.RunE
+	cmd.Flags().AddFlagSet(show.Flags())
+	cmd.AddCommand(append(others, show)...)
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
@@ -77,12 +83,12 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			req.Etag = etag
-			if !yes && terminal.CanAsk() {
-				if err := confirmOptions(cmd, server, client, req.GetOptions()); err != nil {
-					return err
+			return setOptions(cmd, *output, client, req, func() error {
+				if yes || !terminal.CanAsk() {
+					return nil
 				}
-			}
-			return setOptions(cmd, *output, client, req)
+				return confirmOptions(cmd, server, client, req.GetOptions())
+			})
 		}),
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -103,7 +109,7 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			req.Etag = etag
-			return setOptions(cmd, *output, client, req)
+			return setOptions(cmd, *output, client, req, func() error { return nil })
 		}),
 	}
 	addEtagFlag(cmd, &etag)
@@ -111,16 +117,32 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func addEtagFlag(cmd *cobra.Command, etag *string) {
-	cmd.Flags().StringVar(etag, "etag", "", "change nothing if the options have changed since they had this etag")
+	cmd.Flags().StringVar(
+		etag, "etag", "",
+		"change nothing if the options have changed since they had this etag (default the one at the start)",
+	)
 }
 
-// setOptions changes options, and prints them.
+// setOptions changes options, and prints them. Without an etag it fails if they change after it has read them, while
+// confirm asks.
 func setOptions(
 	cmd *cobra.Command, output format.Output, client rpc.CleanupClient, req *cleanupv1.SetOptionsRequest,
+	confirm func() error,
 ) error {
+	explain := func(err error) error { return err }
+	if req.GetEtag() == "" {
+		current, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
+		if err != nil {
+			return err
+		}
+		req.Etag, explain = current.GetEtag(), rpc.ExplainConflict
+	}
+	if err := confirm(); err != nil {
+		return err
+	}
 	resp, err := client.SetOptions(cmd.Context(), req)
 	if err != nil {
-		return err
+		return explain(err)
 	}
 	return printOptions(cmd, output, resp)
 }
@@ -129,12 +151,14 @@ func setOptions(
 func confirmOptions(
 	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, options *cleanupv1.Options,
 ) error {
-	stream, err := client.RunCleanup(cmd.Context(), &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
+	run, err := watch.Start(
+		cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options},
+	)
 	if err != nil {
 		return err
 	}
 	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))
-	if err := watch.NewRun(cmd.Context(), server, client, stream).Follow(view); err != nil {
+	if err := run.Follow(view); err != nil {
 		return err
 	}
 	if !terminal.Confirm(cmd, "Set these options?") {

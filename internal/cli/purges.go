@@ -62,10 +62,14 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"--enable",
 		Args: flags.OneArgument("the name of the rule"),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
-			p.Name = args[0]
-			resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
 				return err
+			}
+			p.Name, p.Etag = args[0], etag
+			resp, err := client.SetFormsPurge(cmd.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
+			if err != nil {
+				return rpc.ExplainConflict(err)
 			}
 			return output.Print(cmd.OutOrStdout(), resp, purgesTable(resp.GetPurge()))
 		}),
@@ -87,14 +91,29 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata purges delete old-loans",
 		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
-			req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0]}
-			if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
+			etag, err := purgeEtag(cmd, client, args[0])
+			if err != nil {
 				return err
+			}
+			req := &cleanupv1.DeleteFormsPurgeRequest{Name: args[0], Etag: etag}
+			if _, err := client.DeleteFormsPurge(cmd.Context(), req); err != nil {
+				return rpc.ExplainConflict(err)
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "The rule %s is deleted.\n", args[0])
 			return nil
 		}),
 	}
+}
+
+// purgeEtag returns the etag of a rule, empty if it does not exist.
+func purgeEtag(cmd *cobra.Command, client rpc.UserDataClient, name string) (string, error) {
+	list, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+	for _, p := range list.GetPurges() {
+		if p.GetName() == name {
+			return p.GetEtag(), nil
+		}
+	}
+	return "", err
 }
 
 func purgesTable(purges ...*cleanupv1.FormsPurge) []terminal.Row {

@@ -25,6 +25,7 @@ var exclusiveRunFlags = [][2]string{
 	{"plan", "task"},
 	{"plan", "skip-task"},
 	{"preview", "accept-guard"},
+	{"preview", "request-id"},
 }
 
 // NewRun returns the command run.
@@ -47,6 +48,7 @@ func NewRun() *cobra.Command {
 			"the time left if the number of rows is known, and a table at the end. On a narrow screen tables\n" +
 			"lose their last columns.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
+			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
@@ -62,11 +64,10 @@ func NewRun() *cobra.Command {
 				}
 			}
 			start := func(req *cleanupv1.RunCleanupRequest) (id string, err error) {
-				stream, err := client.RunCleanup(cmd.Context(), req)
+				run, err := watch.Start(cmd.Context(), &server, client, req)
 				if err != nil {
 					return "", err
 				}
-				run := watch.NewRun(cmd.Context(), &server, client, stream)
 				err = run.Follow(watch.NewPrinter(output, cmd))
 				return run.ID(), err
 			}
@@ -96,6 +97,8 @@ func NewRun() *cobra.Command {
 		"task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
 	)
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
+	f.StringVar(&req.RequestId, "request-id", "",
+		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
 	return cmd
 }
 

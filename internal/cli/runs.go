@@ -21,20 +21,12 @@ func NewRuns() *cobra.Command {
 		server rpc.Server
 		output format.Output
 	)
-	list := newListRuns(&server, &output)
-	cmd := &cobra.Command{
+	return withSubcommands(&cobra.Command{
 		Use:   "runs [list | watch ID | cancel ID]",
 		Short: "List, watch and cancel the runs of a server",
 		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
-		Args: flags.OnlyCommands,
-		RunE: list.RunE,
-	}
-	server.AddFlags(cmd)
-	output.AddFlag(cmd)
-	cmd.Flags().AddFlagSet(list.Flags())
-	cmd.AddCommand(list, newWatchRun(&server, &output), newCancelRun(&server, &output))
-	return cmd
+	}, &server, &output, newListRuns(&server, &output), newWatchRun(&server, &output), newCancelRun(&server, &output))
 }
 
 func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {

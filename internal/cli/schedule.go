@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -45,17 +46,11 @@ func NewSchedule() *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 		}),
 	}
-	cmd := &cobra.Command{
+	return withSubcommands(&cobra.Command{
 		Use:     "schedule [get | set]",
 		Short:   "Show and change when runs start automatically, on servers with --schedule",
 		Example: "  cleanupd schedule\n  cleanupd schedule set --cron '0 4 * * *' --enabled",
-		Args:    flags.OnlyCommands,
-		RunE:    get.RunE,
-	}
-	cmd.AddCommand(get, newSetSchedule(&server, &output))
-	server.AddFlags(cmd)
-	output.AddFlag(cmd)
-	return cmd
+	}, &server, &output, get, newSetSchedule(&server, &output))
 }
 
 func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -68,17 +63,18 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			req, err := change.request(cmd)
+			if err != nil {
+				return err
+			}
 			current, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 			if err != nil {
 				return err
 			}
-			s := current.GetSchedule()
-			if err := change.apply(cmd, s); err != nil {
-				return err
-			}
-			resp, err := client.SetSchedule(cmd.Context(), &cleanupv1.SetScheduleRequest{Schedule: s})
+			req.Etag = current.GetEtag()
+			resp, err := client.SetSchedule(cmd.Context(), req)
 			if err != nil {
-				return err
+				return rpc.ExplainConflict(err)
 			}
 			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 		}),
@@ -98,41 +94,40 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// apply changes a schedule by the flags that were given.
-func (c *scheduleChange) apply(cmd *cobra.Command, s *cleanupv1.Schedule) error {
+// request returns the request that changes what flags were given for.
+func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequest, error) {
 	given := cmd.Flags().Changed
-	if given("cron") && given("once") {
-		return flags.Errorf("give either --cron or --once")
+	s := &cleanupv1.Schedule{
+		TimeZone:        c.zone,
+		NextPlan:        c.nextPlan,
+		Enabled:         c.enabled,
+		ContinueOnError: proto.Bool(c.continueOnError),
 	}
-	if given("cron") {
-		s.Once, s.Cron, s.MoreCrons = nil, c.cron[0], c.cron[1:]
+	if c.maxDuration != 0 {
+		s.MaxDuration = durationpb.New(c.maxDuration)
 	}
-	if given("once") {
+	mask := &fieldmaskpb.FieldMask{}
+	for _, flag := range []string{"time-zone", "next-plan", "enabled", "continue-on-error", "max-duration"} {
+		if given(flag) {
+			mask.Paths = append(mask.Paths, strings.ReplaceAll(flag, "-", "_"))
+		}
+	}
+	switch {
+	case given("cron") && given("once"):
+		return nil, flags.Errorf("give either --cron or --once")
+	case given("cron"):
+		s.Cron, s.MoreCrons = c.cron[0], c.cron[1:]
+	case given("once"):
 		at, err := time.Parse(time.RFC3339, c.once)
 		if err != nil {
-			return flags.Errorf("--once: %q is not a time such as 2027-01-01T03:00:00Z", c.once)
+			return nil, flags.Errorf("--once: %q is not a time such as 2027-01-01T03:00:00Z", c.once)
 		}
-		s.Once, s.Cron, s.MoreCrons = timestamppb.New(at), "", nil
+		s.Once = timestamppb.New(at)
 	}
-	if given("time-zone") {
-		s.TimeZone = c.zone
+	if given("cron") || given("once") {
+		mask.Paths = append(mask.Paths, "cron", "more_crons", "once")
 	}
-	if given("next-plan") {
-		s.NextPlan = c.nextPlan
-	}
-	if given("enabled") {
-		s.Enabled = c.enabled
-	}
-	if given("continue-on-error") {
-		s.ContinueOnError = proto.Bool(c.continueOnError)
-	}
-	if given("max-duration") {
-		s.MaxDuration = nil
-		if c.maxDuration != 0 {
-			s.MaxDuration = durationpb.New(c.maxDuration)
-		}
-	}
-	return nil
+	return &cleanupv1.SetScheduleRequest{Schedule: s, UpdateMask: mask}, nil
 }
 
 func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {

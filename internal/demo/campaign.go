@@ -47,11 +47,10 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	}
 	defer func() { _ = server.Close() }()
 	client := cleanupv1.NewCleanupServiceClient(server)
-	stream, err := client.RunCleanup(ctx, &cleanupv1.RunCleanupRequest{})
+	run, err := watch.Start(ctx, nil, client, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		return rpc.PlainError(err)
 	}
-	run := watch.NewRun(ctx, nil, client, stream)
 	if err := run.Print(watch.NewView(out)); err != nil {
 		return rpc.PlainError(err)
 	}

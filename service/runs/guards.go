@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
@@ -26,22 +27,36 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.Latched, er
 	return limits, latched, err
 }
 
-// SetGuards replaces the limits of the guards. It releases latched guards whose limits change. It fails with
-// failure.Violations.
-func (m *Manager) SetGuards(ctx context.Context, limits guard.Limits) error {
-	if err := validateLimits(limits); err != nil {
-		return err
-	}
-	return pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
+// SetGuards stores what change makes of the current limits of the guards, and returns them with the guards that remain
+// latched. It releases latched guards whose limits change. It fails with failure.Violations, and with etag.ErrStale if
+// an etag is given that is not the one of the current limits.
+func (m *Manager) SetGuards(
+	ctx context.Context, givenEtag string, change func(current guard.Limits) guard.Limits,
+) (limits guard.Limits, latched []store.Latched, err error) {
+	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
 			return err
 		}
-		before, err := store.SetGuardLimits(ctx, tx, limits)
+		current, err := store.LockGuardLimits(ctx, tx)
 		if err != nil {
 			return err
 		}
-		return audit.Note(ctx, tx, audit.Details{"from": before, "to": limits})
+		if err := etag.Check(givenEtag, etag.Of(current), "the guards"); err != nil {
+			return err
+		}
+		limits = change(current)
+		if err := validateLimits(limits); err != nil {
+			return err
+		}
+		if err := store.SetGuardLimits(ctx, tx, current, limits); err != nil {
+			return err
+		}
+		if latched, err = store.LatchedGuards(ctx, tx); err != nil {
+			return err
+		}
+		return audit.Note(ctx, tx, audit.Details{"from": current, "to": limits})
 	})
+	return limits, latched, err
 }
 
 // validateLimits fails with failure.Violations.

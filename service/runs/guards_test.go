@@ -19,6 +19,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
+// replaceGuards replaces all limits of the guards.
+func replaceGuards(t *testing.T, m *runs.Manager, limits guard.Limits) error {
+	t.Helper()
+	_, _, err := m.SetGuards(t.Context(), "", func(guard.Limits) guard.Limits { return limits })
+	return err
+}
+
 // guarded returns a running replica whose guards judge tasks of ten rows or more.
 func guarded(t *testing.T, db *pgtest.DB, change func(*guard.Limits)) *runs.Manager {
 	t.Helper()
@@ -35,7 +42,7 @@ func setGuards(t *testing.T, m *runs.Manager, change func(*guard.Limits)) {
 	if change != nil {
 		change(&g)
 	}
-	if err := m.SetGuards(t.Context(), g); err != nil {
+	if err := replaceGuards(t, m, g); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -712,10 +719,7 @@ func TestGuardsAreChecked(t *testing.T) {
 		g := guard.DefaultLimits
 		change(&g)
 		var invalid failure.Violations
-		if err := m.SetGuards(
-			t.Context(),
-			g,
-		); !errors.As(err, &invalid) || len(invalid) != 1 ||
+		if err := replaceGuards(t, m, g); !errors.As(err, &invalid) || len(invalid) != 1 ||
 			invalid[0].Field != "guards."+field {
 			t.Errorf("%s: %v", field, err)
 		}

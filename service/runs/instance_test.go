@@ -53,7 +53,7 @@ func TestAnotherInstance(t *testing.T) {
 			if _, err := m.Start(t.Context(), runs.Request{}); !isForeign(err) {
 				t.Errorf("a run is started: %v", err)
 			}
-			if _, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true}); !isForeign(err) {
+			if _, err := replaceSchedule(t, m, schedule.Schedule{Enabled: true}); !isForeign(err) {
 				t.Errorf("the schedule is set: %v", err)
 			}
 			dry := start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}})

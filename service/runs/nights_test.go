@@ -95,7 +95,7 @@ func TestNights(t *testing.T) {
 	m, work, stop := replica(t, db, "a", func(c *runs.Config) { c.PlanMaxAge = 10_000 * time.Hour })
 	g := guard.DefaultLimits
 	g.MinRows = 100
-	if err := m.SetGuards(t.Context(), g); err != nil {
+	if err := replaceGuards(t, m, g); err != nil {
 		t.Fatal(err)
 	}
 	work()
@@ -157,7 +157,7 @@ func TestNights(t *testing.T) {
 		t.Errorf("a clock a year ahead: %s %s", run.State, run.Error)
 	}
 	g.MaxIdle = 0
-	if err := m.SetGuards(t.Context(), g); err != nil {
+	if err := replaceGuards(t, m, g); err != nil {
 		t.Fatal(err)
 	}
 	// so far has the replica's clock come

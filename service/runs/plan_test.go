@@ -43,13 +43,12 @@ func TestNextPlan(t *testing.T) {
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.KeepSchedule = true })
 	work()
 	plan := dryRun(t, m, "sessions")
-	if _, err := m.SetSchedule(
-		t.Context(),
-		schedule.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"},
+	if _, err := replaceSchedule(
+		t, m, schedule.Schedule{Enabled: true, NextPlan: "01a20609-283b-755d-90ec-99cde01f104d"},
 	); err == nil {
 		t.Error("a plan that is not there")
 	}
-	s, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true, NextPlan: plan})
+	s, err := replaceSchedule(t, m, schedule.Schedule{Enabled: true, NextPlan: plan})
 	if err != nil || s.NextPlan != plan {
 		t.Fatalf("%+v, %v", s, err)
 	}
@@ -71,7 +70,7 @@ func TestNextPlan(t *testing.T) {
 	}
 	sessions(db, 10)
 	plan = dryRun(t, m, "sessions")
-	if _, err := m.SetSchedule(t.Context(), schedule.Schedule{Enabled: true, NextPlan: plan}); err != nil {
+	if _, err := replaceSchedule(t, m, schedule.Schedule{Enabled: true, NextPlan: plan}); err != nil {
 		t.Fatal(err)
 	}
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"visitors"}}).ID)

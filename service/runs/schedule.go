@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -14,24 +15,31 @@ import (
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
-		s = &schedule.Schedule{ContinueOnError: true}
+		s = new(schedule.Default)
 		err = store.CompleteSchedule(ctx, m.calls, s)
 	}
 	return s, err
 }
 
-// SetSchedule replaces the schedule, and returns it as stored. A run that became due during another one remains
-// pending, unless the schedule is disabled. It fails with failure.Violations.
-func (m *Manager) SetSchedule(ctx context.Context, s schedule.Schedule) (stored *schedule.Schedule, err error) {
+// SetSchedule stores what change makes of the current schedule, and returns it as stored. A run that became due during
+// another one remains pending, unless the schedule is disabled. It fails with failure.Violations, and with
+// etag.ErrStale if an etag is given that is not the current schedule's.
+func (m *Manager) SetSchedule(
+	ctx context.Context, givenEtag string, change func(current *schedule.Schedule) (schedule.Schedule, error),
+) (stored *schedule.Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		before, err := store.LockSchedule(ctx, tx)
+		current, inserted, err := store.LockSchedule(ctx, tx)
 		if err != nil {
 			return err
 		}
-		if before == nil {
-			before = &schedule.Schedule{}
-		}
 		if err := m.owner.Lock(ctx, tx); err != nil {
+			return err
+		}
+		if err := etag.Check(givenEtag, current.Etag(), "the schedule"); err != nil {
+			return err
+		}
+		s, err := change(current)
+		if err != nil {
 			return err
 		}
 		if s.NextPlan != "" {
@@ -47,7 +55,11 @@ func (m *Manager) SetSchedule(ctx context.Context, s schedule.Schedule) (stored 
 		if stored, err = store.GetSchedule(ctx, tx); err != nil {
 			return err
 		}
-		return audit.Note(ctx, tx, audit.Details{"from": before.String(), "to": stored.String()})
+		from := current.String()
+		if inserted {
+			from = (&schedule.Schedule{}).String()
+		}
+		return audit.Note(ctx, tx, audit.Details{"from": from, "to": stored.String()})
 	})
 	if err == nil && stored.Enabled && !m.scheduler.Enabled {
 		m.log.Warn(

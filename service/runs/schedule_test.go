@@ -28,9 +28,16 @@ const (
 	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
 )
 
+// replaceSchedule replaces the whole schedule.
+func replaceSchedule(t *testing.T, m *runs.Manager, s schedule.Schedule) (*schedule.Schedule, error) {
+	t.Helper()
+	replace := func(*schedule.Schedule) (schedule.Schedule, error) { return s, nil }
+	return m.SetSchedule(t.Context(), "", replace)
+}
+
 func setSchedule(t *testing.T, m *runs.Manager, s schedule.Schedule) *schedule.Schedule {
 	t.Helper()
-	got, err := m.SetSchedule(t.Context(), s)
+	got, err := replaceSchedule(t, m, s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -416,9 +423,8 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 		t.Errorf("a disabled one: %+v", s)
 	}
 	var invalid failure.Violations
-	if _, err := m.SetSchedule(
-		t.Context(),
-		schedule.Schedule{Once: &past, Enabled: true},
+	if _, err := replaceSchedule(
+		t, m, schedule.Schedule{Once: &past, Enabled: true},
 	); !errors.As(err, &invalid) ||
 		invalid[0].Field != "schedule.once" {
 		t.Errorf("a time in the past: %v", err)

@@ -109,7 +109,8 @@ func describeReferences(document any) {
 const titleOfStreams = "Stream result of"
 
 // complete says of every operation what is the same for all: a line a message where it streams, an error within such a
-// line, one sentence as a summary, null in the body of a PATCH, which resets what it is given for.
+// line, one sentence as a summary, no mask of a PUT, which replaces everything, null in the body of a PATCH, which
+// resets what it is given for.
 func complete(api map[string]any) {
 	schemas := at(api, "components", "schemas")
 	failed := map[string]any{
@@ -144,6 +145,11 @@ func complete(api map[string]any) {
 					),
 				}
 				responses["4XX"], responses["5XX"] = inLine, inLine
+			}
+			if parameters, ok := operation["parameters"].([]any); ok && method == "put" {
+				operation["parameters"] = slices.DeleteFunc(parameters, func(p any) bool {
+					return p.(map[string]any)["name"] == "updateMask"
+				})
 			}
 			if method == "patch" {
 				body := at(operation, "requestBody", "content", "application/json", "schema")

@@ -2,13 +2,11 @@ package purge
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"regexp"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
@@ -27,13 +25,8 @@ type Rule struct {
 	Enabled bool `json:"Enabled"`
 }
 
-// Etag returns a hash of the rule.
-func (r Rule) Etag() string {
-	sum := sha256.Sum256(
-		fmt.Appendf(nil, "%q", []any{r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled}),
-	)
-	return hex.EncodeToString(sum[:8])
-}
+// Etag returns the etag of the rule.
+func (r Rule) Etag() string { return etag.Of(r) }
 
 // Workflows returns the workflows of the rule, for people.
 func (r Rule) Workflows() string {

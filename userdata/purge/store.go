@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
@@ -15,11 +16,11 @@ import (
 // ErrNotFound reports that no rule has a name.
 var ErrNotFound = failure.New(failure.NotFound, "there is no purge of this name")
 
-// ErrStale reports that a rule has changed since its caller read it.
-var ErrStale = failure.New(failure.Conflict, "the purge has changed since this etag was read: read it again")
+// NotFound returns ErrNotFound for a name.
+func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, name) }
 
-// Note is called in the transaction that changes a rule, with the rule before; nil for a new one.
-type Note func(ctx context.Context, tx pgx.Tx, before *Rule) error
+// Note is called in the transaction that changes a rule, with the rule before and after; nil if there is none.
+type Note func(ctx context.Context, tx pgx.Tx, before, after *Rule) error
 
 // Store has the rules for one Forms database, in the service's own database.
 type Store struct {
@@ -36,29 +37,36 @@ func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])
 }
 
-// lock reads a rule in a transaction that changes it; nil if it does not exist. It fails with ErrStale if an etag is
-// given that is not the rule's.
-func (s Store) lock(ctx context.Context, tx pgx.Tx, name, etag string) (*Rule, error) {
+// lock reads a rule in a transaction that changes it; nil if it does not exist. It fails with etag.ErrStale if an etag
+// is given that is not the rule's.
+func (s Store) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Rule, error) {
 	// a row that does not exist cannot be locked
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
 		return nil, err
 	}
 	rows, _ := tx.Query(ctx, selectRules+"AND name = $2", s.FormsID, name)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Rule])
+	current := ""
 	switch {
-	case err != nil && !errors.Is(err, pgx.ErrNoRows):
+	case err == nil:
+		current = r.Etag()
+	case !errors.Is(err, pgx.ErrNoRows):
 		return nil, err
-	case etag != "" && (r == nil || etag != r.Etag()):
-		return nil, ErrStale
 	}
-	return r, nil
+	return r, etag.Check(givenEtag, current, "the purge")
 }
 
-// Set creates or replaces a rule. It fails with ErrStale if an etag is given that is not the current rule's.
-func (s Store) Set(ctx context.Context, r Rule, etag string, note Note) error {
-	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
-		before, err := s.lock(ctx, tx, r.Name, etag)
+// Set stores what change makes of the rule with a name, nil if it does not exist, and returns it. It fails with
+// etag.ErrStale if an etag is given that is not the current rule's.
+func (s Store) Set(
+	ctx context.Context, name, givenEtag string, change func(before *Rule) (Rule, error), note Note,
+) (r Rule, err error) {
+	err = pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
+		before, err := s.lock(ctx, tx, name, givenEtag)
 		if err != nil {
+			return err
+		}
+		if r, err = change(before); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(
@@ -70,24 +78,25 @@ func (s Store) Set(ctx context.Context, r Rule, etag string, note Note) error {
 		); err != nil {
 			return err
 		}
-		return note(ctx, tx, before)
+		return note(ctx, tx, before, &r)
 	})
+	return r, err
 }
 
-// Delete deletes a rule. It fails with ErrNotFound.
-func (s Store) Delete(ctx context.Context, name string, note Note) error {
+// Delete deletes a rule. It fails with ErrNotFound, and with etag.ErrStale if an etag is given that is not the rule's.
+func (s Store) Delete(ctx context.Context, name, givenEtag string, note Note) error {
 	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
-		before, err := s.lock(ctx, tx, name, "")
+		before, err := s.lock(ctx, tx, name, givenEtag)
 		switch {
 		case err != nil:
 			return err
 		case before == nil:
-			return fmt.Errorf("%w: %.64q", ErrNotFound, name)
+			return NotFound(name)
 		}
 		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2"
 		if _, err := tx.Exec(ctx, deleteRule, s.FormsID, name); err != nil {
 			return err
 		}
-		return note(ctx, tx, before)
+		return note(ctx, tx, before, nil)
 	})
 }

@@ -82,6 +82,19 @@ export function Problem({ error, retry }: { error: unknown; retry?: () => void }
   )
 }
 
+/** Whether settings were not saved because somebody else changed them after they were loaded. */
+export const isStale = (error: unknown) => error instanceof ApiError && error.status === 409
+
+/** Shows why settings were not saved. If they are stale, a button loads them again. */
+export function SaveProblem({ error, reload }: { error: unknown; reload: () => void }) {
+  return (
+    <>
+      <Problem error={error} retry={isStale(error) ? reload : undefined} />
+      {isStale(error) && <p>{t('settings.stale')}</p>}
+    </>
+  )
+}
+
 /** Shows a loaded value, its error, or that it is loading. */
 export function Show<T>({ loaded, children }: { loaded: Loaded<T>; children: (value: T) => ComponentChildren }) {
   return (

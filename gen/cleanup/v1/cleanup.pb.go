@@ -3215,7 +3215,10 @@ func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
 type GetScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Changes with every field that SetSchedule stores, including when a run begins by `next_plan`. Pass it to
+	// SetSchedule to fail if the schedule has changed in between.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3257,11 +3260,24 @@ func (x *GetScheduleResponse) GetSchedule() *Schedule {
 	return nil
 }
 
+func (x *GetScheduleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetScheduleRequest stores a schedule.
 type SetScheduleRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The schedule; required.
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// The fields to change. A field of the mask that is absent in `schedule` is reset to its default. Without a mask, the
+	// whole schedule is replaced; an empty mask changes nothing. INVALID_ARGUMENT for an unknown or output-only field.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The etag of the response that this change is based on: ABORTED if the schedule has changed since. If empty, the
+	// change is unconditional.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3303,11 +3319,27 @@ func (x *SetScheduleRequest) GetSchedule() *Schedule {
 	return nil
 }
 
+func (x *SetScheduleRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *SetScheduleRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetScheduleResponse carries the stored schedule.
 type SetScheduleResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The schedule.
-	Schedule      *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	Schedule *Schedule `protobuf:"bytes,1,opt,name=schedule,proto3" json:"schedule,omitempty"`
+	// Changes with every field that SetSchedule stores.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3347,6 +3379,13 @@ func (x *SetScheduleResponse) GetSchedule() *Schedule {
 		return x.Schedule
 	}
 	return nil
+}
+
+func (x *SetScheduleResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
 }
 
 // ListRemoteDeliveriesRequest asks for a page of deliveries that remain on mid-sourcing servers.
@@ -4835,13 +4874,18 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"customized\x12\x12\n" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\x123\n" +
 	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid\"\x14\n" +
-	"\x12GetScheduleRequest\"G\n" +
+	"\x12GetScheduleRequest\"[\n" +
 	"\x13GetScheduleResponse\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"F\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x97\x01\n" +
 	"\x12SetScheduleRequest\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"G\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\"[\n" +
 	"\x13SetScheduleResponse\x120\n" +
-	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\"\x84\x01\n" +
+	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x84\x01\n" +
 	"\x1bListRemoteDeliveriesRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
@@ -5194,77 +5238,78 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	70,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
 	71,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
 	71,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	71,  // 62: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	46,  // 63: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	65,  // 64: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	72,  // 65: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	72,  // 66: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	72,  // 67: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	72,  // 68: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	65,  // 69: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	55,  // 70: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	55,  // 71: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 72: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 73: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	57,  // 74: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	65,  // 75: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 76: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	65,  // 77: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	59,  // 78: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	61,  // 79: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 80: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	60,  // 81: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 82: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	65,  // 83: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 84: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	65,  // 85: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	24,  // 86: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	26,  // 87: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	28,  // 88: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	30,  // 89: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	32,  // 90: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	34,  // 91: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	36,  // 92: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	38,  // 93: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	40,  // 94: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	42,  // 95: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	44,  // 96: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	53,  // 97: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	56,  // 98: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	47,  // 99: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	49,  // 100: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	51,  // 101: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	73,  // 102: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	74,  // 103: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	75,  // 104: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	76,  // 105: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	77,  // 106: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	25,  // 107: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	27,  // 108: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	29,  // 109: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	31,  // 110: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	33,  // 111: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	35,  // 112: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	37,  // 113: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	39,  // 114: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	41,  // 115: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	43,  // 116: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	45,  // 117: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	54,  // 118: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	58,  // 119: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	48,  // 120: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	50,  // 121: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	52,  // 122: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	78,  // 123: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	79,  // 124: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	80,  // 125: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	81,  // 126: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	82,  // 127: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	107, // [107:128] is the sub-list for method output_type
-	86,  // [86:107] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	69,  // 62: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	71,  // 63: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	46,  // 64: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	65,  // 65: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	72,  // 66: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	72,  // 67: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	72,  // 68: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	72,  // 69: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	65,  // 70: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	55,  // 71: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	55,  // 72: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 73: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 74: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	57,  // 75: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	65,  // 76: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 77: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 78: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	59,  // 79: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	61,  // 80: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 81: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	60,  // 82: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 83: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 84: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 85: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	65,  // 86: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	24,  // 87: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	26,  // 88: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	28,  // 89: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	30,  // 90: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	32,  // 91: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	34,  // 92: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	36,  // 93: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	38,  // 94: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	40,  // 95: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	42,  // 96: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	44,  // 97: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	53,  // 98: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	56,  // 99: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	47,  // 100: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	49,  // 101: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	51,  // 102: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	73,  // 103: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	74,  // 104: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	75,  // 105: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	76,  // 106: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	77,  // 107: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	25,  // 108: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	27,  // 109: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	29,  // 110: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	31,  // 111: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	33,  // 112: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	35,  // 113: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	37,  // 114: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	39,  // 115: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	41,  // 116: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	43,  // 117: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	45,  // 118: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	54,  // 119: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	58,  // 120: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	48,  // 121: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	50,  // 122: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	52,  // 123: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	78,  // 124: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	79,  // 125: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	80,  // 126: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	81,  // 127: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	82,  // 128: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	108, // [108:129] is the sub-list for method output_type
+	87,  // [87:108] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }

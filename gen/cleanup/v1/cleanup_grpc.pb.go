@@ -92,8 +92,10 @@ type CleanupServiceClient interface {
 	SetOptions(ctx context.Context, in *SetOptionsRequest, opts ...grpc.CallOption) (*SetOptionsResponse, error)
 	// GetSchedule returns the schedule. If none was stored, it returns the default, which is not enabled.
 	GetSchedule(ctx context.Context, in *GetScheduleRequest, opts ...grpc.CallOption) (*GetScheduleResponse, error)
-	// SetSchedule replaces the whole schedule. It ignores output-only fields. INVALID_ARGUMENT with a field violation
-	// for each wrong field; nothing is changed then.
+	// SetSchedule replaces the whole schedule, and ignores output-only fields; with `update_mask` it changes only the
+	// fields of the mask. It changes everything, or nothing if it fails.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
 	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
 	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
@@ -125,8 +127,11 @@ type CleanupServiceClient interface {
 	ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error)
 	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
 	GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error)
-	// SetGuards replaces the settings of the guards. A guard whose setting changes no longer refuses its task; the next
-	// run judges anew. INVALID_ARGUMENT with a field violation for each wrong field; nothing is changed then.
+	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
+	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
+	// judges anew.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
@@ -423,8 +428,10 @@ type CleanupServiceServer interface {
 	SetOptions(context.Context, *SetOptionsRequest) (*SetOptionsResponse, error)
 	// GetSchedule returns the schedule. If none was stored, it returns the default, which is not enabled.
 	GetSchedule(context.Context, *GetScheduleRequest) (*GetScheduleResponse, error)
-	// SetSchedule replaces the whole schedule. It ignores output-only fields. INVALID_ARGUMENT with a field violation
-	// for each wrong field; nothing is changed then.
+	// SetSchedule replaces the whole schedule, and ignores output-only fields; with `update_mask` it changes only the
+	// fields of the mask. It changes everything, or nothing if it fails.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
 	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
 	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
@@ -456,8 +463,11 @@ type CleanupServiceServer interface {
 	ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error)
 	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
 	GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error)
-	// SetGuards replaces the settings of the guards. A guard whose setting changes no longer refuses its task; the next
-	// run judges anew. INVALID_ARGUMENT with a field violation for each wrong field; nothing is changed then.
+	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
+	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
+	// judges anew.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)

@@ -10,6 +10,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -419,7 +420,9 @@ type GetGuardsResponse struct {
 	// The settings without stored ones.
 	Defaults *Guards `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// The guards that refuse tasks.
-	Latched       []*LatchedGuard `protobuf:"bytes,3,rep,name=latched,proto3" json:"latched,omitempty"`
+	Latched []*LatchedGuard `protobuf:"bytes,3,rep,name=latched,proto3" json:"latched,omitempty"`
+	// Changes with every change of a setting. Pass it to SetGuards to fail if a setting has changed in between.
+	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -475,11 +478,24 @@ func (x *GetGuardsResponse) GetLatched() []*LatchedGuard {
 	return nil
 }
 
-// SetGuardsRequest replaces the settings of the guards.
+func (x *GetGuardsResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
+// SetGuardsRequest changes the settings of the guards.
 type SetGuardsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The settings; required.
-	Guards        *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
+	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
+	// The fields to change. A field of the mask that is absent in `guards` is reset to its default. Without a mask, all
+	// settings are replaced; an empty mask changes nothing. INVALID_ARGUMENT for an unknown field.
+	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
+	// The etag of the response that this change is based on: ABORTED if a setting has changed since. If empty, the change
+	// is unconditional.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -521,13 +537,29 @@ func (x *SetGuardsRequest) GetGuards() *Guards {
 	return nil
 }
 
+func (x *SetGuardsRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
+}
+
+func (x *SetGuardsRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 // SetGuardsResponse has the stored settings.
 type SetGuardsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The current settings.
 	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
 	// The guards that still refuse tasks.
-	Latched       []*LatchedGuard `protobuf:"bytes,2,rep,name=latched,proto3" json:"latched,omitempty"`
+	Latched []*LatchedGuard `protobuf:"bytes,2,rep,name=latched,proto3" json:"latched,omitempty"`
+	// Changes with every change of a setting.
+	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -576,12 +608,19 @@ func (x *SetGuardsResponse) GetLatched() []*LatchedGuard {
 	return nil
 }
 
+func (x *SetGuardsResponse) GetEtag() string {
+	if x != nil {
+		return x.Etag
+	}
+	return ""
+}
+
 var File_cleanup_v1_guard_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/guard.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
 	"\x06Guards\x12\x1e\n" +
 	"\bmin_rows\x18\x01 \x01(\x03H\x00R\aminRows\x88\x01\x01\x12/\n" +
 	"\x11max_share_percent\x18\x02 \x01(\x01H\x01R\x0fmaxSharePercent\x88\x01\x01\x12\x1b\n" +
@@ -611,16 +650,21 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x127\n" +
 	"\ttrip_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\btripTime\"\x12\n" +
-	"\x10GetGuardsRequest\"\xa3\x01\n" +
+	"\x10GetGuardsRequest\"\xb7\x01\n" +
 	"\x11GetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12.\n" +
 	"\bdefaults\x18\x02 \x01(\v2\x12.cleanup.v1.GuardsR\bdefaults\x122\n" +
-	"\alatched\x18\x03 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\">\n" +
+	"\alatched\x18\x03 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\"\x8f\x01\n" +
 	"\x10SetGuardsRequest\x12*\n" +
-	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\"s\n" +
+	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12;\n" +
+	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\"\x87\x01\n" +
 	"\x11SetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
-	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched*\xc3\x01\n" +
+	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag*\xc3\x01\n" +
 	"\tGuardKind\x12\x1a\n" +
 	"\x16GUARD_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10GUARD_KIND_SHARE\x10\x01\x12\x15\n" +
@@ -656,6 +700,7 @@ var file_cleanup_v1_guard_proto_goTypes = []any{
 	(*SetGuardsResponse)(nil),     // 7: cleanup.v1.SetGuardsResponse
 	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
+	(*fieldmaskpb.FieldMask)(nil), // 10: google.protobuf.FieldMask
 }
 var file_cleanup_v1_guard_proto_depIdxs = []int32{
 	8,  // 0: cleanup.v1.Guards.max_clock_difference:type_name -> google.protobuf.Duration
@@ -667,13 +712,14 @@ var file_cleanup_v1_guard_proto_depIdxs = []int32{
 	1,  // 6: cleanup.v1.GetGuardsResponse.defaults:type_name -> cleanup.v1.Guards
 	3,  // 7: cleanup.v1.GetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
 	1,  // 8: cleanup.v1.SetGuardsRequest.guards:type_name -> cleanup.v1.Guards
-	1,  // 9: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
-	3,  // 10: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
-	11, // [11:11] is the sub-list for method output_type
-	11, // [11:11] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	10, // 9: cleanup.v1.SetGuardsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	1,  // 10: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
+	3,  // 11: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_guard_proto_init() }

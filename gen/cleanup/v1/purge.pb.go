@@ -9,6 +9,7 @@ package cleanupv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	fieldmaskpb "google.golang.org/protobuf/types/known/fieldmaskpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -235,13 +236,17 @@ func (x *ListFormsPurgesResponse) GetNextPageToken() string {
 	return ""
 }
 
-// SetFormsPurgeRequest creates or replaces a purge.
+// SetFormsPurgeRequest creates, replaces or changes a purge.
 type SetFormsPurgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The purge; required.
 	Purge *FormsPurge `protobuf:"bytes,1,opt,name=purge,proto3" json:"purge,omitempty"`
 	// The name of the purge, if it is not in `purge`.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// The fields of an existing purge to change. A field of the mask that is absent in `purge` is reset to its default;
+	// `name` and `etag` change nothing. Without a mask, the purge is created, or the whole purge is replaced; an empty
+	// mask changes nothing. INVALID_ARGUMENT for an unknown field.
+	UpdateMask    *fieldmaskpb.FieldMask `protobuf:"bytes,3,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -288,6 +293,13 @@ func (x *SetFormsPurgeRequest) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *SetFormsPurgeRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
+	if x != nil {
+		return x.UpdateMask
+	}
+	return nil
 }
 
 // SetFormsPurgeResponse has the stored purge.
@@ -340,7 +352,9 @@ func (x *SetFormsPurgeResponse) GetPurge() *FormsPurge {
 type DeleteFormsPurgeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the purge; required.
-	Name          string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The etag of the purge to delete: ABORTED if it has changed since. If empty, it is deleted unconditionally.
+	Etag          string `protobuf:"bytes,2,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -378,6 +392,13 @@ func (*DeleteFormsPurgeRequest) Descriptor() ([]byte, []int) {
 func (x *DeleteFormsPurgeRequest) GetName() string {
 	if x != nil {
 		return x.Name
+	}
+	return ""
+}
+
+func (x *DeleteFormsPurgeRequest) GetEtag() string {
+	if x != nil {
+		return x.Etag
 	}
 	return ""
 }
@@ -424,7 +445,7 @@ var File_cleanup_v1_purge_proto protoreflect.FileDescriptor
 const file_cleanup_v1_purge_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/purge.proto\x12\n" +
-	"cleanup.v1\"\xc1\x01\n" +
+	"cleanup.v1\x1a google/protobuf/field_mask.proto\"\xc1\x01\n" +
 	"\n" +
 	"FormsPurge\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
@@ -441,14 +462,17 @@ const file_cleanup_v1_purge_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
 	"\x17ListFormsPurgesResponse\x12.\n" +
 	"\x06purges\x18\x01 \x03(\v2\x16.cleanup.v1.FormsPurgeR\x06purges\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"X\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x95\x01\n" +
 	"\x14SetFormsPurgeRequest\x12,\n" +
 	"\x05purge\x18\x01 \x01(\v2\x16.cleanup.v1.FormsPurgeR\x05purge\x12\x12\n" +
-	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12;\n" +
+	"\vupdate_mask\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
+	"updateMask\"E\n" +
 	"\x15SetFormsPurgeResponse\x12,\n" +
-	"\x05purge\x18\x01 \x01(\v2\x16.cleanup.v1.FormsPurgeR\x05purge\"-\n" +
+	"\x05purge\x18\x01 \x01(\v2\x16.cleanup.v1.FormsPurgeR\x05purge\"A\n" +
 	"\x17DeleteFormsPurgeRequest\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\"\x1a\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x1a\n" +
 	"\x18DeleteFormsPurgeResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -472,16 +496,18 @@ var file_cleanup_v1_purge_proto_goTypes = []any{
 	(*SetFormsPurgeResponse)(nil),    // 4: cleanup.v1.SetFormsPurgeResponse
 	(*DeleteFormsPurgeRequest)(nil),  // 5: cleanup.v1.DeleteFormsPurgeRequest
 	(*DeleteFormsPurgeResponse)(nil), // 6: cleanup.v1.DeleteFormsPurgeResponse
+	(*fieldmaskpb.FieldMask)(nil),    // 7: google.protobuf.FieldMask
 }
 var file_cleanup_v1_purge_proto_depIdxs = []int32{
 	0, // 0: cleanup.v1.ListFormsPurgesResponse.purges:type_name -> cleanup.v1.FormsPurge
 	0, // 1: cleanup.v1.SetFormsPurgeRequest.purge:type_name -> cleanup.v1.FormsPurge
-	0, // 2: cleanup.v1.SetFormsPurgeResponse.purge:type_name -> cleanup.v1.FormsPurge
-	3, // [3:3] is the sub-list for method output_type
-	3, // [3:3] is the sub-list for method input_type
-	3, // [3:3] is the sub-list for extension type_name
-	3, // [3:3] is the sub-list for extension extendee
-	0, // [0:3] is the sub-list for field type_name
+	7, // 2: cleanup.v1.SetFormsPurgeRequest.update_mask:type_name -> google.protobuf.FieldMask
+	0, // 3: cleanup.v1.SetFormsPurgeResponse.purge:type_name -> cleanup.v1.FormsPurge
+	4, // [4:4] is the sub-list for method output_type
+	4, // [4:4] is the sub-list for method input_type
+	4, // [4:4] is the sub-list for extension type_name
+	4, // [4:4] is the sub-list for extension extendee
+	0, // [0:4] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_purge_proto_init() }

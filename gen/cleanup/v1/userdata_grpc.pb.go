@@ -79,10 +79,14 @@ type UserDataServiceClient interface {
 	// ListFormsPurges returns the rules that delete old process instances. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListFormsPurges(ctx context.Context, in *ListFormsPurgesRequest, opts ...grpc.CallOption) (*ListFormsPurgesResponse, error)
-	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
-	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.
+	// SetFormsPurge creates or replaces a rule; with `update_mask` it changes fields of an existing one.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field, including a workflow or column that the
+	// database does not have; ABORTED if its etag is not that of the stored rule; NOT_FOUND with `update_mask` for an
+	// unknown name.
 	SetFormsPurge(ctx context.Context, in *SetFormsPurgeRequest, opts ...grpc.CallOption) (*SetFormsPurgeResponse, error)
-	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name.
+	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name;
+	// ABORTED if the etag is not that of the stored rule.
 	DeleteFormsPurge(ctx context.Context, in *DeleteFormsPurgeRequest, opts ...grpc.CallOption) (*DeleteFormsPurgeResponse, error)
 }
 
@@ -251,10 +255,14 @@ type UserDataServiceServer interface {
 	// ListFormsPurges returns the rules that delete old process instances. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListFormsPurges(context.Context, *ListFormsPurgesRequest) (*ListFormsPurgesResponse, error)
-	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
-	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.
+	// SetFormsPurge creates or replaces a rule; with `update_mask` it changes fields of an existing one.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field, including a workflow or column that the
+	// database does not have; ABORTED if its etag is not that of the stored rule; NOT_FOUND with `update_mask` for an
+	// unknown name.
 	SetFormsPurge(context.Context, *SetFormsPurgeRequest) (*SetFormsPurgeResponse, error)
-	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name.
+	// DeleteFormsPurge deletes a rule. A run that has already begun with it continues. NOT_FOUND for an unknown name;
+	// ABORTED if the etag is not that of the stored rule.
 	DeleteFormsPurge(context.Context, *DeleteFormsPurgeRequest) (*DeleteFormsPurgeResponse, error)
 	mustEmbedUnimplementedUserDataServiceServer()
 }

@@ -37,6 +37,6 @@ func with[C any](
 			return err
 		}
 		defer func() { _ = conn.Close() }()
-		return PlainError(server.explainError(do(cmd, newClient(conn), args)))
+		return PlainError(server.Explain(do(cmd, newClient(conn), args)))
 	}
 }

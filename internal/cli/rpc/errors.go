@@ -12,9 +12,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// explainError adds to the error of a call what the user can do: watch the run that is active already, or check the
+// Explain adds to the error of a call what the user can do: watch the run that is active already, or check the
 // address of a server that cannot be reached.
-func (server *Server) explainError(err error) error {
+func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
@@ -34,6 +34,17 @@ func (server *Server) explainError(err error) error {
 		hint = " (check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca)"
 	}
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
+}
+
+// ExplainConflict replaces the error of a change that failed because the settings have changed since the command read
+// their etag: the user can run the command again.
+func ExplainConflict(err error) error {
+	if status.Code(err) != codes.Aborted {
+		return err
+	}
+	return status.Error(
+		codes.Aborted, "nothing was changed: somebody else changed the same settings meanwhile; run the command again",
+	)
 }
 
 // PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.

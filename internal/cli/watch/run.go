@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -18,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
-// resumeTimeout limits how long a client tries to reconnect to a run whose server does not answer.
+// resumeTimeout limits how long a client tries to start a run, or to reconnect to it, on a server that does not answer.
 const resumeTimeout = time.Minute
 
 // Run receives the events of a run. It resumes when the server that sends them is replaced, or when the database lost
@@ -27,6 +28,7 @@ type Run struct {
 	ctx        context.Context
 	server     *rpc.Server
 	client     rpc.CleanupClient
+	request    *cleanupv1.RunCleanupRequest // nil if the run was started before
 	receive    func() (*cleanupv1.RunEvent, error)
 	id         string // empty before the first event
 	sequence   int64  // of the last event that is not lost
@@ -42,18 +44,48 @@ type Printer interface {
 	Clear() error           // removes progress that is shown, before an error is printed
 }
 
-// NewRun returns the run whose events a stream sends. client watches the run again if the stream breaks.
-func NewRun[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, stream interface{ Recv() (M, error) },
-) *Run {
-	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream)}
+// Start starts a run. The request gets an id, unless it has one, by which it can be repeated and starts only one run.
+func Start(
+	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, request *cleanupv1.RunCleanupRequest,
+) (*Run, error) {
+	// Only a server that has answered is worth waiting for: a wrong address fails at once.
+	if _, err := client.WhoAmI(ctx, &cleanupv1.WhoAmIRequest{}); err != nil {
+		return nil, err
+	}
+	if request.GetRequestId() == "" {
+		request.RequestId = uuid.NewString()
+	}
+	r := &Run{ctx: ctx, server: server, client: client, request: request}
+	r.open()
+	return r, nil
 }
 
-// receiver returns a function that receives the next event of a stream.
+// NewRun returns a run that was started before, and whose events a stream sends.
+func NewRun(
+	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, stream cleanupv1.CleanupService_WatchRunClient,
+) *Run {
+	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream, nil)}
+}
+
+// open requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
+func (r *Run) open() {
+	if r.id == "" {
+		r.receive = receiver(r.client.RunCleanup(r.ctx, r.request))
+		return
+	}
+	r.receive = receiver(r.client.WatchRun(
+		r.ctx, &cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
+	))
+}
+
+// receiver returns a function that receives the next event of a stream, or the error of the call.
 func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	stream interface{ Recv() (M, error) },
+	stream interface{ Recv() (M, error) }, err error,
 ) func() (*cleanupv1.RunEvent, error) {
 	return func() (*cleanupv1.RunEvent, error) {
+		if err != nil {
+			return nil, err
+		}
 		m, err := stream.Recv()
 		if err != nil {
 			return nil, err
@@ -70,6 +102,11 @@ func (r *Run) ID() string { return r.id }
 func (r *Run) Follow(p Printer) error {
 	err := r.Print(p)
 	switch {
+	case r.id == "" && status.Code(err) == codes.Unavailable && r.request != nil && !r.request.GetDryRun():
+		return fmt.Errorf(
+			"%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
+			r.server.Command("runs", "--limit 1"),
+		)
 	case r.id == "" || r.finished:
 		return err
 	case r.missing:
@@ -85,7 +122,7 @@ func (r *Run) Follow(p Printer) error {
 	case err != nil:
 		return fmt.Errorf(
 			"%w; run %[2]s may continue: watch it on another replica with cleanupd runs watch %[2]s --server OTHER",
-			rpc.PlainError(err), r.id,
+			rpc.PlainError(r.server.Explain(err)), r.id,
 		)
 	}
 	return nil
@@ -99,7 +136,7 @@ func (r *Run) Print(p Printer) error {
 			if err := p.Note(reason); err != nil {
 				return err
 			}
-			if event, err = r.resume(err); status.Code(err) == codes.Unavailable {
+			if event, err = r.resume(); status.Code(err) == codes.Unavailable {
 				break
 			}
 		}
@@ -127,11 +164,15 @@ func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	return e, err
 }
 
-// resumeReason returns why the run must be watched anew after an error, empty if it must not.
+// resumeReason returns why the run must be requested or watched anew after an error, empty if it must not.
 func (r *Run) resumeReason(err error) string {
 	s := status.Convert(err)
 	switch {
-	case r.id == "" || r.finished:
+	case r.finished:
+	case r.id == "":
+		if r.request != nil && s.Code() == codes.Unavailable {
+			return "the server does not answer: repeating the request, which starts one run at most, for a minute"
+		}
 	case s.Code() == codes.Unavailable:
 		return "the server does not answer: trying for a minute to reconnect to the run"
 	case s.Code() == codes.DataLoss:
@@ -149,19 +190,12 @@ func (r *Run) resumeReason(err error) string {
 	return ""
 }
 
-// resume watches the run from the event after the last one that is not lost, as soon as a server answers. lost is the
-// error of the stream that broke.
-func (r *Run) resume(lost error) (*cleanupv1.RunEvent, error) {
+// resume requests the events after the last one that is not lost, until a server answers.
+func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
 	return backoff.Retry(r.ctx, func() (*cleanupv1.RunEvent, error) {
-		stream, err := r.client.WatchRun(
-			r.ctx, &cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
-		)
-		if err != nil {
-			return nil, lost
-		}
-		r.receive = receiver(stream)
+		r.open()
 		e, err := r.next()
 		if err != nil && status.Code(err) != codes.Unavailable {
 			return nil, backoff.Permanent(err)

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
@@ -26,6 +27,18 @@ type Schedule struct {
 
 	NextRunTime *time.Time // nil if no run is due
 	LastRunID   string     // "" before the first one, or if it was pruned
+}
+
+// Default is the schedule until another one is stored, still to be completed.
+var Default = Schedule{ContinueOnError: true}
+
+// Etag returns the etag of a stored schedule. It leaves out what callers cannot set.
+func (s *Schedule) Etag() string {
+	var once time.Time
+	if s.Once != nil {
+		once = s.Once.UTC()
+	}
+	return etag.Of(s.crons(), once, s.TimeZone, s.Enabled, s.MaxDuration, s.ContinueOnError, s.NextPlan)
 }
 
 func (s *Schedule) String() string {

@@ -67,7 +67,8 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 }
 
 func insertDefault(ctx context.Context, tx pgx.Tx) error {
-	return store.InsertSchedule(ctx, tx, schedule.Schedule{Enabled: true, ContinueOnError: true})
+	_, err := store.InsertSchedule(ctx, tx, schedule.Schedule{Enabled: true, ContinueOnError: true})
+	return err
 }
 
 // skipMissed sets the next time of a schedule that was stored on another timeline. A run that was missed is not caught

@@ -29,6 +29,17 @@ func GuardLimits(ctx context.Context, db campaign.Querier) (guard.Limits, error)
 	return readLimits(ctx, db, "")
 }
 
+// LockGuardLimits locks and reads the limits of the guards. It stores the defaults first if none are stored, since only
+// a row can be locked.
+func LockGuardLimits(ctx context.Context, tx pgx.Tx) (guard.Limits, error) {
+	if _, err := tx.Exec(
+		ctx, "INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT DO NOTHING", guard.DefaultLimits,
+	); err != nil {
+		return guard.Limits{}, err
+	}
+	return readLimits(ctx, tx, "FOR UPDATE")
+}
+
 func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Limits, error) {
 	limits := guard.DefaultLimits
 	var stored []byte
@@ -42,27 +53,18 @@ func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Li
 	return limits, json.Unmarshal(stored, &limits)
 }
 
-// SetGuardLimits replaces the limits of the guards, releases latched guards whose limits change, and returns the limits
-// that were stored before.
-func SetGuardLimits(ctx context.Context, tx pgx.Tx, limits guard.Limits) (before guard.Limits, err error) {
-	if before, err = readLimits(ctx, tx, "FOR UPDATE"); err != nil {
-		return before, err
+// SetGuardLimits replaces the limits of the guards, which LockGuardLimits has read, and releases latched guards whose
+// limits change.
+func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits) error {
+	if _, err := tx.Exec(ctx, "UPDATE cleanupd.guards SET settings = $1", limits); err != nil {
+		return err
 	}
-	if _, err := tx.Exec(
-		ctx,
-		`INSERT INTO cleanupd.guards (settings) VALUES ($1)
-		ON CONFLICT (only_row) DO UPDATE SET settings = excluded.settings`,
-		limits,
-	); err != nil {
-		return before, err
-	}
-	if _, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(limits)); err != nil {
-		return before, err
-	}
-	if before.MinProcessInstances != limits.MinProcessInstances { // only purges have other names than the tasks
+	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(limits))
+	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
+		// only purges have other names than the tasks
 		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names())
 	}
-	return before, err
+	return err
 }
 
 // LatchedGuards reads the guards that are latched.

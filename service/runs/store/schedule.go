@@ -40,9 +40,14 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	return s, err
 }
 
-// LockSchedule locks the schedule, which comes before any other lock, and reads it; nil if none is stored.
-func LockSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
-	return readSchedule(ctx, tx, "FOR UPDATE")
+// LockSchedule locks the schedule, which comes before any other lock, and reads it. If none is stored, it stores the
+// default one first, since only a row can be locked, and reports that as inserted.
+func LockSchedule(ctx context.Context, tx pgx.Tx) (s *schedule.Schedule, inserted bool, err error) {
+	if inserted, err = InsertSchedule(ctx, tx, schedule.Default); err != nil {
+		return nil, false, err
+	}
+	s, err = readSchedule(ctx, tx, "FOR UPDATE")
+	return s, inserted, err
 }
 
 // LockPendingSchedule locks the schedule, which comes before any other lock, and reads it if a run of it is pending;
@@ -104,32 +109,34 @@ func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Sche
 }
 
 // InsertSchedule completes and stores a schedule, unless one is stored.
-func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
+func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (inserted bool, err error) {
 	return storeSchedule(ctx, tx, s, "DO NOTHING")
 }
 
 // SetSchedule completes a schedule, and replaces the stored one. A pending run remains pending unless the schedule is
 // disabled. It fails with failure.Violations.
 func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
-	return storeSchedule(ctx, tx, s, `DO UPDATE
+	_, err := storeSchedule(ctx, tx, s, `DO UPDATE
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
 		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
 		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
 		next_plan = excluded.next_plan, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`)
+	return err
 }
 
-func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string) error {
+func storeSchedule(
+	ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string,
+) (stored bool, err error) {
 	if err := CompleteSchedule(ctx, tx, &s); err != nil {
-		return err
+		return false, err
 	}
 	var plan uuid.UUID
 	if s.NextPlan != "" {
-		var err error
 		if plan, err = ParseID(s.NextPlan); err != nil {
-			return err
+			return false, err
 		}
 	}
-	_, err := tx.Exec(
+	tag, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
 			next_run_time, next_plan, timeline)
@@ -148,7 +155,7 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConfli
 			"next_plan":         zeronull.UUID(plan),
 		},
 	)
-	return err
+	return tag.RowsAffected() > 0, err
 }
 
 // SetNextTime stores when the next run of the schedule is due, on the current timeline.

@@ -190,8 +190,8 @@ export const words: Words = {
   'retention.outdated': 'Sie haben seitdem weitere Änderungen vorgenommen.',
   'retention.then': 'Mit Ihren Änderungen',
   'retention.difference': 'Differenz',
-  'retention.stale':
-    'Ein anderer Benutzer hat die Optionen geändert. „Erneut versuchen“ lädt die neuen Werte und verwirft Ihre Änderungen.',
+  'settings.stale':
+    'Ein anderer Benutzer hat diese Einstellungen geändert. „Erneut versuchen“ lädt die neuen Werte und verwirft Ihre Änderungen.',
   'delay.broadLogPurgeDelayDays': 'Versandlogs',
   'delay.broadLogPurgeDelayDays.help': 'Wer was erhalten hat und wer ausgeschlossen wurde.',
   'delay.trackingLogPurgeDelayDays': 'Trackinglogs',

@@ -183,8 +183,8 @@ export const en = {
   'retention.outdated': 'You have made further changes since.',
   'retention.then': 'With your changes',
   'retention.difference': 'Difference',
-  'retention.stale':
-    'Another user has changed the options. “Try again” loads the new values and discards your changes.',
+  'settings.stale':
+    'Another user has changed these settings. “Try again” loads the new values and discards your changes.',
   'delay.broadLogPurgeDelayDays': 'Delivery logs',
   'delay.broadLogPurgeDelayDays.help': 'Who was sent what, and who was excluded.',
   'delay.trackingLogPurgeDelayDays': 'Tracking logs',

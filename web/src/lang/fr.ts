@@ -190,8 +190,8 @@ export const words: Words = {
   'retention.outdated': 'Vous avez fait d’autres modifications depuis.',
   'retention.then': 'Avec vos modifications',
   'retention.difference': 'Différence',
-  'retention.stale':
-    'Un autre utilisateur a modifié les options. « Réessayer » charge les nouvelles valeurs et abandonne vos modifications.',
+  'settings.stale':
+    'Un autre utilisateur a modifié ces paramètres. « Réessayer » charge les nouvelles valeurs et abandonne vos modifications.',
   'delay.broadLogPurgeDelayDays': 'Logs de diffusion',
   'delay.broadLogPurgeDelayDays.help': 'Qui a reçu quoi, et qui a été exclu.',
   'delay.trackingLogPurgeDelayDays': 'Logs de tracking',

@@ -188,8 +188,8 @@ export const words: Words = {
   'retention.outdated': 'その後さらに変更されています。',
   'retention.then': '変更後',
   'retention.difference': '差',
-  'retention.stale':
-    '別のユーザーがオプションを変更しました。「再試行」を押すと新しい値が読み込まれ、ここでの変更は破棄されます。',
+  'settings.stale':
+    '別のユーザーがこの設定を変更しました。「再試行」を押すと新しい値が読み込まれ、ここでの変更は破棄されます。',
   'delay.broadLogPurgeDelayDays': '配信ログ',
   'delay.broadLogPurgeDelayDays.help': '誰に何を送信し、誰を除外したか。',
   'delay.trackingLogPurgeDelayDays': 'トラッキングログ',

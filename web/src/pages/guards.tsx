@@ -1,7 +1,20 @@
 // The tripped guards and the guards' limits.
 import { useState } from 'preact/hooks'
-import { call, type Guards, type GuardsAnswer } from '../api'
-import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import { call, query, type Guards, type GuardsAnswer } from '../api'
+import {
+  Badge,
+  Code,
+  Field,
+  isStale,
+  Moment,
+  Page,
+  SaveProblem,
+  Section,
+  Show,
+  Table,
+  useAction,
+  useLoad,
+} from '../components'
 import { number, t, type Key } from '../i18n'
 import { guardName, secondsOf } from '../runs'
 
@@ -66,12 +79,7 @@ export function GuardsPage() {
               )}
             </Section>
             <Section title={t('guards.limits')}>
-              <Limits
-                key={JSON.stringify(answer.guards)}
-                guards={answer.guards ?? {}}
-                defaults={answer.defaults ?? {}}
-                reload={loaded.reload}
-              />
+              <Limits key={answer.etag} answer={answer} reload={loaded.reload} />
             </Section>
           </>
         )}
@@ -80,7 +88,9 @@ export function GuardsPage() {
   )
 }
 
-function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards; reload: () => void }) {
+function Limits({ answer, reload }: { answer: GuardsAnswer; reload: () => void }) {
+  const guards: Guards = answer.guards ?? {},
+    defaults: Guards = answer.defaults ?? {}
   const [draft, setDraft] = useState(() =>
     Object.fromEntries(limits.map(l => [l.name, shown(guards as Values, l.name, 'unit' in l ? l.unit : undefined)])),
   )
@@ -92,7 +102,7 @@ function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards
       for (const l of limits)
         if (draft[l.name] !== '')
           values[l.name] = 'unit' in l ? `${Math.round(Number(draft[l.name]) * l.unit)}s` : Number(draft[l.name])
-      await call('PUT', '/v1/guards', values)
+      await call('PUT', query('/v1/guards', { etag: answer.etag }), values)
       reload()
     })
   return (
@@ -121,8 +131,8 @@ function Limits({ guards, defaults, reload }: { guards: Guards; defaults: Guards
         <input type="checkbox" checked={cutoff} onChange={e => setCutoff(e.currentTarget.checked)} />
         {t('guard.cutoff')}
       </label>
-      <Problem error={problem} />
-      <button type="submit" class="primary" aria-disabled={busy}>
+      <SaveProblem error={problem} reload={reload} />
+      <button type="submit" class="primary" aria-disabled={busy} disabled={isStale(problem)}>
         {t('action.save')}
       </button>
     </form>

@@ -1,11 +1,24 @@
 // Retention rules for process instances of AEM Forms.
 import { useState } from 'preact/hooks'
-import { call, type Purge } from '../api'
-import { Code, Confirm, Field, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import { call, query, type Purge } from '../api'
+import {
+  Code,
+  Confirm,
+  Field,
+  isStale,
+  Problem,
+  SaveProblem,
+  Section,
+  Show,
+  Table,
+  useAction,
+  useLoad,
+} from '../components'
 import { number, t } from '../i18n'
 import { start } from './dryrun'
 
-const set = (purge: Partial<Purge>) => call('PUT', `/v1/forms/purges/${encodeURIComponent(purge.name!)}`, purge)
+const pathOf = (purge: Partial<Purge>) => `/v1/forms/purges/${encodeURIComponent(purge.name!)}`
+const set = (purge: Partial<Purge>) => call('PUT', pathOf(purge), purge)
 
 export function Purges() {
   const loaded = useLoad(signal => call<{ purges: Purge[] }>('GET', '/v1/forms/purges', undefined, signal), [])
@@ -13,17 +26,26 @@ export function Purges() {
   const { busy, problem, act } = useAction()
   const change = (purge: Purge, enabled: boolean) =>
     act(async () => {
-      await set({ ...purge, enabled })
+      await call('PATCH', pathOf(purge), { enabled, etag: purge.etag })
       loaded.reload()
     })
   const preview = (purge: Purge) =>
     act(async () => {
       location.hash = `#/runs/${await start({ dryRun: true, tasks: [`forms/${purge.name}`] })}`
     })
+  const confirming = removing && !isStale(problem)
   return (
     <Section title={t('purges.title')}>
       <p>{t('purges.intro')}</p>
-      <Problem error={removing ? undefined : problem} />
+      {!confirming && (
+        <SaveProblem
+          error={problem}
+          reload={() => {
+            setRemoving(undefined)
+            act(async () => loaded.reload())
+          }}
+        />
+      )}
       <Show loaded={loaded}>
         {({ purges }) => (
           <Table
@@ -63,7 +85,7 @@ export function Purges() {
                     <button type="button" aria-disabled={busy} onClick={() => preview(p)}>
                       {t('purges.preview')}
                     </button>
-                    <button type="button" onClick={() => setRemoving(p)}>
+                    <button type="button" onClick={() => act(async () => setRemoving(p))}>
                       {t('userdata.less')}
                     </button>
                   </span>
@@ -73,7 +95,7 @@ export function Purges() {
           />
         )}
       </Show>
-      {removing && (
+      {confirming && (
         <Confirm
           title={t('purges.remove', { name: removing.name! })}
           action={t('userdata.less')}
@@ -81,7 +103,7 @@ export function Purges() {
           problem={problem}
           onClose={() => setRemoving(undefined)}
           onConfirm={() =>
-            act(() => call('DELETE', `/v1/forms/purges/${encodeURIComponent(removing.name!)}`)).then(done => {
+            act(() => call('DELETE', query(pathOf(removing), { etag: removing.etag }))).then(done => {
               if (done) {
                 setRemoving(undefined)
                 loaded.reload()

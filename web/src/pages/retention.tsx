@@ -1,7 +1,19 @@
 // The retention options, and the effect of changing them.
 import { useState } from 'preact/hooks'
-import { call, query, ApiError, type Options, type OptionsAnswer, type Run } from '../api'
-import { Code, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
+import { call, query, type Options, type OptionsAnswer, type Run } from '../api'
+import {
+  Code,
+  isStale,
+  Moment,
+  Page,
+  Problem,
+  SaveProblem,
+  Section,
+  Show,
+  Table,
+  useAction,
+  useLoad,
+} from '../components'
 import { follow } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
 import type { Context } from '../context'
@@ -72,7 +84,6 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       await call('PATCH', query('/v1/options', { etag: answer.etag }), changes)
       reload()
     })
-  const stale = saving.problem instanceof ApiError && saving.problem.status === 409
   return (
     <form
       onSubmit={event => {
@@ -155,14 +166,13 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       {changed.length > 0 && (
         <div class="sticky">
           <Problem error={calculating.problem} />
-          <Problem error={saving.problem} retry={stale ? reload : undefined} />
-          {stale && <p>{t('retention.stale')}</p>}
+          <SaveProblem error={saving.problem} reload={reload} />
           <div class="actions">
             <span>{t('retention.changed', { n: number(changed.length) })}</span>
             <button type="button" aria-disabled={calculating.busy} onClick={calculate}>
               {t('retention.effect')}
             </button>
-            <button type="submit" class="primary" aria-disabled={saving.busy} disabled={stale}>
+            <button type="submit" class="primary" aria-disabled={saving.busy} disabled={isStale(saving.problem)}>
               {t('action.save')}
             </button>
             <button type="button" onClick={() => setChanges({})}>

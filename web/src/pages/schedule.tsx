@@ -1,18 +1,18 @@
 // The schedule, and the runs of the next seven days.
 import { useState } from 'preact/hooks'
-import { call, type Schedule } from '../api'
-import { Field, Moment, Page, Problem, Section, Show, useAction, useLoad } from '../components'
+import { call, query, type Schedule, type ScheduleAnswer } from '../api'
+import { Field, isStale, Moment, Page, SaveProblem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
 import type { Context } from '../context'
 import { secondsOf } from '../runs'
 
 export function SchedulePage({ context }: { context: Context }) {
-  const loaded = useLoad(signal => call<{ schedule: Schedule }>('GET', '/v1/schedule', undefined, signal), [])
+  const loaded = useLoad(signal => call<ScheduleAnswer>('GET', '/v1/schedule', undefined, signal), [])
   const kept = (context.server.replicas ?? []).some(r => r.schedule)
   return (
     <Page title={t('schedule.title')} intro={t('schedule.intro')}>
       <Show loaded={loaded}>
-        {({ schedule }) => (
+        {({ schedule = {}, etag = '' }) => (
           <>
             {!kept && (
               <div class="notice">
@@ -21,7 +21,7 @@ export function SchedulePage({ context }: { context: Context }) {
                 </p>
               </div>
             )}
-            <Form key={JSON.stringify(schedule)} schedule={schedule} context={context} reload={loaded.reload} />
+            <Form key={etag} schedule={schedule} etag={etag} context={context} reload={loaded.reload} />
             <Section title={t('schedule.next')}>
               {(schedule.upcomingRunTimes ?? []).length === 0 ? (
                 <p class="empty">{t('schedule.none')}</p>
@@ -45,7 +45,9 @@ export function SchedulePage({ context }: { context: Context }) {
   )
 }
 
-function Form({ schedule, context, reload }: { schedule: Schedule; context: Context; reload: () => void }) {
+type FormProps = { schedule: Schedule; etag: string; context: Context; reload: () => void }
+
+function Form({ schedule, etag, context, reload }: FormProps) {
   const hours = secondsOf(schedule.maxDuration) / 3600
   const [draft, setDraft] = useState({
     enabled: schedule.enabled ?? false,
@@ -61,7 +63,7 @@ function Form({ schedule, context, reload }: { schedule: Schedule; context: Cont
         .split('\n')
         .map(c => c.trim())
         .filter(c => c !== '')
-      await call('PUT', '/v1/schedule', {
+      await call('PUT', query('/v1/schedule', { etag }), {
         enabled: draft.enabled,
         timeZone: draft.timeZone,
         continueOnError: draft.continueOnError,
@@ -129,9 +131,9 @@ function Form({ schedule, context, reload }: { schedule: Schedule; context: Cont
           />
           {t('schedule.continue')}
         </label>
-        <Problem error={problem} />
+        <SaveProblem error={problem} reload={reload} />
         {context.may('ADMIN') && (
-          <button type="submit" class="primary" aria-disabled={busy}>
+          <button type="submit" class="primary" aria-disabled={busy} disabled={isStale(problem)}>
             {t('action.save')}
           </button>
         )}
