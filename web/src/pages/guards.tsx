@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, type Guards, type GuardsAnswer } from '../api'
 import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t, type Key } from '../i18n'
-import { guardName, secondsOf } from '../runs'
+import { nameOf, secondsOf } from '../runs'
 
 /** The limits. Durations are shown in a unit, given in seconds. */
 const limits = [
@@ -41,7 +41,7 @@ export function GuardsPage() {
                     title: t('guards.guard'),
                     cell: l => (
                       <>
-                        <span lang="en">{guardName(l.guard?.guard)}</span> <Badge state="TRIPPED" />
+                        <span lang="en">{nameOf(l.guard?.guard)}</span> <Badge state="TRIPPED" />
                       </>
                     ),
                   },
