@@ -9,7 +9,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
@@ -140,7 +139,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 	return out
 }
 
-// scanMethods, throttleReasons and guardKinds are the names in the API of values that are stored by other names.
+// scanMethods and throttleReasons are the names in the API of values that are stored by other names.
 var (
 	scanMethods = map[purge.ScanMethod]cleanupv1.ScanMethod{
 		purge.TableScan:     cleanupv1.ScanMethod_SCAN_METHOD_TABLE,
@@ -158,15 +157,6 @@ var (
 		throttle.WALRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_WAL_RATE,
 		throttle.RetainedWAL:     cleanupv1.ThrottleReason_THROTTLE_REASON_RETAINED_WAL,
 		throttle.RowRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE,
-	}
-	guardKinds = map[guard.Name]cleanupv1.GuardKind{
-		guard.Share:  cleanupv1.GuardKind_GUARD_KIND_SHARE,
-		guard.Cutoff: cleanupv1.GuardKind_GUARD_KIND_CUTOFF,
-		guard.Growth: cleanupv1.GuardKind_GUARD_KIND_GROWTH,
-		guard.Tables: cleanupv1.GuardKind_GUARD_KIND_TABLES,
-		guard.Bytes:  cleanupv1.GuardKind_GUARD_KIND_BYTES,
-		guard.Clock:  cleanupv1.GuardKind_GUARD_KIND_CLOCK,
-		guard.Idle:   cleanupv1.GuardKind_GUARD_KIND_IDLE,
 	}
 )
 

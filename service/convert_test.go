@@ -8,6 +8,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
@@ -87,6 +88,20 @@ func TestProgressIsStored(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", text, diff)
+		}
+	}
+}
+
+// Each guard has a value of its own in the API, and is read back from it.
+func TestGuardKinds(t *testing.T) {
+	t.Parallel()
+	for _, name := range []guard.Name{
+		guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes, guard.Clock, guard.Idle,
+	} {
+		kind := guardKind(name)
+		back := acceptedGuards([]*cleanupv1.TrippedGuard{{Guard: kind}})[0].Guard
+		if kind == cleanupv1.GuardKind_GUARD_KIND_UNSPECIFIED || back != name {
+			t.Errorf("%s is %s in the API, and %s again", name, kind, back)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -113,7 +114,7 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
 		out = append(out, &cleanupv1.TrippedGuard{
-			Guard:  guardKinds[t.Guard],
+			Guard:  guardKind(t.Guard),
 			Table:  t.Table,
 			Number: t.Number,
 			Limit:  t.Limit,
@@ -122,16 +123,21 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	return out
 }
 
-// acceptedGuards returns the guards that a request accepts. An unknown one has no name.
+// acceptedGuards returns the guards that a request accepts.
 func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
-		trip := guard.Trip{Table: t.GetTable(), Number: t.GetNumber()}
-		for name, kind := range guardKinds {
-			if kind == t.GetGuard() {
-				trip.Guard = name
-			}
-		}
-		trips = append(trips, trip)
+		trips = append(trips, guard.Trip{
+			Guard:  guard.Name(strings.ToLower(strings.TrimPrefix(t.GetGuard().String(), guardPrefix))),
+			Table:  t.GetTable(),
+			Number: t.GetNumber(),
+		})
 	}
 	return trips
+}
+
+// guardPrefix is what the API puts before the name of a guard.
+const guardPrefix = "GUARD_KIND_"
+
+func guardKind(name guard.Name) cleanupv1.GuardKind {
+	return cleanupv1.GuardKind(cleanupv1.GuardKind_value[guardPrefix+strings.ToUpper(string(name))])
 }

@@ -66,7 +66,7 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 }
 
 // printCounts prints what became of the rows of each table: how many there were, how many the run reports as deleted, how
-// many went with dropped tables, how many the run added (options, and sums in place of statistics), and how many remain.
+// many were in dropped tables, how many the run added (options, and sums in place of statistics), and how many remain.
 // Tables without rows are left out.
 func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *cleanupv1.Run) error {
 	remaining, deleted := map[string]int64{}, map[string]int64{}
@@ -74,10 +74,11 @@ func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *clea
 		remaining[c.Table] = c.Rows
 	}
 	for _, result := range run.GetResults() {
+		if result.GetRowsDeleted() == 0 { // the task statistics lists the tables of all tasks again
+			continue
+		}
 		for _, table := range result.GetSpace() {
-			if result.GetRowsDeleted() > 0 {
-				deleted[table.GetTable()] += table.GetRowsDeleted()
-			}
+			deleted[table.GetTable()] += table.GetRowsDeleted()
 		}
 	}
 	table := []terminal.Row{{"TABLE", "BEFORE", "DELETED", "DROPPED", "ADDED", "AFTER"}}
@@ -91,11 +92,11 @@ func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *clea
 	var total [5]int64
 	for _, c := range before {
 		rows, exists := remaining[c.Table]
-		figures := [5]int64{c.Rows, deleted[pgx.Identifier{"public", c.Table}.Sanitize()], 0, 0, rows}
+		gone, dropped := deleted[pgx.Identifier{"public", c.Table}.Sanitize()], int64(0)
 		if !exists {
-			figures[2] = c.Rows
+			dropped = c.Rows
 		}
-		figures[3] = rows - c.Rows + figures[1] + figures[2]
+		figures := [5]int64{c.Rows, gone, dropped, rows - c.Rows + gone + dropped, rows}
 		if figures == ([5]int64{}) {
 			continue
 		}

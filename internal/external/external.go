@@ -7,8 +7,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // Task is a task on another database. It deletes items, such as process instances, each with everything that belongs to

@@ -2,6 +2,7 @@
 import { call, query, type AuditEntry } from '../api'
 import { Code, Moment, Page, PagedList, Table } from '../components'
 import { t } from '../i18n'
+import { nameOf } from '../runs'
 
 /** The status codes of gRPC by their numbers. */
 const codes = [
@@ -23,8 +24,6 @@ const codes = [
   'DATA_LOSS',
   'UNAUTHENTICATED',
 ]
-
-const nameOf = (value?: string) => (value ?? '').replace(/^(ROLE|CREDENTIAL_TYPE)_(UNSPECIFIED)?/, '').toLowerCase()
 
 async function load(pageToken?: string, signal?: AbortSignal) {
   const { entries, nextPageToken } = await call<{ entries: AuditEntry[]; nextPageToken: string }>(

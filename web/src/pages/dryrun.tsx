@@ -4,7 +4,7 @@ import { stream, type Run, type RunEvent, type TablePreview, type TrippedGuard }
 import { Bar, Code, Confirm, Field, Moment, Section, Table, useAction } from '../components'
 import { bytes, number, t } from '../i18n'
 import type { Context } from '../context'
-import { guardName } from '../runs'
+import { nameOf } from '../runs'
 
 type Line = TablePreview & { task: string }
 
@@ -82,7 +82,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
                 {(l.guards ?? []).map(g => (
                   <div key={key(g)} class="badge bad" lang="en">
                     {t('preview.trips', {
-                      guard: guardName(g.guard),
+                      guard: nameOf(g.guard),
                       number: number(g.number),
                       limit: number(g.limit),
                     })}
@@ -175,7 +175,7 @@ function Approve({ run, guards, rows, tables }: { run: Run; guards: TrippedGuard
           {guards.map(g => (
             <Field
               key={key(g)}
-              label={t('preview.accept', { guard: guardName(g.guard), number: number(g.number) })}
+              label={t('preview.accept', { guard: nameOf(g.guard), number: number(g.number) })}
               help={g.table}
             >
               <input

@@ -16,7 +16,7 @@ import {
   useLoad,
 } from '../components'
 import { number, t, type Key } from '../i18n'
-import { guardName, secondsOf } from '../runs'
+import { nameOf, secondsOf } from '../runs'
 
 /** The limits. Durations are shown in a unit, given in seconds. */
 const limits = [
@@ -54,7 +54,7 @@ export function GuardsPage() {
                     title: t('guards.guard'),
                     cell: l => (
                       <>
-                        <span lang="en">{guardName(l.guard?.guard)}</span> <Badge state="TRIPPED" />
+                        <span lang="en">{nameOf(l.guard?.guard)}</span> <Badge state="TRIPPED" />
                       </>
                     ),
                   },
