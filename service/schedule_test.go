@@ -219,7 +219,7 @@ func TestScheduleOverREST(t *testing.T) {
 		t.Errorf("GET: %d %s", got.code, got.body)
 	}
 	// What was read may be written again.
-	body := regexp.MustCompile(`^{"schedule":(.*),"etag":"\w+"}\s*$`).FindStringSubmatch(got.body)[1]
+	body := regexp.MustCompile(`^{"schedule": ?(.*), ?"etag": ?"\w+"}\s*$`).FindStringSubmatch(got.body)[1]
 	if again := s.call(t, "PUT", "/v1/schedule", body); again.code != 200 || again.body != got.body {
 		t.Errorf("PUT of what was read: %d %s", again.code, again.body)
 	}

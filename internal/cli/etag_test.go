@@ -59,13 +59,17 @@ func (c *changed) SetOptions(
 	return nil, c.write(in.GetEtag(), in.GetUpdateMask())
 }
 
+// ListFormsPurges returns one purge a page.
 func (*changed) ListFormsPurges(
-	context.Context, *cleanupv1.ListFormsPurgesRequest,
+	_ context.Context, in *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {
-	return &cleanupv1.ListFormsPurgesResponse{Purges: []*cleanupv1.FormsPurge{
-		{Name: "a", Etag: "of a"},
-		{Name: "b", Etag: "of b"},
-	}}, nil
+	if in.GetPageToken() == "" {
+		return &cleanupv1.ListFormsPurgesResponse{
+			Purges:        []*cleanupv1.FormsPurge{{Name: "a", Etag: "of a"}},
+			NextPageToken: "second",
+		}, nil
+	}
+	return &cleanupv1.ListFormsPurgesResponse{Purges: []*cleanupv1.FormsPurge{{Name: "b", Etag: "of b"}}}, nil
 }
 
 func (c *changed) SetFormsPurge(

@@ -40,7 +40,7 @@ func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
-			resp, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+			resp, err := listPurges(cmd, client)
 			if err != nil {
 				return err
 			}
@@ -105,9 +105,16 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 	}
 }
 
+// listPurges returns all rules.
+func listPurges(cmd *cobra.Command, client rpc.UserDataClient) (*cleanupv1.ListFormsPurgesResponse, error) {
+	return rpc.ListAll(func(token string) (*cleanupv1.ListFormsPurgesResponse, error) {
+		return client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{PageToken: token})
+	})
+}
+
 // purgeEtag returns the etag of a rule, empty if it does not exist.
 func purgeEtag(cmd *cobra.Command, client rpc.UserDataClient, name string) (string, error) {
-	list, err := client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{})
+	list, err := listPurges(cmd, client)
 	for _, p := range list.GetPurges() {
 		if p.GetName() == name {
 			return p.GetEtag(), nil

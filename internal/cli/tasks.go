@@ -25,7 +25,9 @@ func NewTasks() *cobra.Command {
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
-			resp, err := client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{})
+			resp, err := rpc.ListAll(func(token string) (*cleanupv1.ListTasksResponse, error) {
+				return client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{PageToken: token})
+			})
 			if err != nil {
 				return err
 			}

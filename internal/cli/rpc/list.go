@@ -34,13 +34,30 @@ func List[M listResponse](
 	for err == nil && all.GetNextPageToken() != "" && int32(fetched) < limit {
 		page, entries, fetchErr := fetch(min(limit-int32(fetched), pageSize), all.GetNextPageToken())
 		if err = fetchErr; err == nil {
-			next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
-			all.ProtoReflect().Clear(next)
-			proto.Merge(all, page)
+			addPage(all, page)
 			fetched += entries
 		}
 	}
 	return all, err
+}
+
+// ListAll returns a whole list, merged from its pages. fetch requests a page.
+func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err error) {
+	all, err = fetch("")
+	for err == nil && all.GetNextPageToken() != "" {
+		page, fetchErr := fetch(all.GetNextPageToken())
+		if err = fetchErr; err == nil {
+			addPage(all, page)
+		}
+	}
+	return all, err
+}
+
+// addPage adds the next page to a list.
+func addPage(all, page listResponse) {
+	next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
+	all.ProtoReflect().Clear(next)
+	proto.Merge(all, page)
 }
 
 // PrintMore prints a hint if the list has more pages.
