@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {
 		main()
 	}
+	_ = os.Setenv("XDG_CONFIG_HOME", filepath.Join(os.TempDir(), "cleanupd-without-contexts"))
 	pgtest.Main(m, mysqltest.Stop)
 }
 

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/demo"
@@ -30,18 +28,34 @@ func newRoot() *cobra.Command {
 		return flags.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		serve.NewCommand(), serve.NewMigrate(), serve.NewAdopt(), cli.NewRun(), cli.NewRuns(), cli.NewTasks(),
-		cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(),
-		cli.NewUserData(), cli.NewAudit(), serve.NewHealth(), demo.NewCommand(), cli.NewMan(), cli.NewVersion(),
+		serve.NewCommand(),
+		serve.NewMigrate(),
+		serve.NewAdopt(),
+		cli.NewRun(),
+		cli.NewRuns(),
+		cli.NewTasks(),
+		cli.NewExplain(),
+		cli.NewOptions(),
+		cli.NewSchedule(),
+		cli.NewMidSourcing(),
+		cli.NewHolds(),
+		cli.NewGuards(),
+		cli.NewUserData(),
+		cli.NewAudit(),
+		cli.NewContext(),
+		serve.NewHealth(),
+		demo.NewCommand(),
+		cli.NewMan(),
+		cli.NewVersion(),
 	)
 	for _, cmd := range root.Commands() {
-		documentEnvironment(cmd)
+		flags.DocumentEnvironment(cmd)
 	}
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = knownCommand
 	}
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return readEnvironment(cmd.Flags()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flags.ReadEnvironment(cmd.Flags()) }
 	return root
 }
 
@@ -51,45 +65,4 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return flags.UnknownCommand(cmd.Root(), strings.Join(args, " "))
 	}
 	return nil
-}
-
-// documentEnvironment adds the environment variable of each flag to the help of a command and its subcommands.
-func documentEnvironment(cmd *cobra.Command) {
-	document := func(f *pflag.Flag) {
-		hint := " [$" + variable(f.Name) + "]"
-		if !strings.HasSuffix(f.Usage, hint) { // two commands may share a flag
-			f.Usage += hint
-		}
-	}
-	cmd.Flags().VisitAll(document)
-	cmd.PersistentFlags().VisitAll(document)
-	for _, sub := range cmd.Commands() {
-		documentEnvironment(sub)
-	}
-}
-
-// readEnvironment sets the flags that were not given from environment variables. In the variable of a flag that may be
-// repeated, blanks separate the values.
-func readEnvironment(set *pflag.FlagSet) (err error) {
-	set.VisitAll(func(f *pflag.Flag) {
-		value, ok := os.LookupEnv(variable(f.Name))
-		if !ok || f.Changed || f.Name == "help" || err != nil {
-			return
-		}
-		values := []string{value}
-		if f.Value.Type() == "stringArray" { // a flag that may be repeated
-			values = strings.Fields(value)
-		}
-		for _, value := range values {
-			if setErr := set.Set(f.Name, value); setErr != nil {
-				err = flags.Errorf("environment variable %s: %w", variable(f.Name), setErr)
-			}
-		}
-	})
-	return err
-}
-
-// variable returns the name of a flag's environment variable.
-func variable(flag string) string {
-	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

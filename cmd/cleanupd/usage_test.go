@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
@@ -192,6 +193,9 @@ func TestVariablesMeanTheSame(t *testing.T) {
 	}
 	commands(newRoot(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if !flags.HasVariable(f) {
+				return
+			}
 			other := first[f.Name]
 			first[f.Name] = f
 			if other != nil &&

@@ -10,6 +10,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -41,7 +42,7 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	if err != nil {
 		return err
 	}
-	server, err := (&rpc.Server{Address: s.GRPC.Addr().String()}).Dial()
+	server, err := (&rpc.Server{Context: contexts.Context{Address: s.GRPC.Addr().String()}}).Dial()
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"fmt"
+
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
@@ -32,9 +34,16 @@ func with[C any](
 	do func(cmd *cobra.Command, client C, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
+		notice, err := server.useContext(cmd)
+		if err != nil {
+			return err
+		}
 		conn, err := server.Dial()
 		if err != nil {
 			return err
+		}
+		if notice != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), notice)
 		}
 		defer func() { _ = conn.Close() }()
 		return PlainError(server.Explain(do(cmd, newClient(conn), args)))

@@ -1,55 +1,152 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"net"
+	"os"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// Server is the address of a server, and how the client authenticates itself.
+// DefaultAddress is the address of the server if neither a flag nor a context has another one.
+const DefaultAddress = "127.0.0.1:9090"
+
+// Server is the address of a server, and how the client authenticates itself. Flags, variables and contexts set it.
 type Server struct {
-	Address              string
-	tls                  bool
-	ca, certificate, key string
-	token                string
+	contexts.Context
+	token string
+	name  string // of the context, empty if none is used
+	given func(flag string) bool
 }
 
 // AddFlags adds the flags of the server and the credentials to a command and its subcommands.
 func (s *Server) AddFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&s.Address, "server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
-	f.BoolVar(&s.tls, "tls", false, "use TLS, and trust the certificate authorities of the system")
-	f.StringVar(&s.ca, "tls-ca", "", "use TLS, and trust the certificate authorities in this PEM file")
-	f.StringVar(&s.certificate, "client-cert", "", "use TLS, and present the client certificate in this PEM file")
-	f.StringVar(&s.key, "client-key", "", "the key of --client-cert: a PEM file")
+	AddContextFlags(f, &s.Context)
+	f.Lookup("server").DefValue, s.Address = DefaultAddress, DefaultAddress
 	f.StringVar(&s.token, "token", "",
 		"a static token or a JWT to send; other users of the machine can see the flag, but not the variable")
+	f.StringVar(&s.name, "context", "",
+		"the context to use, as in cleanupd context; flags and variables replace its settings (default the current "+
+			"one, unless there is --server)")
+	// it fails only for an unknown flag
+	_ = cmd.RegisterFlagCompletionFunc("context", CompleteContexts)
+}
+
+// AddContextFlags adds the flags that a context stores, except the one of the token.
+func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
+	f.StringVar(&c.Address, "server", "", "the gRPC address of a server, HOST:PORT")
+	f.BoolVar(&c.TLS, "tls", false, "use TLS, and trust the certificate authorities of the system")
+	f.StringVar(&c.CA, "tls-ca", "", "use TLS, and trust the certificate authorities in this PEM file")
+	f.StringVar(&c.Certificate, "client-cert", "", "use TLS, and present the client certificate in this PEM file")
+	f.StringVar(&c.Key, "client-key", "", "the key of --client-cert: a PEM file")
+}
+
+// CompleteContexts completes the name of a context.
+func CompleteContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	file, err := contexts.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, name := range file.Names() {
+		names = append(names, cobra.CompletionWithDesc(name, file.Contexts[name].Address))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// useContext sets what no flag and no variable gave from a context: the one that was named, or the current one if no
+// server was given. It returns a line for the user if that server is one of several that they may have meant.
+func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
+	s.given = cmd.Flags().Changed
+	if s.given("server") && !s.given("context") {
+		return "", nil
+	}
+	file, err := contexts.Load()
+	if err != nil {
+		return "", err
+	}
+	s.name = cmp.Or(s.name, file.Current)
+	switch {
+	case s.name != "":
+	case len(file.Contexts) > 0:
+		return fmt.Sprintf("Server %s, the default: no context is in use (cleanupd context use NAME).", s), nil
+	default:
+		return "", nil
+	}
+	c, err := file.Get(s.name)
+	if err != nil {
+		return "", err
+	}
+	switch {
+	case s.given("server") && s.Address != c.Address:
+		notice = fmt.Sprintf("Server %s, as given, not %s of the context %s; its token is not sent.", s.Address,
+			c.Address, s.name)
+		c.TokenFile = ""
+	case !s.given("context") && len(file.Contexts) > 1:
+		notice = fmt.Sprintf("Server %s of the context %s.", c.Address, s.name)
+	}
+	s.merge(c)
+	return notice, nil
+}
+
+// merge sets what no flag gave from a context.
+func (s *Server) merge(c contexts.Context) {
+	given := s.Context
+	s.Context = c
+	for flag, set := range map[string]func(){
+		"server":      func() { s.Address = given.Address },
+		"tls":         func() { s.TLS = given.TLS },
+		"tls-ca":      func() { s.CA = given.CA },
+		"client-cert": func() { s.Certificate = given.Certificate },
+		"client-key":  func() { s.Key = given.Key },
+	} {
+		if s.given(flag) {
+			set()
+		}
+	}
+}
+
+// String returns the address of the server, with the name of its context.
+func (s *Server) String() string {
+	if s.name != "" {
+		return s.Address + " (context " + s.name + ")"
+	}
+	return s.Address
 }
 
 // Command returns a command line about a run on the same server, to be pasted. It leaves out the token.
 func (s *Server) Command(name, runID string) string {
-	text := fmt.Sprintf("cleanupd %s %s --server %s", name, runID, s.Address)
-	if s.tls {
-		text += " --tls"
+	text := "cleanupd " + name + " " + runID
+	if s.name != "" {
+		text += " --context " + s.name
 	}
-	for _, file := range []struct{ flag, name string }{
-		{"tls-ca", s.ca},
-		{"client-cert", s.certificate},
-		{"client-key", s.key},
+	for _, setting := range []struct{ flag, value string }{
+		{"server", s.Address},
+		{"tls-ca", s.CA},
+		{"client-cert", s.Certificate},
+		{"client-key", s.Key},
 	} {
-		if file.name != "" {
-			text += fmt.Sprintf(" --%s %s", file.flag, file.name)
+		if setting.value != "" && (s.name == "" || s.given(setting.flag)) {
+			text += fmt.Sprintf(" --%s %s", setting.flag, setting.value)
 		}
+	}
+	if s.TLS && (s.name == "" || s.given("tls")) {
+		text += " --tls"
 	}
 	return text
 }
@@ -70,11 +167,15 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 		grpc.WithUnaryInterceptor(printableResponses),
 		grpc.WithStreamInterceptor(printableStreams),
 	}
-	if s.token != "" {
+	token, origin, err := s.readToken()
+	if err != nil {
+		return nil, err
+	}
+	if token != "" {
 		if !encrypted && !access.IsLoopback(s.Address) {
-			return nil, flags.Errorf("--token would be sent to %s in plain text: add --tls or --tls-ca", s.Address)
+			return nil, flags.Errorf("%s would be sent to %s in plain text: add --tls or --tls-ca", origin, s.Address)
 		}
-		options = append(options, grpc.WithPerRPCCredentials(bearer(s.token)))
+		options = append(options, grpc.WithPerRPCCredentials(bearer(token)))
 	}
 	conn, err := grpc.NewClient(s.Address, options...)
 	if err != nil {
@@ -83,22 +184,38 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
+// readToken returns the token to send, empty if there is none, and where it is from.
+func (s *Server) readToken() (token, origin string, err error) {
+	if s.token != "" || s.TokenFile == "" {
+		return s.token, "--token", nil
+	}
+	text, err := os.ReadFile(s.TokenFile)
+	if err != nil {
+		return "", "", flags.Errorf("--token-file: %w", err)
+	}
+	token = strings.TrimSpace(string(text))
+	if token == "" || strings.ContainsFunc(token, unicode.IsSpace) {
+		return "", "", flags.Errorf("--token-file: %s must have one token, and nothing else", s.TokenFile)
+	}
+	return token, "the token of " + s.TokenFile, nil
+}
+
 // transport returns the credentials of the connection, and whether they encrypt it.
 func (s *Server) transport() (c credentials.TransportCredentials, encrypted bool, err error) {
-	if (s.certificate == "") != (s.key == "") {
+	if (s.Certificate == "") != (s.Key == "") {
 		return nil, false, flags.Errorf("--client-cert and --client-key must be given together")
 	}
-	if !s.tls && s.ca == "" && s.certificate == "" {
+	if !s.TLS && s.CA == "" && s.Certificate == "" {
 		return insecure.NewCredentials(), false, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.ca != "" {
-		if config.RootCAs, err = flags.ReadAuthorities("--tls-ca", s.ca); err != nil {
+	if s.CA != "" {
+		if config.RootCAs, err = flags.ReadAuthorities("--tls-ca", s.CA); err != nil {
 			return nil, false, err
 		}
 	}
-	if s.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(s.certificate, s.key)
+	if s.Certificate != "" {
+		pair, err := tls.LoadX509KeyPair(s.Certificate, s.Key)
 		if err != nil {
 			return nil, false, flags.Errorf("--client-cert, --client-key: %w", err)
 		}

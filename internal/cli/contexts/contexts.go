@@ -1,0 +1,154 @@
+// Package contexts stores the servers that a user works with, each under a name of their own, in a file in the user's
+// configuration folder. The file names the files with credentials, and has none itself. Package rpc reads it for every
+// command that is a client, and the command context of internal/cli changes it.
+package contexts
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// Context is a server, and how a client authenticates itself there.
+type Context struct {
+	Address     string `json:"server"`
+	TLS         bool   `json:"tls,omitempty"`
+	CA          string `json:"tlsCa,omitempty"`
+	Certificate string `json:"clientCert,omitempty"`
+	Key         string `json:"clientKey,omitempty"`
+	TokenFile   string `json:"tokenFile,omitempty"`
+}
+
+// File has the contexts by their names. Current is the name of the one in use, empty if there is none.
+type File struct {
+	Current  string             `json:"current,omitempty"`
+	Contexts map[string]Context `json:"contexts"`
+}
+
+var validName = regexp.MustCompile(`^[\pL\pN][\pL\pN._-]{0,63}$`)
+
+// CheckName fails if a text cannot be the name of a context.
+func CheckName(name string) error {
+	if !validName.MatchString(name) {
+		return flags.Errorf("%q is not a name for a context: use letters, digits, '.', '_' and '-', at most 64", name)
+	}
+	return nil
+}
+
+// Names returns the names of the contexts in their order.
+func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }
+
+// Get returns the context of a name.
+func (f *File) Get(name string) (Context, error) {
+	c, ok := f.Contexts[name]
+	switch {
+	case ok:
+		return c, nil
+	case len(f.Contexts) == 0:
+		return c, flags.Errorf("there is no context %q, nor any other: cleanupd context add adds one", name)
+	}
+	return c, flags.Errorf("there is no context %q: there are %s", name, strings.Join(f.Names(), ", "))
+}
+
+// Set adds or replaces a context, and reports whether there was one of that name.
+func (f *File) Set(name string, c Context) (replaced bool) {
+	if f.Contexts == nil {
+		f.Contexts = map[string]Context{}
+	}
+	_, replaced = f.Contexts[name]
+	f.Contexts[name] = c
+	return replaced
+}
+
+// Remove removes a context, which is not the current one any longer.
+func (f *File) Remove(name string) {
+	delete(f.Contexts, name)
+	if f.Current == name {
+		f.Current = ""
+	}
+}
+
+// path returns the path of the file.
+func path() (string, error) {
+	folder, err := os.UserConfigDir()
+	if err != nil {
+		return "", fmt.Errorf("contexts have no place: %w", err)
+	}
+	return filepath.Join(folder, "cleanupd", "contexts.yaml"), nil
+}
+
+// Load reads the file. Where there is none, or no folder for it, there are no contexts.
+func Load() (*File, error) {
+	f := &File{}
+	name, err := path()
+	if err != nil {
+		return f, nil //nolint:nilerr // a service without a home has no contexts
+	}
+	text, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err == nil {
+		err = yaml.UnmarshalStrict(text, f)
+	}
+	if err == nil {
+		err = f.check()
+	}
+	if err != nil {
+		return nil, flags.Errorf("the file of contexts cannot be used; mend or remove it: %s: %w", name, err)
+	}
+	return f, nil
+}
+
+// check fails if the file is incomplete.
+func (f *File) check() error {
+	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
+		return fmt.Errorf("the current context %q is missing", f.Current)
+	}
+	for _, name := range f.Names() {
+		if err := CheckName(name); err != nil {
+			return err
+		}
+		if f.Contexts[name].Address == "" {
+			return fmt.Errorf("the context %q has no server", name)
+		}
+	}
+	return nil
+}
+
+// Save replaces the file at once, so that no other command ever reads a part of it.
+func (f *File) Save() (err error) {
+	name, err := path()
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(f)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // with mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name())
+	}
+	return err
+}
