@@ -143,7 +143,7 @@ func TestScreens(t *testing.T) {
 		},
 		{
 			"run",
-			"run --task audit-trail --task sessions --task import-rejects",
+			"run --yes --task audit-trail --task sessions --task import-rejects",
 			func() {
 				db.Do("DELETE FROM XtkAudit; DELETE FROM XtkSessionInfo")
 				obsolete()

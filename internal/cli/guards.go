@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -57,13 +58,18 @@ func NewGuards() *cobra.Command {
 }
 
 func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
-	return &cobra.Command{
+	var (
+		reason string
+		yes    bool
+	)
+	cmd := &cobra.Command{
 		Use:   "set NAME=VALUE …",
 		Short: "Change guards; the others keep their values",
 		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off, or " +
-			"default.\nTasks that a guard refused before it was changed are judged again in the next run.",
+			"default.\nOn a terminal, ask for confirmation if a guard would refuse less than before.\nTasks that a " +
+			"guard refused before it was changed are judged again in the next run.",
 		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
-			"maxDropPercent=default",
+			"maxDropPercent=default --reason 'archived in May'",
 		Args: atLeastOneOption,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			req, err := guardsRequest(args)
@@ -74,7 +80,17 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			req.Etag = current.GetEtag()
+			looser := loosened(current, req)
+			if len(looser) > 0 && !yes && terminal.IsInteractive() {
+				if err := printTarget(cmd, server, client); err != nil {
+					return err
+				}
+				printFact(cmd.ErrOrStderr(), "Guards", strings.Join(looser, ", "))
+				if !terminal.Confirm(cmd, "Let more be deleted without approval?") {
+					return errors.New("nothing was changed")
+				}
+			}
+			req.Etag, req.Reason = current.GetEtag(), reason
 			resp, err := client.SetGuards(cmd.Context(), req)
 			if err != nil {
 				return rpc.ExplainConflict(err)
@@ -86,6 +102,53 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			})
 		}),
 	}
+	f := cmd.Flags()
+	f.StringVar(&reason, "reason", "", "the reason, for those who read the audit later")
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// loosened returns the guards that would refuse less after a change, each with its value now and then.
+func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequest) (list []string) {
+	for _, path := range req.GetUpdateMask().GetPaths() {
+		f := guardFields.ByName(protoreflect.Name(path))
+		changed := req.GetGuards()
+		if !changed.ProtoReflect().Has(f) {
+			changed = current.GetDefaults()
+		}
+		if looseness(f, changed) > looseness(f, current.GetGuards()) {
+			list = append(list, fmt.Sprintf(
+				"%s from %s to %s", f.JSONName(), guardValue(current.GetGuards(), f), guardValue(changed, f),
+			))
+		}
+	}
+	return list
+}
+
+// looseness returns a number that is greater if a guard refuses less.
+func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) {
+	switch value := g.ProtoReflect().Get(f); f.Kind() {
+	case protoreflect.BoolKind:
+		if !value.Bool() {
+			n = 1
+		}
+		return n
+	case protoreflect.MessageKind:
+		n = value.Message().Interface().(*durationpb.Duration).AsDuration().Seconds()
+	case protoreflect.DoubleKind:
+		n = value.Float()
+	default:
+		n = float64(value.Int())
+	}
+	if n == 0 && !isMinimum(f) { // it is off
+		return math.Inf(1)
+	}
+	return n
+}
+
+// isMinimum reports whether a field is a number below which guards never trip, so that 0 does not switch it off.
+func isMinimum(f protoreflect.FieldDescriptor) bool {
+	return strings.HasPrefix(string(f.Name()), "min_")
 }
 
 // guardsRequest returns the request that sets NAME=VALUE and resets NAME=default.
@@ -215,7 +278,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	case protoreflect.DoubleKind:
 		off, text = value.Float() == 0, humanize.Ftoa(value.Float())
 	default:
-		off, text = value.Int() == 0 && !strings.HasPrefix(string(f.Name()), "min_"), humanize.Comma(value.Int())
+		off, text = value.Int() == 0 && !isMinimum(f), humanize.Comma(value.Int())
 	}
 	if off {
 		return "off"

@@ -161,6 +161,10 @@ func confirmOptions(
 	if err := run.Follow(view); err != nil {
 		return err
 	}
+	fmt.Fprintln(cmd.ErrOrStderr())
+	if err := printTarget(cmd, server, client); err != nil {
+		return err
+	}
 	if !terminal.Confirm(cmd, "Set these options?") {
 		return errors.New("nothing was changed")
 	}

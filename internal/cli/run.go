@@ -47,6 +47,7 @@ func NewRun() *cobra.Command {
 		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with\n" +
 			"the time left if the number of rows is known, and a table at the end. On a narrow screen tables\n" +
 			"lose their last columns.\n" +
+			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
@@ -71,8 +72,13 @@ func NewRun() *cobra.Command {
 				err = run.Follow(watch.NewPrinter(output, cmd))
 				return run.ID(), err
 			}
-			if preview {
-				return runAfterPreview(cmd, client, &req, yes, start)
+			switch {
+			case preview:
+				return runAfterPreview(cmd, &server, client, &req, yes, start)
+			case !req.GetDryRun() && !yes && terminal.IsInteractive():
+				if err := confirmRun(cmd, &server, client, &req); err != nil {
+					return err
+				}
 			}
 			_, err := start(&req)
 			return err
@@ -85,7 +91,7 @@ func NewRun() *cobra.Command {
 	f.StringArrayVar(&req.SkipTasks, "skip-task", nil, "skip this task; may be repeated")
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
 	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
-	f.BoolVar(&yes, "yes", false, "do not ask; for --preview")
+	f.BoolVar(&yes, "yes", false, "do not ask")
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, and no more")
 	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")
@@ -104,7 +110,7 @@ func NewRun() *cobra.Command {
 
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
-	cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest, yes bool,
+	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
 	if !yes && !terminal.CanAsk() {
@@ -132,6 +138,12 @@ func runAfterPreview(
 			"%s Nothing was run, since --yes does not accept guards: cleanupd run --plan %s --accept-guard '%s,%s,%d'",
 			watch.DescribeGuard(guards[0]), id, guards[0].GetGuard(), guards[0].GetTable(), guards[0].GetNumber(),
 		)
+	}
+	if !yes {
+		fmt.Fprintln(cmd.ErrOrStderr())
+		if err := printTarget(cmd, server, client); err != nil {
+			return err
+		}
 	}
 	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
 	if !yes && (!acceptGuards(cmd, guards) || !terminal.Confirm(cmd, question)) {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"strconv"
 	"strings"
 
@@ -25,9 +26,7 @@ func NewTasks() *cobra.Command {
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
-			resp, err := rpc.ListAll(func(token string) (*cleanupv1.ListTasksResponse, error) {
-				return client.ListTasks(cmd.Context(), &cleanupv1.ListTasksRequest{PageToken: token})
-			})
+			resp, err := listTasks(cmd.Context(), client)
 			if err != nil {
 				return err
 			}
@@ -47,4 +46,11 @@ func NewTasks() *cobra.Command {
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
+}
+
+// listTasks returns all tasks.
+func listTasks(ctx context.Context, client rpc.CleanupClient) (*cleanupv1.ListTasksResponse, error) {
+	return rpc.ListAll(func(token string) (*cleanupv1.ListTasksResponse, error) {
+		return client.ListTasks(ctx, &cleanupv1.ListTasksRequest{PageToken: token})
+	})
 }

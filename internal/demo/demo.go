@@ -59,7 +59,7 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	}()
 	switch {
 	case c.keep:
-		printSuggestions(out, s, url, c.forms)
+		printSuggestions(out, s, url, c)
 		waitForEnter(serving, in)
 	case c.forms:
 		err = eraseUser(ctx, out, s)
@@ -73,33 +73,42 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	return err
 }
 
-// printSuggestions prints commands for the demo's server, to be pasted.
-func printSuggestions(w io.Writer, s *serve.Server, url string, forms bool) {
+// printSuggestions prints commands for the demo's server, to be pasted: those of the README, in their order.
+func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	program, server := programName(), s.GRPC.Addr().String()
 	rest := "http://" + s.HTTP.Addr().String()
+	const inJSON = " -H 'content-type: application/json' -d "
 	commands := []string{
-		"psql '" + url + "'",
-		program + " run --dry-run --server " + server,
+		program + " run --preview --server " + server,
 		program + " run --server " + server,
+		program + " run --dry-run --task sessions --task audit-trail --server " + server,
+		"grpcurl -plaintext -d '{\"tasks\": [\"sessions\"]}' " + server + " cleanup.v1.CleanupService/RunCleanup",
+		"curl -N -X POST " + rest + "/v1/runs" + inJSON + "'{\"tasks\": [\"sessions\"]}'",
+		program + " options set broadLogPurgeDelayDays=120 --server " + server,
+		program + " schedule set --cron '30 3 * * 1-6' --time-zone Europe/Berlin --server " + server,
 		program + " runs --server " + server,
-		"grpcurl -plaintext " + server + " cleanup.v1.CleanupService/RunCleanup",
-		"curl -N -X POST " + rest + "/v1/runs -H 'content-type: application/json' -d '{}'",
-		"curl " + rest + "/v1/options",
+		"psql '" + url + "'",
 	}
-	if forms {
+	if c.forms {
 		commands = []string{
 			program + " userdata find " + formsUser + formsVariables + " --server " + server,
 			program + " userdata erase " + formsUser + formsVariables + " --server " + server,
-			"curl -X POST " + rest + "/v1/userdata:find -H 'content-type: application/json' -d '{\"userId\": \"" +
-				formsUser + "\"}'",
+			"curl -X POST " + rest + "/v1/userdata:find" + inJSON + "'{\"userId\": \"" + formsUser + "\"}'",
 		}
 	}
 	fmt.Fprintf(
 		w,
 		"\nServing gRPC on %s and REST on %s. Nothing is deleted until you start it. Open the console in a browser:"+
-			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n\nEnter or Ctrl-C ends the demo.\n",
+			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n",
 		server, rest, rest, strings.Join(commands, "\n  "),
 	)
+	if usual := serve.DefaultConfig(); server != usual.GRPCListen && c.grpcListen == "" {
+		fmt.Fprintf(
+			w, "\nAnother program has %s, where commands without --server go. To make them go to the demo:\n\n"+
+				"  export CLEANUPD_SERVER=%s\n", usual.GRPCListen, server,
+		)
+	}
+	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
 }
 
 // programName returns how to call this program, for commands to be pasted.

@@ -15,6 +15,9 @@ import (
 // CanAsk reports whether questions can be answered: whether the input is a terminal.
 func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
+// IsInteractive reports whether a person uses the program: whether its input and its output are terminals.
+func IsInteractive() bool { return CanAsk() && term.IsTerminal(int(os.Stdout.Fd())) }
+
 // Confirm asks a question, and reports whether the answer is yes.
 func Confirm(cmd *cobra.Command, question string) bool {
 	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
