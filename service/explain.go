@@ -96,9 +96,9 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err err
 	check("table", in.GetTable())
 	if in.GetTable() == "" {
 		wrong.Add("table", "is missing")
-	}
-	if len(in.GetKey()) == 0 {
-		wrong.Add("key", "is missing")
+		if len(in.GetKey()) == 0 { // of a table, the explanation says which keys there are
+			wrong.Add("key", "is missing")
+		}
 	}
 	for i, c := range in.GetKey() {
 		field := fmt.Sprintf("key[%d].", i)

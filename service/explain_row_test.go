@@ -433,3 +433,24 @@ func TestExplainRowByText(t *testing.T) {
 		t.Errorf("ListAudit (-want +got):\n%s", diff)
 	}
 }
+
+// Without a key, ExplainRow says which keys the table has, over gRPC and over REST.
+func TestExplainRowWithoutAKey(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do("CREATE UNIQUE INDEX ON NmsRcpGrpRel (iRecipientId, iGroupId)")
+	for table, want := range map[string]string{
+		"XtkAudit":       "is missing: of xtkaudit give iauditid=…",
+		"XtkSessionInfo": "is missing: of xtksessioninfo give skey=…",
+		"NmsRcpGrpRel":   "is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…, or irecipientid=…,igroupid=…",
+	} {
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table})
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations()[0]; v.GetField() != "key" || v.GetDescription() != want {
+			t.Errorf("%s: %v", table, v)
+		}
+		if got := s.call(t, "GET", "/v1/explain?table="+table, ""); got.code != 400 || !strings.Contains(got.body, want) {
+			t.Errorf("%s: %d %s", table, got.code, got.body)
+		}
+	}
+}

@@ -29,7 +29,7 @@ func TestAuditIsPrintable(t *testing.T) {
 		string(details),
 	)
 	code, table, errs := cleanupd(t, "audit", "--database-url", db.URL())
-	if code != 0 || strings.Count(table, "\n") != 2 || strings.Count(table, `\x1b[31m\x7f\u009b2J`) != 5 {
+	if code != 0 || strings.Count(table, "\n") != 2 || strings.Count(table, `\x1b[31m\x7f\u009b2J`) != 7 {
 		t.Errorf("%d %q %s", code, table, errs)
 	}
 	code, line, errs := cleanupd(t, "audit", "--database-url", db.URL(), "--json")

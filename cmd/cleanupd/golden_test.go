@@ -151,7 +151,7 @@ func TestScreens(t *testing.T) {
 		},
 		{"runs", "runs --limit 2", nothing},
 		{"runs-watch", "runs watch " + id[1], nothing},
-		{"runs-cancel", "runs cancel " + id[1], nothing},
+		{"runs-show", "runs show " + id[1], nothing},
 		{"leftovers", "mid-sourcing leftovers", nothing},
 		{"find", "userdata find ann --variable Loans/apply", nothing},
 		{"erase-dry", "userdata erase ann --dry-run", nothing},
@@ -173,7 +173,7 @@ func TestScreens(t *testing.T) {
 			case "version":
 			case "health":
 				args = append(args, "--http-listen", strings.TrimPrefix(s.http, "http://"))
-			case "audit", "migrate":
+			case "migrate":
 				args = append(args, "--database-url", db.URL())
 			default:
 				args = append(args, "--server", s.grpc)

@@ -156,8 +156,7 @@ func TestRunAndRuns(t *testing.T) {
 		id[1],
 		"--server",
 		r.grpc,
-	); code != 0 ||
-		!strings.Contains(out, "succeeded") {
+	); code != 1 || out != "" || !strings.Contains(errs, "nothing was cancelled: run "+id[1]+" has ended already (succeeded, ") {
 		t.Errorf("cancel: %d %s %s", code, out, errs)
 	}
 	for _, list := range [][]string{{"runs", "list"}, {"runs"}} {

@@ -241,6 +241,18 @@ func TestManualsAndCompletion(t *testing.T) {
 	}
 }
 
+// The help of a flag names its variable once.
+func TestVariablesAreNamedOnce(t *testing.T) {
+	t.Parallel()
+	commands(newRoot(), func(cmd *cobra.Command) {
+		cmd.Flags().VisitAll(func(f *pflag.Flag) {
+			if n := strings.Count(f.Usage, "[$CLEANUPD_"); n > 1 || (n == 1) != flags.HasVariable(f) {
+				t.Errorf("%s --%s: %s", cmd.CommandPath(), f.Name, f.Usage)
+			}
+		})
+	})
+}
+
 // A usage error is one line, and status 2; any other error is one line, and status 1.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
@@ -331,7 +343,15 @@ func TestMistakes(t *testing.T) {
 		{"run --tls-ca /nowhere", 2, []string{"--tls-ca", "/nowhere"}},
 		{"run --tls-ca " + key, 2, []string{"--tls-ca", "no certificate"}},
 		{"run --client-cert " + cert + " --client-key /nowhere", 2, []string{"--client-key", "/nowhere"}},
-		{"audit", 2, []string{"--database-url"}},
+		{"audit --server 127.0.0.1:1", 1, []string{"cannot reach 127.0.0.1:1"}},
+		{"audit --limit 99999999999", 2, []string{"--limit must be from -2147483648 to 2147483647, not 99999999999"}},
+		{"runs --limit many", 2, []string{`--limit must be a whole number, not "many"`}},
+		{"runs --state broken", 2, []string{"--state", "queued, running, succeeded, failed, cancelled"}},
+		{"runs --since yesterday", 2, []string{"--since", "7d", "2026-02-28"}},
+		{"runs show", 2, []string{"id"}},
+		{"options set broadLogPurgeDelayDays=99999999999", 2, []string{"broadLogPurgeDelayDays must", "1 to 24,855"}},
+		{"options set storageOptimization=x", 2, []string{"storageOptimization must be VACUUM_ANALYZE, ANALYZE or NONE"}},
+		{"guards set maxTables=99999999999999999999", 2, []string{"maxTables must be a whole number from 0 to "}},
 		{"audit --database-url " + pgtest.Empty(t).URL(), 1, []string{"no service has run on this database"}},
 		{"audit --database-url postgres://h/d --limit 0", 2, []string{"--limit"}},
 		{"audit --database-url postgres://h/d --since -1s", 2, []string{"--since"}},

@@ -5,53 +5,69 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
+	"google.golang.org/genproto/googleapis/rpc/code"
 
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
 // NewAudit returns the command audit.
 func NewAudit() *cobra.Command {
 	var (
+		server rpc.Server
 		url    string
-		since  time.Duration
+		since  = flags.NewSince("30d")
 		limit  int32
 		asJSON bool
 		output format.Output
 	)
 	cmd := &cobra.Command{
-		Use:   "audit --database-url URL",
-		Short: "List who did what, from the database that is cleaned",
-		Long: "List the calls that changed something, or tried to, or searched for a person: who made them, with\n" +
-			"which role, from where, and how they ended. The service appends them to cleanupd.audit and never " +
-			"deletes them.",
-		Example: "  cleanupd audit --database-url postgres://neolane@db.example/campaign --since 24h\n  cleanupd " +
-			"audit -o json | jq 'select(.result != \"OK\")'",
+		Use:   "audit",
+		Short: "List who did what, newest first",
+		Long: "List the calls that changed something, or tried to, or searched for a person, newest first: who made\n" +
+			"them, with which role, from where, and how they ended. The service appends them to cleanupd.audit " +
+			"and\nnever deletes them. With --database-url, and without --server and --context, the command reads " +
+			"the\ndatabase itself, which no service needs to be running for.",
+		Example: "  cleanupd audit --since 24h\n  cleanupd audit --database-url " +
+			"postgres://neolane@db.example/campaign\n  cleanupd audit -o json | jq 'select(.result != \"OK\")'",
 		Args: flags.NoArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			config, err := flags.DatabaseURL("--database-url", url)
-			if err != nil {
-				return err
-			}
-			if since <= 0 || limit < 1 {
-				return flags.Errorf("--since must be greater than 0, and --limit 1 or more")
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return flags.Errorf("--limit must be 1 or more, not %d", limit)
 			}
 			if asJSON {
 				output = "json"
 			}
-			return printAudit(cmd, config, output, time.Now().Add(-since), int(limit))
+			list := func(entries []audit.Entry, err error) error {
+				if err != nil {
+					return err
+				}
+				return printAudit(cmd, output, entries, int(limit))
+			}
+			if url != "" && !cmd.Flags().Changed("server") && !cmd.Flags().Changed("context") {
+				return list(readAudit(cmd.Context(), url, since.Time(), int(limit)))
+			}
+			return rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+				return list(requestAudit(cmd.Context(), client, since.Time(), int(limit)))
+			})(cmd, args)
 		},
 	}
+	server.AddFlags(cmd)
 	f := cmd.Flags()
-	flags.AddDatabaseURL(f, &url)
-	f.DurationVar(&since, "since", 30*24*time.Hour, "how far to look back; 30 days by default")
+	f.StringVar(&url, "database-url", "", "the database to clean: postgres://USER@HOST/DATABASE; read it instead of "+
+		"asking a server")
+	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time")
 	f.Int32Var(&limit, "limit", 1000, "how many of the newest to list at most, 1 or more")
 	f.BoolVar(&asJSON, "json", false, "the same as --output json")
 	_ = f.MarkHidden("json") // it fails only for an unknown flag
@@ -59,39 +75,95 @@ func NewAudit() *cobra.Command {
 	return cmd
 }
 
-// printAudit connects to the database, and prints the newest entries of its audit.
-func printAudit(cmd *cobra.Command, config *pgxpool.Config, output format.Output, since time.Time, limit int) error {
-	ctx, w := cmd.Context(), cmd.OutOrStdout()
+// readAudit returns the newest entries in a database.
+func readAudit(ctx context.Context, url string, since time.Time, limit int) (entries []audit.Entry, err error) {
+	config, err := flags.DatabaseURL("--database-url", url)
+	if err != nil {
+		return nil, err
+	}
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
-		return fmt.Errorf("cannot connect to the database: %w", err)
+		return nil, fmt.Errorf("cannot connect to the database: %w", err)
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	rows := []terminal.Row{{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"}}
-	listed := 0
 	err = audit.List(ctx, conn, since, limit, func(e audit.Entry) error {
-		listed++
-		if output != format.Table {
-			line, err := json.Marshal(e)
-			return errors.Join(err, output.PrintLine(w, []byte(terminal.PrintableJSON(line))))
+		entries = append(entries, e)
+		return nil
+	})
+	return entries, err
+}
+
+// requestAudit returns the newest entries from a server.
+func requestAudit(
+	ctx context.Context, client rpc.CleanupClient, since time.Time, limit int,
+) (entries []audit.Entry, err error) {
+	for token := ""; ; {
+		size := int32(min(limit-len(entries), service.MaxAudit))
+		page, err := client.ListAudit(ctx, &cleanupv1.ListAuditRequest{PageSize: size, PageToken: token})
+		if err != nil {
+			return nil, err
 		}
-		details, err := json.Marshal(e.Details)
+		for _, e := range page.GetEntries() {
+			if e.GetTime().AsTime().Before(since) {
+				return entries, nil
+			}
+			entries = append(entries, auditEntry(e))
+		}
+		if token = page.GetNextPageToken(); token == "" || len(entries) >= limit {
+			return entries, nil
+		}
+	}
+}
+
+// auditEntry returns the entry of a message, as the database has it.
+func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
+	entry := audit.Entry{
+		Time:    e.GetTime().AsTime(),
+		Subject: e.GetSubject(),
+		Address: e.GetAddress(),
+		RPC:     e.GetRpc(),
+		Details: e.GetDetails().AsMap(),
+		Result:  code.Code(e.GetStatusCode()).String(),
+	}
+	if e.GetRole() != cleanupv1.Role_ROLE_UNSPECIFIED {
+		entry.Role = format.EnumName(e.GetRole())
+	}
+	if e.GetCredentialType() != cleanupv1.CredentialType_CREDENTIAL_TYPE_UNSPECIFIED {
+		entry.By = format.EnumName(e.GetCredentialType())
+	}
+	return entry
+}
+
+// printAudit prints entries of the audit: their JSON, one a line, or a table.
+func printAudit(cmd *cobra.Command, output format.Output, entries []audit.Entry, limit int) (err error) {
+	w := cmd.OutOrStdout()
+	if output == format.Table {
+		err = printAuditTable(w, entries)
+	}
+	for _, e := range entries {
+		if output != format.Table && err == nil {
+			line, marshalErr := json.Marshal(e)
+			err = errors.Join(marshalErr, output.PrintLine(w, []byte(terminal.PrintableJSON(line))))
+		}
+	}
+	if len(entries) == limit {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There may be more entries: a higher --limit lists them.")
+	}
+	return err
+}
+
+func printAuditTable(w io.Writer, entries []audit.Entry) error {
+	rows := []terminal.Row{{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"}}
+	for _, e := range entries {
 		rows = append(rows, terminal.Row{
 			e.Time.UTC().Format(time.RFC3339),
 			e.Subject,
 			e.Role,
 			e.Address,
-			e.RPC,
+			e.RPC[strings.LastIndex(e.RPC, "/")+1:],
 			e.Result,
-			string(details),
+			describeDetails(e.Details),
 		})
-		return err
-	})
-	if err == nil && output == format.Table {
-		err = terminal.ScreenOf(w).PrintTable(rows)
 	}
-	if listed == limit {
-		fmt.Fprintln(cmd.ErrOrStderr(), "There may be more entries: a higher --limit lists them.")
-	}
-	return err
+	return terminal.ScreenOf(w).PrintTable(rows)
 }

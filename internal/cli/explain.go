@@ -9,6 +9,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -41,35 +43,47 @@ func NewExplain() *cobra.Command {
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args: taskOrRow,
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
-			w := cmd.OutOrStdout()
 			if len(args) == 2 {
-				key := strings.TrimPrefix(args[1], " ")
-				row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{
-					Table: args[0],
-					Key:   rowkey.Parse(key),
-				})
-				if err != nil {
-					return err
-				}
-				if output != format.Table {
-					return output.Print(w, row, nil)
-				}
-				return printRow(terminal.ScreenOf(w), key, row)
+				return explainRow(cmd, client, output, args[0], strings.TrimPrefix(args[1], " "))
 			}
-			task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: args[0]})
-			if err != nil {
+			err := explainTask(cmd, client, output, args[0])
+			if status.Code(err) != codes.NotFound {
 				return err
 			}
-			if output != format.Table {
-				return output.Print(w, task, nil)
+			rowErr := explainRow(cmd, client, output, args[0], "") // says which key it needs
+			if status.Code(rowErr) != codes.InvalidArgument {
+				return fmt.Errorf("%s: %w; %w", args[0], rpc.PlainError(err), rpc.PlainError(rowErr))
 			}
-			printTask(w, task)
-			return nil
+			return rowErr
 		}),
 	}
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
+}
+
+func explainTask(cmd *cobra.Command, client rpc.CleanupClient, output format.Output, name string) error {
+	task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: name})
+	if err != nil {
+		return err
+	}
+	if output != format.Table {
+		return output.Print(cmd.OutOrStdout(), task, nil)
+	}
+	printTask(cmd.OutOrStdout(), task)
+	return nil
+}
+
+func explainRow(cmd *cobra.Command, client rpc.CleanupClient, output format.Output, table, key string) error {
+	req := &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)}
+	row, err := client.ExplainRow(cmd.Context(), req)
+	if err != nil {
+		return err
+	}
+	if output != format.Table {
+		return output.Print(cmd.OutOrStdout(), row, nil)
+	}
+	return printRow(terminal.ScreenOf(cmd.OutOrStdout()), key, row)
 }
 
 // ProtectNegativeKey returns the arguments of the program with a space before the negative key of a row, which would be

@@ -1,17 +1,14 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -154,33 +151,22 @@ func isMinimum(f protoreflect.FieldDescriptor) bool {
 // guardsRequest returns the request that sets NAME=VALUE and resets NAME=default.
 func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
 	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	values := map[string]json.RawMessage{}
+	message := req.GetGuards().ProtoReflect()
 	for _, arg := range args {
-		name, value, ok := strings.Cut(arg, "=")
-		if !ok || value == "" {
-			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
-		}
-		f, err := fieldByName(guardFields, "guard", name)
+		f, text, err := parseSetting(guardFields, "guard", arg)
 		if err != nil {
 			return nil, err
 		}
 		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
-		if value == "default" {
-			delete(values, f.JSONName())
+		if text == "default" {
+			message.Clear(f)
 			continue
 		}
-		text, err := guardJSON(f, value)
+		value, err := parseGuard(f, text)
 		if err != nil {
-			return nil, flags.Errorf("%s: %q must be %s, off or default", name, value, err.Error())
+			return nil, flags.Errorf("%s must be %w, off or default, not %q", f.JSONName(), err, text)
 		}
-		values[f.JSONName()] = json.RawMessage(text)
-	}
-	text, err := json.Marshal(values)
-	if err != nil {
-		return nil, err
-	}
-	if err := protojson.Unmarshal(text, req.GetGuards()); err != nil {
-		return nil, flags.Errorf("%s: a number is too large, or not a whole number", strings.Join(args, " "))
+		message.Set(f, value)
 	}
 	return req, nil
 }
@@ -190,46 +176,38 @@ var (
 	errNotOn       = errors.New("on")
 	errNotDuration = errors.New("a time such as 5m or 90d")
 	errNotNumber   = errors.New("a number")
+	errNotWhole    = errors.New("a whole number from 0 to 9,223,372,036,854,775,807")
 )
 
-// guardJSON returns the value of a guard in JSON. Its error is the kind of value that is expected.
-func guardJSON(f protoreflect.FieldDescriptor, value string) (string, error) {
+// parseGuard returns the value of a guard. Its error is the kind of value that is expected.
+func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
-		switch value {
+		switch text {
 		case "on", "true":
-			return "true", nil
+			return protoreflect.ValueOfBool(true), nil
 		case "off", "false":
-			return "false", nil
+			return protoreflect.ValueOfBool(false), nil
 		}
-		return "", errNotOn
+		return value, errNotOn
 	case protoreflect.MessageKind:
-		return durationJSON(value)
+		d, err := flags.ParseDuration(text)
+		if err != nil && text != "off" {
+			return value, errNotDuration
+		}
+		return protoreflect.ValueOfMessage(durationpb.New(d).ProtoReflect()), nil
+	case protoreflect.DoubleKind:
+		n, err := strconv.ParseFloat(text, 64)
+		if err != nil && text != "off" {
+			return value, errNotNumber
+		}
+		return protoreflect.ValueOfFloat64(n), nil
 	}
-	if value == "off" {
-		return "0", nil
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil && text != "off" {
+		return value, errNotWhole
 	}
-	if _, err := strconv.ParseFloat(value, 64); err != nil {
-		return "", errNotNumber
-	}
-	return value, nil
-}
-
-// durationJSON returns a duration such as 5m or 90d in JSON.
-func durationJSON(value string) (string, error) {
-	if value == "off" {
-		value = "0"
-	}
-	d, err := time.ParseDuration(value)
-	if days, ok := strings.CutSuffix(value, "d"); ok {
-		var n float64
-		n, err = strconv.ParseFloat(days, 64)
-		d = time.Duration(n * 24 * float64(time.Hour))
-	}
-	if err != nil {
-		return "", errNotDuration
-	}
-	return strconv.Quote(strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"), nil
+	return protoreflect.ValueOfInt64(n), nil
 }
 
 // printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than
@@ -271,10 +249,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 		off, text = !value.Bool(), "on"
 	case protoreflect.MessageKind:
 		d := value.Message().Interface().(*durationpb.Duration).AsDuration()
-		off, text = d == 0, d.String()
-		if d%(24*time.Hour) == 0 {
-			text = fmt.Sprintf("%d days", d/(24*time.Hour))
-		}
+		off, text = d == 0, format.Period(d)
 	case protoreflect.DoubleKind:
 		off, text = value.Float() == 0, humanize.Ftoa(value.Float())
 	default:

@@ -1,15 +1,14 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -21,6 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
@@ -192,36 +192,59 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 	return nil, flags.Errorf("unknown %s %q: use one of %s", kind, name, strings.Join(known, ", "))
 }
 
+// parseSetting returns the field of NAME=VALUE, and the value. kind is what an error calls the field.
+func parseSetting(
+	fields protoreflect.FieldDescriptors, kind, arg string,
+) (f protoreflect.FieldDescriptor, value string, err error) {
+	name, value, ok := strings.Cut(arg, "=")
+	if !ok || value == "" {
+		return nil, "", flags.Errorf("%q is not NAME=VALUE", arg)
+	}
+	f, err = fieldByName(fields, kind, name)
+	return f, value, err
+}
+
 // setRequest returns the request that sets NAME=VALUE.
 func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
-	values := map[string]any{}
 	for _, arg := range args {
-		name, value, ok := strings.Cut(arg, "=")
-		if !ok || value == "" {
-			return nil, flags.Errorf("%q is not NAME=VALUE", arg)
-		}
-		f, err := fieldByName(optionFields, "option", name)
+		f, text, err := parseSetting(optionFields, "option", arg)
 		if err != nil {
 			return nil, err
 		}
-		values[f.JSONName()] = json.RawMessage(strconv.Quote(value))
-		if f.Kind() == protoreflect.EnumKind {
-			values[f.JSONName()] = storagePrefix + strings.TrimPrefix(strings.ToUpper(value), storagePrefix)
+		value, err := parseOption(f, text)
+		if err != nil {
+			return nil, err
 		}
+		req.GetOptions().ProtoReflect().Set(f, value)
 		req.UpdateMask.Paths = append(req.UpdateMask.Paths, string(f.Name()))
 	}
-	text, err := json.Marshal(values)
-	if err != nil {
-		return nil, err
-	}
-	if err := protojson.Unmarshal(text, req.GetOptions()); err != nil {
-		return nil, flags.Errorf(
-			"%s: a delay must be a number of days, and storageOptimization VACUUM_ANALYZE, ANALYZE or NONE",
-			strings.Join(args, " "),
-		)
-	}
 	return req, nil
+}
+
+// parseOption returns the value of an option.
+func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
+	switch f.Kind() {
+	case protoreflect.EnumKind:
+		name := storagePrefix + strings.TrimPrefix(strings.ToUpper(text), storagePrefix)
+		known := f.Enum().Values().ByName(protoreflect.Name(name))
+		if known == nil || known.Number() == 0 {
+			return value, flags.Errorf("%s must be VACUUM_ANALYZE, ANALYZE or NONE, not %q", f.JSONName(), text)
+		}
+		return protoreflect.ValueOfEnum(known.Number()), nil
+	case protoreflect.Int32Kind:
+		days, err := strconv.ParseInt(text, 10, 32)
+		if err != nil {
+			return value, flags.Errorf(
+				"%s must be a number of days from 1 to %s, not %q",
+				f.JSONName(),
+				humanize.Comma(campaign.MaxDays),
+				text,
+			)
+		}
+		return protoreflect.ValueOfInt32(int32(days)), nil
+	}
+	return value, flags.Errorf("%s cannot be set: runs set it", f.JSONName())
 }
 
 // resetRequest returns the request that resets options by their names.

@@ -1,10 +1,14 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
@@ -22,27 +26,37 @@ func NewRuns() *cobra.Command {
 		output format.Output
 	)
 	return withSubcommands(&cobra.Command{
-		Use:   "runs [list | watch ID | cancel ID]",
-		Short: "List, watch and cancel the runs of a server",
-		Example: "  cleanupd runs\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
+		Use:   "runs [list | show ID | watch ID | cancel ID]",
+		Short: "List, show, watch and cancel the runs of a server",
+		Example: "  cleanupd runs\n  cleanupd runs --state failed --since 7d\n" +
+			"  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
-	}, &server, &output, newListRuns(&server, &output), newWatchRun(&server, &output), newCancelRun(&server, &output))
+	}, &server, &output, newListRuns(&server, &output), newShowRun(&server, &output), newWatchRun(&server, &output),
+		newCancelRun(&server, &output))
 }
 
 func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
-	var limit int32
+	var (
+		limit int32
+		state stateFlag
+		task  string
+		since flags.Since
+	)
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the newest runs",
-		Example: "  cleanupd runs list --limit 100\n  cleanupd runs list -o json | jq -r '.runs[0].state'",
-		Args:    flags.NoArguments,
+		Use:   "list",
+		Short: "List the newest runs",
+		Example: "  cleanupd runs list --state failed --since 7d\n  cleanupd runs list --limit 100\n" +
+			"  cleanupd runs list -o json | jq -r '.runs[0].state'",
+		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
-			fetch := func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
-				req := &cleanupv1.ListRunsRequest{PageSize: size, PageToken: token}
-				page, err := client.ListRuns(cmd.Context(), req)
-				return page, len(page.GetRuns()), err
+			req := &cleanupv1.ListRunsRequest{Task: task}
+			if state != 0 {
+				req.State = cleanupv1.RunState(state).Enum()
 			}
-			runs, err := rpc.List(limit, service.MaxRuns, fetch)
+			if from := since.Time(); !from.IsZero() {
+				req.CreatedFromTime = timestamppb.New(from)
+			}
+			runs, err := listRuns(cmd.Context(), client, limit, req)
 			if err != nil {
 				return err
 			}
@@ -50,8 +64,77 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 			return output.Print(cmd.OutOrStdout(), runs, runsTable(runs.GetRuns()))
 		}),
 	}
-	rpc.AddLimitFlag(cmd.Flags(), &limit)
+	f := cmd.Flags()
+	rpc.AddLimitFlag(f, &limit)
+	f.Var(&state, "state", "only runs in this state: "+strings.Join(runStates(), ", "))
+	f.StringVar(&task, "task", "", "only runs that this task was selected for")
+	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time (default all)")
+	flags.WithoutVariable(f, "state", "task", "since") // they are about one list
 	return cmd
+}
+
+// listRuns returns the newest runs that a request is about, up to limit.
+func listRuns(
+	ctx context.Context, client rpc.CleanupClient, limit int32, req *cleanupv1.ListRunsRequest,
+) (*cleanupv1.ListRunsResponse, error) {
+	return rpc.List(limit, service.MaxRuns, func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
+		req.PageSize, req.PageToken = size, token
+		page, err := client.ListRuns(ctx, req)
+		return page, len(page.GetRuns()), err
+	})
+}
+
+// runStates returns the names of the states of runs.
+func runStates() (names []string) {
+	for number := range len(cleanupv1.RunState_name) - 1 {
+		names = append(names, format.EnumName(cleanupv1.RunState(number+1)))
+	}
+	return names
+}
+
+// stateFlag is the state of a run, or 0.
+type stateFlag cleanupv1.RunState
+
+// Set implements pflag.Value.
+func (s *stateFlag) Set(text string) error {
+	const prefix = "RUN_STATE_" // scripts give the name in JSON
+	i := slices.Index(runStates(), strings.ToLower(strings.TrimPrefix(text, prefix)))
+	if i < 0 {
+		return fmt.Errorf("must be %s", strings.Join(runStates(), ", "))
+	}
+	*s = stateFlag(i + 1)
+	return nil
+}
+
+// String implements pflag.Value.
+func (s *stateFlag) String() string {
+	if *s == 0 {
+		return ""
+	}
+	return format.EnumName(cleanupv1.RunState(*s))
+}
+
+// Type implements pflag.Value.
+func (s *stateFlag) Type() string { return "state" }
+
+func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "show ID",
+		Short: "Show a run: its state, the results of its tasks, and its error",
+		Example: "  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs show " +
+			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq -r '.run.results[].detail'",
+		Args: flags.OneArgument("the id of one run"),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
+			if err != nil {
+				return err
+			}
+			if *output != format.Table {
+				return output.Print(cmd.OutOrStdout(), resp, nil)
+			}
+			return watch.PrintRun(terminal.ScreenOf(cmd.OutOrStdout()), resp.GetRun())
+		}),
+	}
 }
 
 func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -78,6 +161,16 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
+			if err != nil {
+				return err
+			}
+			if run := before.GetRun(); run.GetEndTime() != nil {
+				return fmt.Errorf(
+					"nothing was cancelled: run %s has ended already (%s, %s)", run.GetId(),
+					format.EnumName(run.GetState()), format.Time(run.GetEndTime()),
+				)
+			}
 			resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 			if err != nil {
 				return err

@@ -54,7 +54,7 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 		}
 		for _, value := range values {
 			if setErr := set.Set(f.Name, value); setErr != nil {
-				err = Errorf("environment variable %s: %w", variable(f.Name), setErr)
+				err = Errorf("environment variable %s: %w", variable(f.Name), explainValue(setErr))
 			}
 		}
 	})

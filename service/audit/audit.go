@@ -138,11 +138,12 @@ type Entry struct {
 // Columns are the columns of Entry.
 const Columns = "time, subject, role, by, address, rpc, details, result"
 
-// List calls each with the newest entries since a time, up to limit, oldest first.
+// List calls each with the entries since a time, up to limit, newest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
 	// An error of the query is in rows.
-	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM
-		(SELECT * FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2) AS newest ORDER BY id`, since, limit)
+	rows, _ := conn.Query(
+		ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`, since, limit,
+	)
 	var e Entry
 	_, err := pgx.ForEachRow(
 		rows,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -52,6 +53,9 @@ func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error
 // find returns the row with a key, which an index finds, or nil. It calls onText first if the key is a
 // text.
 func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
+	if len(key) == 0 {
+		return nil, missingKey(ctx, tx, t)
+	}
 	columns, err := resolve(t, key)
 	if err != nil {
 		return nil, err
@@ -100,6 +104,32 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 		}
 	}
 	return r, nil
+}
+
+// errNoKey reports that no key is given.
+var errNoKey = failure.Field("key", "is missing")
+
+// missingKey returns errNoKey with the keys of a table.
+func missingKey(ctx context.Context, tx pgx.Tx, t *campaign.Table) error {
+	rows, _ := tx.Query(ctx, `SELECT string_agg(a.attname, ',' ORDER BY k.place)
+		FROM pg_index i, unnest(i.indkey::int2[]) WITH ORDINALITY AS k (number, place), pg_attribute a
+		WHERE i.indrelid = $1 AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+			AND k.place <= i.indnkeyatts AND a.attrelid = i.indrelid AND a.attnum = k.number
+		GROUP BY i.indexrelid, i.indisprimary ORDER BY i.indisprimary DESC, 1`, t.OID) // its error is in rows
+	keys, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if t.Key != "" && !slices.Contains(keys, t.Key) {
+		keys = slices.Insert(keys, 0, t.Key)
+	}
+	for i, key := range keys {
+		keys[i] = strings.ReplaceAll(key, ",", "=…,") + "=…"
+	}
+	if len(keys) == 0 {
+		return fmt.Errorf("%w: %s has no unique key: give columns that an index begins with", errNoKey, t.Name)
+	}
+	return fmt.Errorf("%w: of %s give %s", errNoKey, t.Name, strings.Join(slices.Compact(keys), ", or "))
 }
 
 // parse returns the value of a column of a key, and the SQL type to compare it as: bigint, text or timestamptz.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/dustin/go-humanize"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -46,6 +47,15 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
+// Period returns a duration that somebody set, such as 90 days or 1m30s.
+func Period(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > 0 && d%day == 0 {
+		return Count(int64(d/day), "day", "days")
+	}
+	return d.String()
+}
+
 // Elapsed returns the duration between two times, empty if either is unknown.
 func Elapsed(start, end *timestamppb.Timestamp) string {
 	if start == nil || end == nil {
@@ -68,4 +78,22 @@ func Date(t *timestamppb.Timestamp) string {
 		return ""
 	}
 	return t.AsTime().Format(time.DateOnly)
+}
+
+// FieldName returns the name of a field as it is typed on the command line and in JSON: maxIdle for the stored MaxIdle,
+// and visitorPurgeDelayDays for visitor_purge_delay_days.
+func FieldName(stored string) string {
+	var name strings.Builder
+	for i, part := range strings.Split(stored, "_") {
+		for j, r := range part {
+			switch {
+			case i == 0 && j == 0:
+				r = unicode.ToLower(r)
+			case j == 0:
+				r = unicode.ToUpper(r)
+			}
+			name.WriteRune(r)
+		}
+	}
+	return name.String()
 }

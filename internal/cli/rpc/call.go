@@ -46,6 +46,6 @@ func with[C any](
 			fmt.Fprintln(cmd.ErrOrStderr(), notice)
 		}
 		defer func() { _ = conn.Close() }()
-		return PlainError(server.Explain(do(cmd, newClient(conn), args)))
+		return PlainError(nameFields(cmd, server.Explain(do(cmd, newClient(conn), args))))
 	}
 }

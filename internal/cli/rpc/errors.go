@@ -1,13 +1,18 @@
 package rpc
 
 import (
+	"cmp"
 	"errors"
+	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/service/runs"
 )
@@ -57,4 +62,56 @@ func PlainError(err error) error {
 		return flags.Errorf("%s", s.Message())
 	}
 	return errors.New(s.Message())
+}
+
+// nameFields replaces the names of the request's fields in an error by those that the user typed.
+func nameFields(cmd *cobra.Command, err error) error {
+	s, ok := status.FromError(err)
+	if !ok || s.Code() != codes.InvalidArgument {
+		return err
+	}
+	var problems []string
+	for _, detail := range s.Details() {
+		bad, _ := detail.(*errdetails.BadRequest)
+		for _, v := range bad.GetFieldViolations() {
+			problems = append(problems, typedName(cmd, v.GetField())+": "+v.GetDescription())
+		}
+	}
+	if problems == nil {
+		return err
+	}
+	return status.Error(s.Code(), strings.Join(problems, "; "))
+}
+
+// otherNames are the names on the command line of fields that have another name there.
+var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
+
+var listIndex = regexp.MustCompile(`\[\d+\]`)
+
+// typedName returns the name that a user types for a field of a request: a flag, an argument in capitals, or the name of
+// an option or a guard.
+func typedName(cmd *cobra.Command, path string) string {
+	segments := strings.Split(listIndex.ReplaceAllString(path, ""), ".")
+	last := segments[len(segments)-1]
+	var names []string
+	for _, segment := range slices.Backward(segments) {
+		name := cmp.Or(otherNames[segment], segment)
+		for _, suffix := range []string{"", "s", "_id", "_ids"} {
+			names = append(names, strings.TrimSuffix(name, suffix))
+		}
+	}
+	for _, name := range names {
+		if f := cmd.Flags().Lookup(strings.ReplaceAll(name, "_", "-")); f != nil {
+			return "--" + f.Name
+		}
+	}
+	for _, name := range names {
+		if argument := strings.ToUpper(name); slices.Contains(strings.Fields(cmd.Use), argument) {
+			return argument
+		}
+	}
+	if strings.HasSuffix(last, "_id") {
+		return "ID"
+	}
+	return format.FieldName(last)
 }

@@ -15,6 +15,36 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
+// PrintRun prints what is known of a run: who requested it and when, its results, and why it did not succeed.
+func PrintRun(s *terminal.Screen, r *cleanupv1.Run) error {
+	kind := "Run"
+	if r.GetDryRun() {
+		kind = "Dry run"
+	}
+	fmt.Fprintf(
+		s, "%s %s, requested by %s at %s\n", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
+		format.Time(r.GetCreateTime()),
+	)
+	if r.GetPlan() != "" {
+		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
+	}
+	if r.GetEndTime() == nil {
+		fmt.Fprintf(s, "It has not ended: cleanupd runs watch %s shows how it goes on.\n", r.GetId())
+	}
+	err := printResults(s, r)
+	for _, t := range r.GetResults() {
+		for _, text := range []string{t.GetDetail(), t.GetError()} {
+			if text != "" {
+				fmt.Fprintf(s, "%s: %s\n", t.GetTask(), terminal.OneLine(text))
+			}
+		}
+	}
+	if r.GetError() != "" {
+		fmt.Fprintln(s, "Error: "+terminal.OneLine(r.GetError()))
+	}
+	return err
+}
+
 // printResults prints the results of a run's tasks, the sizes of their tables, the preview of a dry run, and totals.
 func printResults(s *terminal.Screen, r *cleanupv1.Run) error {
 	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/service/audit"
+)
+
+// describeDetails returns the details of a call for people: its values, and of a change only what changed.
+func describeDetails(d audit.Details) string {
+	before, after := d["from"], d["to"]
+	rest := maps.Clone(d)
+	var parts []string
+	if after != nil || before != nil {
+		delete(rest, "from")
+		delete(rest, "to")
+		parts = describeChange("", before, after)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		value := rest[name]
+		if change, ok := value.(map[string]any); ok && (change["from"] != nil || change["to"] != nil) {
+			parts = append(parts, describeChange(name, change["from"], change["to"])...)
+			continue
+		}
+		parts = append(parts, describeValue(name, value))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// describeChange returns what changed of a value: of an object, the fields that did.
+func describeChange(name string, from, to any) (parts []string) {
+	before, _ := from.(map[string]any)
+	after, _ := to.(map[string]any)
+	if before == nil && after == nil {
+		return []string{strings.TrimSpace(fmt.Sprintf(
+			"%s from %s to %s", format.FieldName(name), valueText(name, from), valueText(name, to),
+		))}
+	}
+	fields := map[string]any{}
+	maps.Copy(fields, before)
+	maps.Copy(fields, after)
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if old, now := valueText(field, before[field]), valueText(field, after[field]); old != now {
+			parts = append(parts, describeChange(field, before[field], after[field])...)
+		}
+	}
+	return parts
+}
+
+// describeValue returns a value with its name; of a truth only the name.
+func describeValue(name string, value any) string {
+	if value == true {
+		return strings.ReplaceAll(name, "_", " ")
+	}
+	return strings.ReplaceAll(strings.TrimSuffix(name, "_seconds"), "_", " ") + " " + valueText(name, value)
+}
+
+// valueText returns a value for people.
+func valueText(name string, value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "none"
+	case string:
+		return value
+	case bool:
+		if value {
+			return "on"
+		}
+		return "off"
+	case float64:
+		return numberText(name, value)
+	case []any:
+		var texts []string
+		for _, one := range value {
+			texts = append(texts, valueText("", one))
+		}
+		return strings.Join(texts, " ")
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprint(value)
+	}
+	return string(text)
+}
+
+// numberText returns a number: of a duration in nanoseconds or seconds, the duration.
+func numberText(name string, n float64) string {
+	f := guardFields.ByJSONName(format.FieldName(name))
+	switch {
+	case f != nil && f.Kind() == protoreflect.MessageKind: // stored as time.Duration
+		return format.Period(time.Duration(n))
+	case strings.HasSuffix(name, "_seconds"):
+		return format.Period(time.Duration(n * float64(time.Second)))
+	case strings.HasSuffix(strings.ToLower(name), "days"):
+		return format.Count(int64(n), "day", "days")
+	case name == "": // an id
+		return fmt.Sprintf("%.0f", n)
+	}
+	return humanize.CommafWithDigits(n, 2)
+}
