@@ -4157,7 +4157,7 @@ type ExplainRowRequest struct {
 	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
 	// All columns of one of the table's unique keys. Over REST, GET also accepts them as VALUE or
-	// COLUMN=VALUE,COLUMN=VALUE.
+	// COLUMN=VALUE,COLUMN=VALUE. Without a key: INVALID_ARGUMENT with the keys of the table.
 	Key           []*KeyColumn `protobuf:"bytes,2,rep,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
