@@ -449,8 +449,58 @@ func TestExplainRowWithoutAKey(t *testing.T) {
 		if v := bad.GetFieldViolations()[0]; v.GetField() != "key" || v.GetDescription() != want {
 			t.Errorf("%s: %v", table, v)
 		}
-		if got := s.call(t, "GET", "/v1/explain?table="+table, ""); got.code != 400 || !strings.Contains(got.body, want) {
+		if got := s.call(
+			t,
+			"GET",
+			"/v1/explain?table="+table,
+			"",
+		); got.code != 400 ||
+			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", table, got.code, got.body)
 		}
+	}
+}
+
+// ListTables returns the tables that ExplainRow explains, with their tasks, over gRPC and over REST, in pages.
+func TestListTables(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do("CREATE TABLE unrelated (id int PRIMARY KEY)")
+	all, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{})
+	if err != nil || !slices.IsSortedFunc(all.GetTables(), func(a, b *cleanupv1.CoveredTable) int {
+		return strings.Compare(a.GetName(), b.GetName())
+	}) {
+		t.Fatalf("%v, %v", all, err)
+	}
+	tasks := map[string][]string{}
+	for _, table := range all.GetTables() {
+		tasks[table.GetName()] = table.GetTasks()
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table.GetName()})
+		if status.Code(err) != codes.InvalidArgument { // it is covered: only the key is missing
+			t.Errorf("%s: %v", table.GetName(), err)
+		}
+	}
+	if !slices.Equal(tasks["xtkaudit"], []string{"audit-trail"}) || tasks["unrelated"] != nil || len(tasks) < 20 {
+		t.Errorf("%v", tasks)
+	}
+	var names []string
+	for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+		page, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{PageSize: 7, PageToken: token})
+		if err != nil || len(page.GetTables()) > 7 || pages > len(tasks) {
+			t.Fatalf("%v, %v", page, err)
+		}
+		for _, table := range page.GetTables() {
+			names = append(names, table.GetName())
+		}
+		token = page.GetNextPageToken()
+	}
+	if len(names) != len(tasks) {
+		t.Errorf("in pages there are %d tables, and %d at once", len(names), len(tasks))
+	}
+	if got := s.call(t, "GET", "/v1/tables", ""); got.code != 200 || !strings.Contains(got.body, `{"name":"xtkaudit"`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, "GET", "/v1/tables?page_size=-1", ""); got.code != 400 {
+		t.Errorf("%d %s", got.code, got.body)
 	}
 }
