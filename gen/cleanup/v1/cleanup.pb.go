@@ -2907,6 +2907,171 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
+// ListTablesRequest asks for a page of the covered tables.
+type ListTablesRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest number of tables to return: 1 to 1,000. 0, the default, and a larger number return up to 1,000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTablesRequest) Reset() {
+	*x = ListTablesRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTablesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTablesRequest) ProtoMessage() {}
+
+func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
+func (*ListTablesRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *ListTablesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTablesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTablesResponse is a page of the covered tables.
+type ListTablesResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The tables, in the order of their names.
+	Tables []*CoveredTable `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
+	// The token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTablesResponse) Reset() {
+	*x = ListTablesResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTablesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTablesResponse) ProtoMessage() {}
+
+func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
+func (*ListTablesResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ListTablesResponse) GetTables() []*CoveredTable {
+	if x != nil {
+		return x.Tables
+	}
+	return nil
+}
+
+func (x *ListTablesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// CoveredTable is a table from which tasks delete rows, or which they update.
+type CoveredTable struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name in the schema of the application.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// The tasks, in the order of a run.
+	Tasks         []string `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CoveredTable) Reset() {
+	*x = CoveredTable{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CoveredTable) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CoveredTable) ProtoMessage() {}
+
+func (x *CoveredTable) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CoveredTable.ProtoReflect.Descriptor instead.
+func (*CoveredTable) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *CoveredTable) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *CoveredTable) GetTasks() []string {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
 // GetOptionsRequest has no fields.
 type GetOptionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -2916,7 +3081,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2928,7 +3093,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2941,7 +3106,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 // GetOptionsResponse has the effective options.
@@ -2963,7 +3128,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2975,7 +3140,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2988,7 +3153,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -3043,7 +3208,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3055,7 +3220,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3068,7 +3233,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -3111,7 +3276,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +3288,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +3301,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -3183,7 +3348,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3195,7 +3360,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3208,7 +3373,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -3225,7 +3390,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3237,7 +3402,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3250,7 +3415,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3284,7 +3449,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3461,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3474,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -3346,7 +3511,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3358,7 +3523,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3371,7 +3536,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -3404,7 +3569,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3416,7 +3581,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3429,7 +3594,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3466,7 +3631,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3643,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3656,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3529,7 +3694,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3541,7 +3706,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3554,7 +3719,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3610,7 +3775,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3622,7 +3787,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3635,7 +3800,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3656,7 +3821,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3668,7 +3833,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3681,7 +3846,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3706,7 +3871,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3718,7 +3883,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3731,7 +3896,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3768,7 +3933,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3780,7 +3945,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3793,7 +3958,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3821,7 +3986,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3998,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +4011,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -3867,7 +4032,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3879,7 +4044,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3892,7 +4057,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -3913,7 +4078,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3925,7 +4090,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3938,7 +4103,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -3970,7 +4135,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3982,7 +4147,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3995,7 +4160,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -4067,7 +4232,7 @@ type ExplainedStatement struct {
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4079,7 +4244,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4092,7 +4257,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -4165,7 +4330,7 @@ type ExplainRowRequest struct {
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4177,7 +4342,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4190,7 +4355,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -4220,7 +4385,7 @@ type KeyColumn struct {
 
 func (x *KeyColumn) Reset() {
 	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4232,7 +4397,7 @@ func (x *KeyColumn) String() string {
 func (*KeyColumn) ProtoMessage() {}
 
 func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4245,7 +4410,7 @@ func (x *KeyColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
 func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *KeyColumn) GetColumn() string {
@@ -4289,7 +4454,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4301,7 +4466,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4314,7 +4479,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -4405,7 +4570,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4417,7 +4582,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4430,7 +4595,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -4508,7 +4673,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4685,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4698,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4588,7 +4753,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4765,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4778,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4851,7 +5016,17 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"c\n" +
 	"\x11ListTasksResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.cleanup.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x13\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"O\n" +
+	"\x11ListTablesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"n\n" +
+	"\x12ListTablesResponse\x120\n" +
+	"\x06tables\x18\x01 \x03(\v2\x18.cleanup.v1.CoveredTableR\x06tables\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
+	"\fCoveredTable\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05tasks\x18\x02 \x03(\tR\x05tasks\"\x13\n" +
 	"\x11GetOptionsRequest\"\xf9\x01\n" +
 	"\x12GetOptionsResponse\x12-\n" +
 	"\aoptions\x18\x01 \x01(\v2\x13.cleanup.v1.OptionsR\aoptions\x12/\n" +
@@ -5047,7 +5222,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\xd6\f\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\xa3\r\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -5056,6 +5231,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bListRuns\x12\x1b.cleanup.v1.ListRunsRequest\x1a\x1c.cleanup.v1.ListRunsResponse\x12H\n" +
 	"\tCancelRun\x12\x1c.cleanup.v1.CancelRunRequest\x1a\x1d.cleanup.v1.CancelRunResponse\x12H\n" +
 	"\tListTasks\x12\x1c.cleanup.v1.ListTasksRequest\x1a\x1d.cleanup.v1.ListTasksResponse\x12K\n" +
+	"\n" +
+	"ListTables\x12\x1d.cleanup.v1.ListTablesRequest\x1a\x1e.cleanup.v1.ListTablesResponse\x12K\n" +
 	"\n" +
 	"GetOptions\x12\x1d.cleanup.v1.GetOptionsRequest\x1a\x1e.cleanup.v1.GetOptionsResponse\x12K\n" +
 	"\n" +
@@ -5089,7 +5266,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -5127,77 +5304,80 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
 	(*ListTasksRequest)(nil),             // 34: cleanup.v1.ListTasksRequest
 	(*ListTasksResponse)(nil),            // 35: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 36: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 37: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 38: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 39: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 40: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 41: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 42: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 43: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 44: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 45: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 46: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 47: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 48: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 49: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 50: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 51: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 52: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 53: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 54: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 55: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 56: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 57: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 58: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 59: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 60: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 61: cleanup.v1.ExplainedRun
-	nil,                                  // 62: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 63: cleanup.v1.LogEntry.ParamsEntry
-	nil,                                  // 64: cleanup.v1.Message.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 65: google.protobuf.Timestamp
-	(*Options)(nil),                      // 66: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 67: cleanup.v1.TrippedGuard
-	(*durationpb.Duration)(nil),          // 68: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 70: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 71: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 72: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 73: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 74: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 75: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 76: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 77: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 78: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 79: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 80: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 81: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 82: cleanup.v1.ListAuditResponse
+	(*ListTablesRequest)(nil),            // 36: cleanup.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),           // 37: cleanup.v1.ListTablesResponse
+	(*CoveredTable)(nil),                 // 38: cleanup.v1.CoveredTable
+	(*GetOptionsRequest)(nil),            // 39: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 40: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 41: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 42: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 43: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 44: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 45: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 46: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 47: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 48: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 49: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 50: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 51: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 52: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 53: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 54: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 55: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 56: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 57: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 58: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 59: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 60: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 61: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 62: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 63: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 64: cleanup.v1.ExplainedRun
+	nil,                                  // 65: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 66: cleanup.v1.LogEntry.ParamsEntry
+	nil,                                  // 67: cleanup.v1.Message.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 68: google.protobuf.Timestamp
+	(*Options)(nil),                      // 69: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 70: cleanup.v1.TrippedGuard
+	(*durationpb.Duration)(nil),          // 71: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 72: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 73: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 74: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 75: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 76: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 77: cleanup.v1.SetGuardsRequest
+	(*WhoAmIRequest)(nil),                // 78: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 79: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 80: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 81: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 82: cleanup.v1.SetGuardsResponse
+	(*WhoAmIResponse)(nil),               // 83: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 84: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 85: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	65,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	65,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	65,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	65,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	68,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	68,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	68,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	68,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	66,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	69,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	67,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	70,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	65,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	65,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	68,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	68,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
 	21,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
 	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	62,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	65,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	65,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	65,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	67,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	65,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	68,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	68,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	70,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	68,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -5210,106 +5390,109 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
 	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	63,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	64,  // 35: cleanup.v1.Message.params:type_name -> cleanup.v1.Message.ParamsEntry
+	66,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	67,  // 35: cleanup.v1.Message.params:type_name -> cleanup.v1.Message.ParamsEntry
 	10,  // 36: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	68,  // 37: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	66,  // 38: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	67,  // 39: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	71,  // 37: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	69,  // 38: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	70,  // 39: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	14,  // 40: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	14,  // 41: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	10,  // 42: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	7,   // 43: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
 	0,   // 44: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	65,  // 45: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	65,  // 46: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	68,  // 45: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	68,  // 46: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
 	10,  // 47: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	10,  // 48: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	23,  // 49: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	66,  // 50: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	66,  // 51: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	69,  // 52: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	70,  // 53: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	66,  // 54: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	69,  // 55: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	66,  // 56: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	66,  // 57: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	69,  // 58: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	70,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	71,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	71,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	69,  // 62: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	71,  // 63: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	46,  // 64: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	65,  // 65: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	72,  // 66: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	72,  // 67: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	72,  // 68: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	72,  // 69: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	65,  // 70: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	55,  // 71: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	55,  // 72: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 73: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 74: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	57,  // 75: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	65,  // 76: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 77: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	65,  // 78: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	59,  // 79: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	61,  // 80: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 81: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	60,  // 82: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 83: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	65,  // 84: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 85: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	65,  // 86: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	24,  // 87: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	26,  // 88: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	28,  // 89: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	30,  // 90: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	32,  // 91: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	34,  // 92: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	36,  // 93: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	38,  // 94: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	40,  // 95: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	42,  // 96: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	44,  // 97: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	53,  // 98: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	56,  // 99: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	47,  // 100: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	49,  // 101: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	51,  // 102: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	73,  // 103: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	74,  // 104: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	75,  // 105: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	76,  // 106: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	77,  // 107: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	25,  // 108: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	27,  // 109: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	29,  // 110: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	31,  // 111: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	33,  // 112: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	35,  // 113: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	37,  // 114: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	39,  // 115: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	41,  // 116: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	43,  // 117: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	45,  // 118: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	54,  // 119: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	58,  // 120: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	48,  // 121: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	50,  // 122: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	52,  // 123: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	78,  // 124: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	79,  // 125: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	80,  // 126: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	81,  // 127: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	82,  // 128: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	108, // [108:129] is the sub-list for method output_type
-	87,  // [87:108] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	38,  // 50: cleanup.v1.ListTablesResponse.tables:type_name -> cleanup.v1.CoveredTable
+	69,  // 51: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	69,  // 52: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	72,  // 53: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	73,  // 54: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	69,  // 55: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	72,  // 56: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	69,  // 57: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	69,  // 58: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	72,  // 59: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	73,  // 60: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	74,  // 61: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	74,  // 62: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	72,  // 63: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	74,  // 64: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	49,  // 65: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	68,  // 66: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	75,  // 67: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	75,  // 68: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	75,  // 69: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	75,  // 70: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	68,  // 71: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	58,  // 72: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	58,  // 73: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 74: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 75: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	60,  // 76: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	68,  // 77: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 78: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	68,  // 79: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	62,  // 80: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	64,  // 81: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 82: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	63,  // 83: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 84: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	68,  // 85: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 86: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	68,  // 87: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	24,  // 88: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	26,  // 89: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	28,  // 90: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	30,  // 91: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	32,  // 92: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	34,  // 93: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	36,  // 94: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	39,  // 95: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	41,  // 96: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	43,  // 97: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	45,  // 98: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	47,  // 99: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	56,  // 100: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	59,  // 101: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	50,  // 102: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	52,  // 103: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	54,  // 104: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	76,  // 105: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	77,  // 106: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	78,  // 107: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	79,  // 108: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	80,  // 109: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	25,  // 110: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	27,  // 111: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	29,  // 112: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	31,  // 113: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	33,  // 114: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	35,  // 115: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	37,  // 116: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	40,  // 117: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	42,  // 118: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	44,  // 119: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	46,  // 120: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	48,  // 121: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	57,  // 122: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	61,  // 123: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	51,  // 124: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	53,  // 125: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	55,  // 126: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	81,  // 127: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	82,  // 128: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	83,  // 129: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	84,  // 130: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	85,  // 131: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	110, // [110:132] is the sub-list for method output_type
+	88,  // [88:110] is the sub-list for method input_type
+	88,  // [88:88] is the sub-list for extension type_name
+	88,  // [88:88] is the sub-list for extension extendee
+	0,   // [0:88] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5334,14 +5517,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[20].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[34].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   55,
+			NumMessages:   58,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
