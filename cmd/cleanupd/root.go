@@ -49,6 +49,8 @@ func newRoot() *cobra.Command {
 	for _, cmd := range root.Commands() {
 		flags.DocumentEnvironment(cmd)
 	}
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
+	flags.CompleteFileFlags(root)
 	root.InitDefaultHelpCmd()
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = knownCommand

@@ -177,13 +177,3 @@ func changeContexts(cmd *cobra.Command, change func(file *contexts.File, name st
 	}
 	return cmd
 }
-
-// firstArgument completes only the first argument.
-func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(cmd, args, typed)
-	}
-}

@@ -67,7 +67,8 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			"guard refused before it was changed are judged again in the next run.",
 		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 			"maxDropPercent=default --reason 'archived in May'",
-		Args: atLeastOneOption,
+		Args:              atLeastOneOption,
+		ValidArgsFunction: completeGuards(server),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			req, err := guardsRequest(args)
 			if err != nil {

@@ -12,10 +12,11 @@ import (
 // NewMan returns the command man.
 func NewMan() *cobra.Command {
 	return &cobra.Command{
-		Use:     "man DIR",
-		Short:   "Write the manual pages of all commands into a folder",
-		Example: "  cleanupd man /usr/local/share/man/man1\n  man cleanupd-run",
-		Args:    flags.OneArgument("a folder"),
+		Use:               "man DIR",
+		Short:             "Write the manual pages of all commands into a folder",
+		Example:           "  cleanupd man /usr/local/share/man/man1\n  man cleanupd-run",
+		Args:              flags.OneArgument("a folder"),
+		ValidArgsFunction: firstArgument(cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := os.MkdirAll(args[0], 0o755); err != nil { //nolint:gosec // everyone may read manuals
 				return flags.Errorf("%w", err)

@@ -76,7 +76,8 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 			"options and with the old ones, and ask for confirmation.",
 		Example: "  cleanupd options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14\n  cleanupd options " +
 			"set storageOptimization=ANALYZE",
-		Args: atLeastOneOption,
+		Args:              atLeastOneOption,
+		ValidArgsFunction: completeOptions(server, "="),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			req, err := setRequest(args)
 			if err != nil {
@@ -99,10 +100,11 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 	var etag string
 	cmd := &cobra.Command{
-		Use:     "reset NAME …",
-		Short:   "Reset options to their defaults, by deleting their rows",
-		Example: "  cleanupd options reset broadLogPurgeDelayDays",
-		Args:    atLeastOneOption,
+		Use:               "reset NAME …",
+		Short:             "Reset options to their defaults, by deleting their rows",
+		Example:           "  cleanupd options reset broadLogPurgeDelayDays",
+		Args:              atLeastOneOption,
+		ValidArgsFunction: completeOptions(server, ""),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			req, err := resetRequest(args)
 			if err != nil {

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -40,7 +41,7 @@ func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
-			resp, err := listPurges(cmd, client)
+			resp, err := listPurges(cmd.Context(), client)
 			if err != nil {
 				return err
 			}
@@ -60,7 +61,8 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd run --dry-run --task forms/old-loans\n" +
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
-		Args: flags.OneArgument("the name of the rule"),
+		Args:              flags.OneArgument("the name of the rule"),
+		ValidArgsFunction: firstArgument(fromUserData(server, knownPurges)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
@@ -86,10 +88,11 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 
 func newDeletePurge(server *rpc.Server) *cobra.Command {
 	return &cobra.Command{
-		Use:     "delete NAME",
-		Short:   "Delete a rule; data that it has deleted is not restored",
-		Example: "  cleanupd userdata purges delete old-loans",
-		Args:    flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
+		Use:               "delete NAME",
+		Short:             "Delete a rule; data that it has deleted is not restored",
+		Example:           "  cleanupd userdata purges delete old-loans",
+		Args:              flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
+		ValidArgsFunction: firstArgument(fromUserData(server, knownPurges)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
@@ -106,15 +109,15 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 }
 
 // listPurges returns all rules.
-func listPurges(cmd *cobra.Command, client rpc.UserDataClient) (*cleanupv1.ListFormsPurgesResponse, error) {
+func listPurges(ctx context.Context, client rpc.UserDataClient) (*cleanupv1.ListFormsPurgesResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListFormsPurgesResponse, error) {
-		return client.ListFormsPurges(cmd.Context(), &cleanupv1.ListFormsPurgesRequest{PageToken: token})
+		return client.ListFormsPurges(ctx, &cleanupv1.ListFormsPurgesRequest{PageToken: token})
 	})
 }
 
 // purgeEtag returns the etag of a rule, empty if it does not exist.
 func purgeEtag(cmd *cobra.Command, client rpc.UserDataClient, name string) (string, error) {
-	list, err := listPurges(cmd, client)
+	list, err := listPurges(cmd.Context(), client)
 	for _, p := range list.GetPurges() {
 		if p.GetName() == name {
 			return p.GetEtag(), nil

@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
-	"github.com/cleanupd/cleanupd/tasks"
 )
 
 // exclusiveRunFlags are pairs of flags that cannot be given together.
@@ -99,12 +98,13 @@ func NewRun() *cobra.Command {
 		"continue after a failed task with the tasks that do not need it")
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
-	_ = cmd.RegisterFlagCompletionFunc(
-		"task", cobra.FixedCompletions(tasks.Names(), cobra.ShellCompDirectiveNoFileComp),
-	)
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
+	completeFlag(cmd, "task", fromCleanup(&server, knownTasks))
+	completeFlag(cmd, "skip-task", fromCleanup(&server, knownTasks))
+	completeFlag(cmd, "plan", fromCleanup(&server, knownPlans))
+	completeFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
 }
 

@@ -25,7 +25,8 @@ func newVerify(server *rpc.Server) *cobra.Command {
 			"status is 1 if something is found.",
 		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
 			"Claims/apply",
-		Args: receiptAndUser,
+		Args:              receiptAndUser,
+		ValidArgsFunction: firstArgument(fromUserData(server, knownReceipts)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) (err error) {
 			req.ReceiptId = args[0]
 			if len(args) > 1 {

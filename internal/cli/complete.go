@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/cli/watch"
+	"github.com/cleanupd/cleanupd/tasks"
+)
+
+// maxCompletions is how many of the newest runs, holds and receipts are offered.
+const maxCompletions = 50
+
+// source returns what can be typed, with descriptions.
+type source[C any] func(ctx context.Context, client C) ([]cobra.Completion, error)
+
+// completeFlag completes the values of a flag.
+func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, complete) // it fails only for an unknown flag
+}
+
+// firstArgument completes only the first argument.
+func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
+}
+
+// fromCleanup returns a completion with the answers of CleanupService.
+func fromCleanup(server *rpc.Server, sources ...source[rpc.CleanupClient]) cobra.CompletionFunc {
+	return rpc.Complete(server, cleanupv1.NewCleanupServiceClient, all(sources))
+}
+
+// fromUserData returns a completion with the answers of UserDataService.
+func fromUserData(server *rpc.Server, sources ...source[rpc.UserDataClient]) cobra.CompletionFunc {
+	return rpc.Complete(server, cleanupv1.NewUserDataServiceClient, all(sources))
+}
+
+// all returns what all sources return. One that fails offers nothing.
+func all[C any](sources []source[C]) source[C] {
+	return func(ctx context.Context, client C) (list []cobra.Completion, err error) {
+		for _, s := range sources {
+			some, sourceErr := s(ctx, client)
+			if sourceErr == nil {
+				list = append(list, some...)
+			}
+		}
+		return list, nil
+	}
+}
+
+// knownTasks offers the tasks of the server, or those of this program if no server answers.
+func knownTasks(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+	resp, err := listTasks(ctx, client)
+	for _, t := range resp.GetTasks() {
+		list = append(list, cobra.CompletionWithDesc(t.GetName(), t.GetTitle()))
+	}
+	if err != nil {
+		list = nil
+		for _, t := range tasks.Pipeline {
+			list = append(list, cobra.CompletionWithDesc(t.Name, t.Title))
+		}
+	}
+	return list, nil
+}
+
+func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+	resp, err := rpc.ListAll(func(token string) (*cleanupv1.ListTablesResponse, error) {
+		return client.ListTables(ctx, &cleanupv1.ListTablesRequest{PageToken: token})
+	})
+	for _, t := range resp.GetTables() {
+		list = append(list, cobra.CompletionWithDesc(t.GetName(), strings.Join(t.GetTasks(), ", ")))
+	}
+	return list, err
+}
+
+// knownRuns offers the newest runs that pass a filter.
+func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) source[rpc.CleanupClient] {
+	return func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+		runs, err := listRuns(ctx, client, maxCompletions, request)
+		for _, r := range runs.GetRuns() {
+			if filter(r) {
+				list = append(list, cobra.CompletionWithDesc(r.GetId(), describeRun(r)))
+			}
+		}
+		return list, err
+	}
+}
+
+// describeRun returns the kind, the state, the time and the total of a run.
+func describeRun(r *cleanupv1.Run) string {
+	kind := "run"
+	if r.GetDryRun() {
+		kind = "dry run"
+	}
+	text := fmt.Sprintf("%s, %s, %s", kind, format.EnumName(r.GetState()), format.Time(r.GetCreateTime()))
+	if r.GetEndTime() != nil {
+		text += ", " + strings.TrimPrefix(watch.Total(r), "Total: ")
+	}
+	return text
+}
+
+func anyRun(*cleanupv1.Run) bool { return true }
+
+func isActive(r *cleanupv1.Run) bool { return r.GetEndTime() == nil }
+
+// knownPlans offers the dry runs that succeeded.
+var knownPlans = func() source[rpc.CleanupClient] {
+	dryRun, succeeded := true, cleanupv1.RunState_RUN_STATE_SUCCEEDED
+	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
+}()
+
+// trippedGuards offers the guards that refuse the plan of the flag --plan.
+func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
+	return fromCleanup(
+		server,
+		func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+			resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
+			for _, g := range watch.TrippedGuards(resp.GetRun()) {
+				value := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
+				list = append(list, cobra.CompletionWithDesc(value, watch.DescribeGuard(g)))
+			}
+			return list, err
+		},
+	)
+}
+
+// knownHolds offers the holds that have not ended.
+func knownHolds(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+	resp, err := client.ListHolds(ctx, &cleanupv1.ListHoldsRequest{PageSize: maxCompletions})
+	for _, h := range resp.GetHolds() {
+		list = append(list, cobra.CompletionWithDesc(h.GetId(), holdSubject(h)+": "+h.GetReason()))
+	}
+	return list, err
+}
+
+func knownReceipts(ctx context.Context, client rpc.UserDataClient) (list []cobra.Completion, err error) {
+	resp, err := client.ListReceipts(ctx, &cleanupv1.ListReceiptsRequest{PageSize: maxCompletions})
+	for _, r := range resp.GetReceipts() {
+		list = append(list, cobra.CompletionWithDesc(r.GetId(), format.Time(r.GetEndTime())+" by "+r.GetRequestedBy()))
+	}
+	return list, err
+}
+
+func knownPurges(ctx context.Context, client rpc.UserDataClient) (list []cobra.Completion, err error) {
+	resp, err := listPurges(ctx, client)
+	for _, p := range resp.GetPurges() {
+		about := fmt.Sprintf("%s, older than %d days by %s", p.GetApplication(), p.GetDays(), p.GetDateColumn())
+		list = append(list, cobra.CompletionWithDesc(p.GetName(), about))
+	}
+	return list, err
+}
+
+// completeSettings completes the names of fields that are not given yet, with their values, and a suffix.
+func completeSettings(
+	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
+	values func(ctx context.Context, client rpc.CleanupClient) (func(protoreflect.FieldDescriptor) string, error),
+) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if strings.Contains(typed, "=") {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		given := map[string]bool{}
+		for _, arg := range args {
+			name, _, _ := strings.Cut(arg, "=")
+			given[name] = true
+		}
+		names := func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+			value, err := values(ctx, client)
+			if err != nil {
+				return nil, err
+			}
+			for i := range fields.Len() {
+				f := fields.Get(i)
+				if text := value(f); text != "" && !given[f.JSONName()] && !given[string(f.Name())] {
+					list = append(list, cobra.CompletionWithDesc(f.JSONName()+suffix, "now "+text))
+				}
+			}
+			return list, nil
+		}
+		list, directive := fromCleanup(server, names)(cmd, args, typed)
+		if suffix != "" {
+			directive |= cobra.ShellCompDirectiveNoSpace
+		}
+		return list, directive
+	}
+}
+
+// completeOptions completes the names of options that can be set.
+func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
+	return completeSettings(server, optionFields, suffix, func(ctx context.Context, client rpc.CleanupClient) (
+		func(protoreflect.FieldDescriptor) string, error,
+	) {
+		resp, err := client.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
+		return func(f protoreflect.FieldDescriptor) string {
+			if f.Kind() == protoreflect.MessageKind { // a time, which runs set
+				return ""
+			}
+			return optionValue(resp.GetOptions(), f)
+		}, err
+	})
+}
+
+// completeGuards completes the names of guards.
+func completeGuards(server *rpc.Server) cobra.CompletionFunc {
+	return completeSettings(server, guardFields, "=", func(ctx context.Context, client rpc.CleanupClient) (
+		func(protoreflect.FieldDescriptor) string, error,
+	) {
+		resp, err := client.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})
+		return func(f protoreflect.FieldDescriptor) string { return guardValue(resp.GetGuards(), f) }, err
+	})
+}
