@@ -90,7 +90,7 @@ func TestAccess(t *testing.T) {
 	code, out, errs = cleanupd(t, "audit", "--database-url", db.URL(), "--json", "--limit", "2")
 	var last struct{ Subject, RPC, Result string }
 	if err := json.Unmarshal(
-		[]byte(out[strings.Index(out, "\n")+1:]),
+		[]byte(out[:max(strings.Index(out, "\n"), 0)]),
 		&last,
 	); err != nil || code != 0 || strings.Count(
 		out,

@@ -35,12 +35,13 @@ var volatile = []struct {
 		regexp.MustCompile(`(?m)^([^\n]*\n[^\n]*?\x1b\[K\x1b\[A\x1b\[K)+`),
 		"",
 	}, // progress that was drawn, and erased, as often as the machine is slow
+	{regexp.MustCompile(`(?m)^A wider terminal also shows ((DEAD|FREE)[,.] ?)+\n`), ""}, // as wide as the sizes are
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`), "ID"},
 	{regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f-]*…`), "ID…"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`), "TIME"},
 	{regexp.MustCompile(` +\d[\d.]* (ms|s)\b`), "  DURATION"},
 	{
-		regexp.MustCompile(`( 12,345 .*  DURATION) +\d+`),
+		regexp.MustCompile(`( 12,345( .*)?  DURATION) +\d+`),
 		"$1 BATCHES",
 	}, // how many are made of so many rows depends on the machine
 	{regexp.MustCompile(` +TOOK`), "  TOOK"},

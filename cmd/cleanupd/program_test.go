@@ -524,7 +524,10 @@ func TestRunWithARequestID(t *testing.T) {
 		!strings.Contains(second, started) {
 		t.Errorf("%d %s %s %s", code, first, second, errs)
 	}
-	if code, _, errs := cleanupd(t, append(args, "--dry-run")...); code != 2 || !strings.Contains(errs, "request_id") {
+	if code, _, errs := cleanupd(
+		t,
+		append(args, "--dry-run")...); code != 2 ||
+		!strings.Contains(errs, "--request-id: ") {
 		t.Errorf("another request with the same id: %d %s", code, errs)
 	}
 	began := time.Now()

@@ -104,7 +104,7 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 	for command, want := range map[string]string{
 		"options set broadLogPurgeDelayDays=0":          "broadLogPurgeDelayDays: must be between 1 and 24855 days, not 0",
 		"options set broad_log_purge_delay_days=999999": "broadLogPurgeDelayDays: must be between 1 and 24855 days",
-		"options set lastCleanupTime=1":                 "lastCleanupTime cannot be set",
+		"options set lastCleanupTime=1":                 "lastCleanupTime is output only",
 		"guards set maxSharePercent=101":                "maxSharePercent: must be from 0, which switches the guard off, to 100",
 		"guards set maxIdle=-1h":                        "maxIdle: must be from 0, which switches the guard off, to 36500 days",
 		"schedule set --cron nonsense":                  "--cron: ",
@@ -156,9 +156,9 @@ func TestAuditOfAServer(t *testing.T) {
 	_, out, _ := cleanupd(t, "audit", "--server", r.grpc)
 	last := 0
 	for _, part := range []string{
-		"RunCleanup   INVALID_ARGUMENT",
+		"CleanupService/RunCleanup   INVALID_ARGUMENT",
 		"dry run, max duration 1h30m0s, run id ",
-		"SetSchedule  OK",
+		"CleanupService/SetSchedule  OK",
 		"broadLogPurgeDelayDays from 180 days to 120 days, visitorPurgeDelayDays from ",
 		"cutoff from on to off, maxClockDifference from 5m0s to 1m30s, maxIdle from 45 days to 90 days, reason tests",
 	} {

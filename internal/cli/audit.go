@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -160,7 +159,7 @@ func printAuditTable(w io.Writer, entries []audit.Entry) error {
 			e.Subject,
 			e.Role,
 			e.Address,
-			e.RPC[strings.LastIndex(e.RPC, "/")+1:],
+			e.RPC,
 			e.Result,
 			describeDetails(e.Details),
 		})

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -53,7 +54,7 @@ func NewExplain() *cobra.Command {
 			}
 			rowErr := explainRow(cmd, client, output, args[0], "") // says which key it needs
 			if status.Code(rowErr) != codes.InvalidArgument {
-				return fmt.Errorf("%s: %w; %w", args[0], rpc.PlainError(err), rpc.PlainError(rowErr))
+				return errors.New(args[0] + ": " + rpc.PlainError(err).Error() + "; " + rpc.PlainError(rowErr).Error())
 			}
 			return rowErr
 		}),

@@ -159,7 +159,7 @@ func confirmOptions(
 	if err != nil {
 		return err
 	}
-	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()))
+	view := watch.NewView(terminal.ScreenOf(cmd.ErrOrStderr()), server, false)
 	if err := run.Follow(view); err != nil {
 		return err
 	}
@@ -246,7 +246,7 @@ func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflec
 		}
 		return protoreflect.ValueOfInt32(int32(days)), nil
 	}
-	return value, flags.Errorf("%s cannot be set: runs set it", f.JSONName())
+	return value, flags.Errorf("%s is output only: runs set it", f.JSONName())
 }
 
 // resetRequest returns the request that resets options by their names.

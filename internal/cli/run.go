@@ -35,6 +35,7 @@ func NewRun() *cobra.Command {
 		maxDuration  time.Duration
 		output       format.Output
 		preview, yes bool
+		all          bool
 	)
 	cmd := &cobra.Command{
 		Use:   "run",
@@ -44,8 +45,8 @@ func NewRun() *cobra.Command {
 			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
 			".rowsDeleted]'",
 		Long: "Start a run on a server and show its progress: a line per task, bars for the task and the run with\n" +
-			"the time left if the number of rows is known, and a table at the end. On a narrow screen tables\n" +
-			"lose their last columns.\n" +
+			"the time left if the number of rows is known, and a table at the end. A narrow screen shows a\n" +
+			"preview as a list, and names the columns that other tables lose.\n" +
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
@@ -68,7 +69,7 @@ func NewRun() *cobra.Command {
 				if err != nil {
 					return "", err
 				}
-				err = run.Follow(watch.NewPrinter(output, cmd))
+				err = run.Follow(watch.NewPrinter(output, cmd, &server, all))
 				return run.ID(), err
 			}
 			switch {
@@ -91,6 +92,7 @@ func NewRun() *cobra.Command {
 	f.BoolVar(&req.DryRun, "dry-run", false, "change nothing, count what would be deleted")
 	f.BoolVar(&preview, "preview", false, "show what a dry run finds, ask for confirmation, and do exactly that")
 	f.BoolVar(&yes, "yes", false, "do not ask")
+	watch.AddAllFlag(f, &all)
 	f.StringVar(&req.Plan, "plan", "", "do what the dry run with this id found, and no more")
 	f.Var((*guardsFlag)(&req.AcceptGuards), "accept-guard",
 		"with --plan: a guard to accept, with the number that the dry run showed; may be repeated")

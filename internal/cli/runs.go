@@ -120,7 +120,8 @@ func (s *stateFlag) String() string {
 func (s *stateFlag) Type() string { return "state" }
 
 func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show a run: its state, the results of its tasks, and its error",
 		Example: "  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs show " +
@@ -135,13 +136,16 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			if *output != format.Table {
 				return output.Print(cmd.OutOrStdout(), resp, nil)
 			}
-			return watch.PrintRun(terminal.ScreenOf(cmd.OutOrStdout()), resp.GetRun())
+			return watch.PrintRun(terminal.ScreenOf(cmd.OutOrStdout()), resp.GetRun(), server, all)
 		}),
 	}
+	watch.AddAllFlag(cmd.Flags(), &all)
+	return cmd
 }
 
 func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "watch ID",
 		Short: "Show a run's progress from its beginning to its end",
 		Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
@@ -153,9 +157,12 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return watch.NewRun(cmd.Context(), server, client, stream).Follow(watch.NewPrinter(*output, cmd))
+			return watch.NewRun(cmd.Context(), server, client, stream).
+				Follow(watch.NewPrinter(*output, cmd, server, all))
 		}),
 	}
+	watch.AddAllFlag(cmd.Flags(), &all)
+	return cmd
 }
 
 func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {

@@ -52,7 +52,7 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	if err != nil {
 		return rpc.PlainError(err)
 	}
-	if err := run.Print(watch.NewView(out)); err != nil {
+	if err := run.Print(watch.NewView(out, nil, false)); err != nil {
 		return rpc.PlainError(err)
 	}
 	stored, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: run.ID()})

@@ -3,6 +3,7 @@ package terminal
 import (
 	"io"
 	"os"
+	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"golang.org/x/term"
@@ -48,4 +49,28 @@ func (s *Screen) Paint(word string) string {
 		return colour.Sprint(word)
 	}
 	return word
+}
+
+// Wrap breaks a line between words where it is too long for the screen. The further lines are indented. A word that is
+// longer than a line remains whole.
+func (s *Screen) Wrap(line string, indent int) string {
+	width := s.Width()
+	if width == 0 {
+		return line
+	}
+	var lines []string
+	current, column := "", 0
+	for i, word := range strings.Split(line, " ") {
+		size := text.StringWidthWithoutEscSequences(word)
+		switch {
+		case i == 0:
+		case size > 0 && column+1+size > width && column > indent:
+			lines = append(lines, strings.TrimRight(current, " "))
+			current, column = strings.Repeat(" ", indent), indent
+		default:
+			current, column = current+" ", column+1
+		}
+		current, column = current+word, column+size
+	}
+	return strings.Join(append(lines, current), "\n")
 }

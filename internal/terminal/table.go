@@ -21,41 +21,111 @@ const (
 // quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the
-// last ones first, and cuts the last text.
-func (s *Screen) PrintTable(rows []Row) error {
-	for _, cells := range rows {
-		for i := range cells {
+// column is a column of a table: how much space it needs, and gets.
+type column struct {
+	header     string
+	quantities bool // whether it has only numbers, which are aligned to the right
+	filled     bool // whether a cell below the header is not empty
+	zero       bool // whether all numbers are 0
+	width      int  // of its longest cell
+	shown      bool
+	maxWidth   int // to which its cells are cut, 0 if they are not
+}
+
+// columnsOf returns the columns of a table, without control characters in its cells.
+func columnsOf(rows []Row) []column {
+	columns := make([]column, len(rows[0]))
+	for i := range columns {
+		c := &columns[i]
+		c.quantities, c.zero = true, true
+		for k, cells := range rows {
 			cells[i] = Printable(cells[i])
+			c.width = max(c.width, text.StringWidth(cells[i]))
+			if k == 0 {
+				c.header = cells[i]
+				continue
+			}
+			c.quantities = c.quantities && quantity.MatchString(cells[i])
+			c.filled = c.filled || cells[i] != ""
+			c.zero = c.zero && (cells[i] == "0" || cells[i] == "")
+		}
+		c.filled = c.filled || len(rows) == 1
+	}
+	return columns
+}
+
+// fit decides which columns of a table are shown on a screen, 0 if its width is not limited. Columns without anything
+// are left out; on a narrow screen first those with only zeros, and then the last ones. The last text is cut.
+func fit(columns []column, screen int) {
+	needed := -len(gutter)
+	for i := range columns {
+		if c := &columns[i]; c.filled {
+			c.shown = true
+			needed += c.width + len(gutter)
 		}
 	}
-	t := table.NewWriter()
-	var columns []table.ColumnConfig
-	left := s.Width()
-	for i := range rows[0] {
-		c := table.ColumnConfig{Number: i + 1, Hidden: true}
-		quantities, widest, filled := true, text.StringWidth(rows[0][i]), false
-		for _, cells := range rows[1:] {
-			quantities = quantities && quantity.MatchString(cells[i])
-			widest = max(widest, text.StringWidth(cells[i]))
-			filled = filled || cells[i] != ""
+	if screen == 0 {
+		return
+	}
+	for i := len(columns) - 1; i > 0 && needed > screen; i-- {
+		if c := &columns[i]; c.shown && c.zero {
+			c.shown = false
+			needed -= c.width + len(gutter)
 		}
-		if quantities {
-			c.Align, c.AlignHeader = text.AlignRight, text.AlignRight
-		}
+	}
+	left := screen
+	for i := range columns {
+		c := &columns[i]
 		switch {
-		case !filled && len(rows) > 1: // an empty column
-		case s.Width() == 0 || widest <= left:
-			c.Hidden, left = false, left-widest-len(gutter)
-		case !quantities && left >= minTextWidth && (i == 0 || i == len(rows[0])-1):
-			c.Hidden, c.WidthMax, left = false, left, 0
-			c.WidthMaxEnforcer = func(cell string, width int) string { return text.Snip(cell, width, "…") }
+		case !c.shown:
+		case c.width <= left:
+			left -= c.width + len(gutter)
+		case !c.quantities && left >= minTextWidth && (i == 0 || i == len(columns)-1):
+			c.maxWidth, left = left, 0
 		default:
-			left = 0
+			c.shown, left = false, 0
 		}
-		columns = append(columns, c)
 	}
-	t.SetColumnConfigs(columns)
+}
+
+// minLastText is how much of the last text a table must show to be better than a list.
+const minLastText = 20
+
+// Fits reports whether a screen shows all columns of a table, and enough of the last one.
+func (s *Screen) Fits(rows []Row) bool {
+	columns := columnsOf(rows)
+	fit(columns, s.Width())
+	for _, c := range columns {
+		if c.filled && !c.zero && (!c.shown || (c.maxWidth > 0 && c.maxWidth < minLastText)) {
+			return false
+		}
+	}
+	return true
+}
+
+// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the
+// last ones first, cuts the last text, and names the columns that it left out.
+func (s *Screen) PrintTable(rows []Row) error {
+	columns := columnsOf(rows)
+	fit(columns, s.Width())
+	t := table.NewWriter()
+	var configs []table.ColumnConfig
+	var hidden []string
+	for i, c := range columns {
+		config := table.ColumnConfig{Number: i + 1, Hidden: !c.shown}
+		if c.quantities {
+			config.Align, config.AlignHeader = text.AlignRight, text.AlignRight
+		}
+		if c.maxWidth > 0 {
+			config.WidthMax = c.maxWidth
+			config.WidthMaxEnforcer = Cut
+		}
+		if c.filled && !c.zero && !c.shown {
+			hidden = append(hidden, c.header)
+		}
+		configs = append(configs, config)
+	}
+	t.SetColumnConfigs(configs)
 	t.SetStyle(table.Style{Box: table.BoxStyle{PaddingRight: gutter}, Options: table.OptionsNoBordersAndSeparators})
 	for i, cells := range rows {
 		if i == 0 {
@@ -66,8 +136,14 @@ func (s *Screen) PrintTable(rows []Row) error {
 	}
 	t.SuppressTrailingSpaces()
 	_, err := fmt.Fprintln(s, strings.TrimRight(t.Render(), "\n"))
+	if hidden != nil {
+		fmt.Fprintln(s, s.Wrap("A wider terminal also shows "+strings.Join(hidden, ", ")+".", 2))
+	}
 	return err
 }
+
+// Cut returns a text that is at most so many columns wide. An ellipsis ends it if something is left out.
+func Cut(line string, width int) string { return text.Snip(line, width, "…") }
 
 // paintRow returns the cells of a row in their colours.
 func (s *Screen) paintRow(cells Row) table.Row {

@@ -5,18 +5,25 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// NewPrinter returns the printer of a run's events for an output format.
-func NewPrinter(output format.Output, cmd *cobra.Command) Printer {
+// NewPrinter returns the printer of a run's events for an output format. With all, its tables have no limit.
+func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, all bool) Printer {
 	if output == format.Table {
-		return NewView(terminal.ScreenOf(cmd.OutOrStdout()))
+		return NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
 	}
 	return &eventPrinter{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
+}
+
+// AddAllFlag adds the flag that lifts the limit of tables.
+func AddAllFlag(f *pflag.FlagSet, all *bool) {
+	f.BoolVar(all, "all", false, "show all tables, not only the largest changes; -o json always has all")
 }
 
 // eventPrinter prints the events of a run as the API's messages.

@@ -17,8 +17,8 @@ import (
 const maxPreviewTables = 30
 
 // printPreview prints what a dry run would change, table by table, the largest changes first, and the guards that would
-// refuse it.
-func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
+// refuse it. A screen that is too narrow for a table gets a list. more says how to see the tables above the limit.
+func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
 		list = append(list, t.GetPreview()...)
@@ -27,9 +27,29 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
 		return nil
 	}
 	slices.SortStableFunc(list, func(a, b *cleanupv1.TablePreview) int { return cmp.Compare(affected(b), affected(a)) })
+	shown := list[:min(len(list), limit)]
+	fmt.Fprintln(s)
+	var err error
+	if table := previewTable(shown); s.Fits(table) {
+		err = s.PrintTable(table)
+	} else {
+		printPreviewList(s, shown)
+	}
+	printMore(s, len(list)-limit, more)
+	for _, t := range TrippedGuards(r) {
+		fmt.Fprintln(s, s.Wrap(DescribeGuard(t), 2))
+	}
+	return err
+}
+
+// maxRuleLines limits how much of a rule is printed in a list.
+const maxRuleLines = 3
+
+// previewTable returns a row for each preview of a table.
+func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 	// empty columns are left out
 	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
-	for _, p := range list[:min(len(list), maxPreviewTables)] {
+	for _, p := range list {
 		total, now := "", ""
 		if p.BaselineRows != nil {
 			now = humanize.Comma(p.GetBaselineRows())
@@ -46,18 +66,35 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
 			format.Size(p.GetBytes()),
 			format.Date(p.GetOldestTime()),
 			format.Date(p.GetNewestTime()),
-			strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but "),
+			reason(p),
 		})
 	}
-	fmt.Fprintln(s)
-	err := s.PrintTable(rows)
-	if more := len(list) - maxPreviewTables; more > 0 {
-		fmt.Fprintf(s, "and %d more\n", more)
+	return rows
+}
+
+// printPreviewList prints a paragraph for each preview of a table.
+func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
+	for _, p := range list {
+		figures := fmt.Sprintf("%s %s", format.EnumName(p.GetAction()), humanize.Comma(affected(p)))
+		if p.BaselineRows != nil {
+			figures += ", now " + humanize.Comma(p.GetBaselineRows())
+		}
+		if p.GetRowsTotal() > 0 {
+			figures += " of " + humanize.Comma(p.GetRowsTotal())
+		}
+		figures += ", " + format.Size(p.GetBytes())
+		if p.GetOldestTime() != nil {
+			figures += ", " + format.Date(p.GetOldestTime()) + " to " + format.Date(p.GetNewestTime())
+		}
+		fmt.Fprintln(s, terminal.Printable(p.GetTable()))
+		fmt.Fprintln(s, s.Wrap("  "+figures, 2))
+		fmt.Fprintln(s, s.Wrap("  "+terminal.Cut(terminal.Printable(reason(p)), maxRuleLines*(s.Width()-4)), 2))
 	}
-	for _, t := range TrippedGuards(r) {
-		fmt.Fprintln(s, DescribeGuard(t))
-	}
-	return err
+}
+
+// reason returns why a table would change.
+func reason(p *cleanupv1.TablePreview) string {
+	return strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")
 }
 
 // affected returns how many rows or tables a preview is about.

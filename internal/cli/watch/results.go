@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 
@@ -12,41 +13,53 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
 // PrintRun prints what is known of a run: who requested it and when, its results, and why it did not succeed.
-func PrintRun(s *terminal.Screen, r *cleanupv1.Run) error {
+// With all, its tables have no limit.
+func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	kind := "Run"
 	if r.GetDryRun() {
 		kind = "Dry run"
 	}
-	fmt.Fprintf(
-		s, "%s %s, requested by %s at %s\n", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
+	fmt.Fprintln(s, s.Wrap(fmt.Sprintf(
+		"%s %s, requested by %s at %s", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
 		format.Time(r.GetCreateTime()),
-	)
+	), 2))
 	if r.GetPlan() != "" {
 		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
 	}
 	if r.GetEndTime() == nil {
-		fmt.Fprintf(s, "It has not ended: cleanupd runs watch %s shows how it goes on.\n", r.GetId())
+		fmt.Fprintf(s, "It has not ended: %s shows how it goes on.\n", server.Command("runs watch", r.GetId()))
 	}
-	err := printResults(s, r)
+	err := printResults(s, r, server, all)
 	for _, t := range r.GetResults() {
 		for _, text := range []string{t.GetDetail(), t.GetError()} {
 			if text != "" {
-				fmt.Fprintf(s, "%s: %s\n", t.GetTask(), terminal.OneLine(text))
+				fmt.Fprintln(s, s.Wrap(t.GetTask()+": "+terminal.OneLine(text), 2))
 			}
 		}
 	}
 	if r.GetError() != "" {
-		fmt.Fprintln(s, "Error: "+terminal.OneLine(r.GetError()))
+		fmt.Fprintln(s, s.Wrap("Error: "+terminal.OneLine(r.GetError()), 2))
 	}
 	return err
 }
 
 // printResults prints the results of a run's tasks, the sizes of their tables, the preview of a dry run, and totals.
-func printResults(s *terminal.Screen, r *cleanupv1.Run) error {
+func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
+	more := ""
+	if server != nil {
+		more = ": " + server.Command("runs show", r.GetId()) + " --all"
+	}
+	limit := func(n int) int {
+		if all {
+			return math.MaxInt
+		}
+		return n
+	}
 	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
 	note := ""
 	if r.GetDryRun() {
@@ -72,9 +85,12 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run) error {
 	}
 	fmt.Fprintln(s)
 	sizes := tableSizes(r)
-	err := errors.Join(s.PrintTable(rows), printTableSizes(s, sizes), printPreview(s, r))
-	fmt.Fprintf(s, "\n%s\n", total(r, sizes))
-	fmt.Fprintf(s, "Run %s %s.%s\n", r.GetId(), s.Paint(format.EnumName(r.GetState())), note)
+	err := errors.Join(
+		s.PrintTable(rows), printTableSizes(s, sizes, limit(maxTables), more),
+		printPreview(s, r, limit(maxPreviewTables), more),
+	)
+	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
+	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), s.Paint(format.EnumName(r.GetState())), note), 2))
 	return err
 }
 
@@ -143,13 +159,13 @@ func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 // maxTables limits how many tables are printed with their sizes.
 const maxTables = 10
 
-// printTableSizes prints the sizes of the first tables.
-func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace) error {
+// printTableSizes prints the sizes of the first tables. more says how to see the others.
+func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit int, more string) error {
 	if len(sizes) == 0 {
 		return nil
 	}
 	rows := []terminal.Row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
-	for _, t := range sizes[:min(len(sizes), maxTables)] {
+	for _, t := range sizes[:min(len(sizes), limit)] {
 		rows = append(rows, terminal.Row{
 			t.GetTable(),
 			humanize.Comma(t.GetRowsDeleted()),
@@ -161,10 +177,15 @@ func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace) error {
 	}
 	fmt.Fprintln(s)
 	err := s.PrintTable(rows)
-	if more := len(sizes) - maxTables; more > 0 {
-		fmt.Fprintf(s, "and %d more\n", more)
-	}
+	printMore(s, len(sizes)-limit, more)
 	return err
+}
+
+// printMore prints how many tables are left out, if any are, and how to see them.
+func printMore(s *terminal.Screen, n int, how string) {
+	if n > 0 {
+		fmt.Fprintf(s, "and %d more%s\n", n, how) // not wrapped, so that the command can be pasted
+	}
 }
 
 // sizeIfKnown returns a number of bytes with a unit, or a question mark.

@@ -13,6 +13,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -22,6 +23,8 @@ const progressInterval = 5 * time.Second
 // View prints a run for people: a line for each task, progress below it, and tables at the end.
 type View struct {
 	*terminal.Screen
+	server        *rpc.Server // nil in the demo
+	all           bool        // whether tables have no limit
 	dryRun        bool
 	startTime     time.Time
 	task          *cleanupv1.TaskStarted // the current task
@@ -30,8 +33,10 @@ type View struct {
 	progressTime  time.Time              // when progress was printed last
 }
 
-// NewView returns a printer of a run's events for people.
-func NewView(s *terminal.Screen) *View { return &View{Screen: s} }
+// NewView returns a printer of a run's events for people. With all, its tables have no limit.
+func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
+	return &View{Screen: s, server: server, all: all}
+}
 
 // Event implements Printer.
 func (v *View) Event(e *cleanupv1.RunEvent) error {
@@ -53,7 +58,7 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		return v.Note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
 	case e.GetRunFinished() != nil:
-		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun()))
+		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun(), v.server, v.all))
 	}
 	return nil
 }
@@ -61,9 +66,12 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 // Note implements Printer. It prints a line above the progress.
 func (v *View) Note(line string) error {
 	err := v.Clear()
-	fmt.Fprintln(v, line)
+	fmt.Fprintln(v, v.Wrap(line, noteIndent))
 	return err
 }
+
+// noteIndent is where the text of a task's line begins.
+const noteIndent = 8
 
 // Clear implements Printer.
 func (v *View) Clear() (err error) {

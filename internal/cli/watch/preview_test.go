@@ -1,0 +1,86 @@
+package watch
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/contexts"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// A preview is a table where all of its columns and some of the reason fit, and a list elsewhere, which loses nothing.
+func TestPreviewOnScreens(t *testing.T) {
+	t.Parallel()
+	day := func(year int) *timestamppb.Timestamp {
+		return timestamppb.New(time.Date(year, 2, 28, 0, 0, 0, 0, time.UTC))
+	}
+	run := &cleanupv1.Run{Id: "ID", DryRun: true, Results: []*cleanupv1.TaskResult{{Preview: []*cleanupv1.TablePreview{
+		{
+			Table: `"public"."nmsbroadlogrcp"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE, Rows: 16740,
+			RowsTotal: 44000, Bytes: 1 << 21, OldestTime: day(2020), NewestTime: day(2026),
+			Rule: "tsLastModified older than 180 days (2026-05-30 22:31 UTC)", Remarks: []string{"some are on hold"},
+		},
+		{
+			Table: `"public"."wkf12_3"`, Action: cleanupv1.PreviewAction_PREVIEW_ACTION_DROP, Tables: 1,
+			BaselineRows: proto.Int64(2), Rule: strings.Repeat("a long rule, ", 30),
+		},
+	}}}}
+	const list = `
+"public"."nmsbroadlogrcp"
+  delete 16,740 of 44,000, 2.0 MiB, 2020-02-28 to 2026-02-28
+  tsLastModified older than 180 days (2026-05-30 22:31 UTC);
+  but some are on hold
+"public"."wkf12_3"
+  drop 1, now 2, 0 B
+  a long rule, a long rule, a long rule, a long rule, a long
+  rule, a long rule, a long rule, a long rule, a long rule,
+  a long rule, a long rule, a long rule, a long rule…
+`
+	for width, isList := range map[int]bool{0: false, 60: true, 80: true, 200: false} {
+		var out strings.Builder
+		s := &terminal.Screen{Writer: &out, Width: func() int { return width }}
+		if err := printPreview(s, run, maxPreviewTables, ""); err != nil {
+			t.Fatal(err)
+		}
+		got := out.String()
+		if width == 60 && got != list {
+			t.Errorf("%s, want %s", got, list)
+		}
+		if isList == strings.Contains(got, "HOW MANY") || !strings.Contains(got, "tsLastModified older than 180 days") {
+			t.Errorf("on %d columns: %s", width, got)
+		}
+		for line := range strings.Lines(got) {
+			if columns := len([]rune(line)) - 1; width > 0 && columns > width {
+				t.Errorf("on %d columns a line has %d: %s", width, columns, line)
+			}
+		}
+	}
+}
+
+// A preview shows the largest changes, and how to see the others.
+func TestLongPreview(t *testing.T) {
+	t.Parallel()
+	run := &cleanupv1.Run{Id: "ID", DryRun: true, Results: []*cleanupv1.TaskResult{{}}}
+	for i := range maxPreviewTables + 5 {
+		p := &cleanupv1.TablePreview{Table: fmt.Sprintf("table%d", i), Rows: int64(i)}
+		run.Results[0].Preview = append(run.Results[0].Preview, p)
+	}
+	server := &rpc.Server{Context: contexts.Context{Address: "HOST:PORT"}}
+	for all, want := range map[bool]string{
+		false: "\nand 5 more: cleanupd runs show ID --server HOST:PORT --all\n", true: "\ntable0 ",
+	} {
+		var out strings.Builder
+		s := &terminal.Screen{Writer: &out, Width: func() int { return 0 }}
+		if err := PrintRun(s, run, server, all); err != nil || !strings.Contains(out.String(), want) ||
+			all == strings.Contains(out.String(), "more: ") {
+			t.Errorf("all: %t: %v, %s", all, err, out.String())
+		}
+	}
+}
