@@ -63,6 +63,7 @@ func guardLimits(g *cleanupv1.Guards) guard.Limits {
 	setIfGiven(&limits.MaxDropPercent, g.MaxDropPercent)
 	setIfGiven(&limits.MaxClockDifference, parsePeriod(g.GetMaxClockDifference()))
 	setIfGiven(&limits.MaxIdle, parsePeriod(g.GetMaxIdle()))
+	setIfGiven(&limits.First, g.First)
 	return limits
 }
 
@@ -96,6 +97,7 @@ func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 		MaxDropPercent:      &g.MaxDropPercent,
 		MaxClockDifference:  durationpb.New(g.MaxClockDifference),
 		MaxIdle:             durationpb.New(g.MaxIdle),
+		First:               &g.First,
 	}
 }
 

@@ -117,6 +117,10 @@ func TestGuards(t *testing.T) {
 			Plan:         dry.GetId(),
 			AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: 99, Table: "x"}},
 		},
+		"accept_guards[2].guard": {
+			Plan:         dry.GetId(),
+			AcceptGuards: []*cleanupv1.TrippedGuard{guard, guard, {Guard: cleanupv1.GuardKind_GUARD_KIND_FIRST, Table: "x"}},
+		},
 		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE}}},
 		"accept_guards[0].number": {
 			Plan:         dry.GetId(),

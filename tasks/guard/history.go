@@ -43,6 +43,9 @@ type History struct {
 	Cutoffs map[string]CutoffRecord
 	// LastStart is when the previous run started; nil for the first run.
 	LastStart *time.Time
+	// Unattended says that the schedule started the run, without a saved plan, and that no run that somebody started by
+	// hand, or that followed a saved plan, has succeeded in this database.
+	Unattended bool
 }
 
 // accepted returns the number that was accepted for a guard and a table, or -1.

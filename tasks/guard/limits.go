@@ -13,11 +13,12 @@ const (
 	Tables Name = "tables"
 	Bytes  Name = "bytes"
 	Clock  Name = "clock"
+	First  Name = "first"
 	Idle   Name = "idle"
 )
 
 // names lists the guards in the order in which they are shown.
-var names = []Name{Share, Cutoff, Growth, Tables, Bytes, Clock, Idle}
+var names = []Name{Share, Cutoff, Growth, Tables, Bytes, Clock, First, Idle}
 
 // Limits configure the guards. A guard is off if its limit is 0, or false.
 type Limits struct {
@@ -38,6 +39,8 @@ type Limits struct {
 	// longest time since the application last wrote something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
+	// First turns on the guard of scheduled runs in a database that nobody has cleaned by hand.
+	First bool `json:"First"`
 }
 
 // DefaultLimits apply until others are set.
@@ -51,6 +54,7 @@ var DefaultLimits = Limits{
 	MaxDropPercent:      20,
 	MaxClockDifference:  5 * time.Minute,
 	MaxIdle:             45 * 24 * time.Hour,
+	First:               true,
 }
 
 const (
@@ -72,6 +76,7 @@ func (l Limits) limit(name Name) any {
 		Tables: l.MaxTables,
 		Bytes:  l.MaxDropPercent,
 		Clock:  l.MaxClockDifference,
+		First:  l.First,
 		Idle:   l.MaxIdle,
 	}[name]
 }

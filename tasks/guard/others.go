@@ -72,6 +72,15 @@ func (h *History) JudgeItems(i Items) (trips []Trip) {
 	return trips
 }
 
+// JudgeFirst returns why a scheduled run must not be the first one in a database, or "".
+func (h *History) JudgeFirst() string {
+	if !h.First || !h.Unattended {
+		return ""
+	}
+	return "no run that somebody started by hand, or that followed a saved plan, has succeeded in this database, and " +
+		"nobody has seen what scheduled runs would delete: start one with `cleanupd run --preview`"
+}
+
 // JudgeClock returns a problem of the clock of the database, or "". offset is how far the clock of
 // this process is ahead of it.
 func (h *History) JudgeClock(now time.Time, offset time.Duration) string {

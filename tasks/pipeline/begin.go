@@ -84,7 +84,8 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	return err
 }
 
-// guardStart judges the clock, and whether the application is idle. A dry run only warns.
+// guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run only
+// warns.
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.Safety.History(ctx)
 	if err != nil {
@@ -98,6 +99,9 @@ func (r *Run) guardStart(ctx context.Context) error {
 		return err
 	}
 	name, why := guard.Clock, h.JudgeClock(time.Now(), r.ClockOffset)
+	if why == "" {
+		name, why = guard.First, h.JudgeFirst()
+	}
 	if why == "" {
 		name, why = guard.Idle, h.JudgeIdle(newest, r.Config.Now)
 	}

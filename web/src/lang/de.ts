@@ -261,6 +261,7 @@ export const words: Words = {
   'guard.maxIdle': 'Stillstand in Tagen',
   'guard.maxIdle.help': 'Ist das neueste Log älter, wie in einer wiederhergestellten Kopie, startet keine Ausführung.',
   'guard.cutoff': 'Stichtage auf plötzliche Änderungen prüfen',
+  'guard.first': 'Der Zeitplan löscht erst, nachdem eine Ausführung von Hand gelungen ist',
 
   'holds.title': 'Löschsperren',
   'holds.intro': 'Gesperrte Daten werden nie gelöscht, unabhängig von den Regeln.',

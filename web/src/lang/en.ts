@@ -254,6 +254,7 @@ export const en = {
   'guard.maxIdle': 'Idle, in days',
   'guard.maxIdle.help': 'No run starts if the newest log is older, as in a restored copy.',
   'guard.cutoff': 'Check cutoffs for sudden changes',
+  'guard.first': 'Let the schedule delete only after a run by hand has succeeded',
 
   'holds.title': 'Holds',
   'holds.intro': 'Data on hold is never deleted, whatever the rules say.',

@@ -264,6 +264,7 @@ export const words: Words = {
   'guard.maxIdle.help':
     'Si le log le plus récent est plus ancien, comme dans une copie restaurée, aucune exécution ne démarre.',
   'guard.cutoff': 'Contrôler les changements brusques de date limite',
+  'guard.first': 'La planification ne supprime qu’après une exécution manuelle réussie',
 
   'holds.title': 'Blocages',
   'holds.intro': 'Les données bloquées ne sont jamais supprimées, quelles que soient les règles.',

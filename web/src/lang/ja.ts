@@ -259,6 +259,7 @@ export const words: Words = {
   'guard.maxIdle': '無活動期間（日）',
   'guard.maxIdle.help': '復元したコピーのように最新のログがこれより古いと、実行は開始されません。',
   'guard.cutoff': '基準日の急な変化を確認する',
+  'guard.first': '手動の実行が成功するまで、スケジュールによる削除を行わない',
 
   'holds.title': '保留',
   'holds.intro': '保留中のデータは、ルールにかかわらず削除されません。',
