@@ -1,0 +1,34 @@
+package sqlexpr
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Querier is implemented by connections, pools and transactions.
+type Querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Query sends a query.
+func (e Expr) Query(ctx context.Context, db Querier) (pgx.Rows, error) {
+	sql, args := e.Build()
+	return db.Query(ctx, sql, args...)
+}
+
+// QueryRow sends a query for one row.
+func (e Expr) QueryRow(ctx context.Context, db Querier) pgx.Row {
+	sql, args := e.Build()
+	return db.QueryRow(ctx, sql, args...)
+}
+
+// IDs returns the ids that a query selects.
+func (e Expr) IDs(ctx context.Context, db Querier) ([]int64, error) {
+	rows, err := e.Query(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, pgx.RowTo[int64])
+}
