@@ -75,7 +75,7 @@ func (s lookahead) ofJob(
 		}
 	}
 	for _, t := range s.found.chosen { // by whose parents the job is judged
-		if !slices.Contains(j.Args, any(plan.DryRunSet(t.Name))) {
+		if !slices.Contains(j.Where.Args(), any(plan.DryRunSet(t.Name))) {
 			continue
 		}
 		if known, err = s.loadParents(ctx, t); err != nil || !known {

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // countJobs counts the rows of the jobs: first of the ones that depend on parents, for all parents at once, then of the
@@ -146,13 +147,13 @@ func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error 
 }
 
 // addDates adds the first and the last date of some rows to their tally. from is the FROM and WHERE.
-func addDates(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
+func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
-	sql := fmt.Sprintf(
+	query := sqlexpr.Format(
 		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from,
 	)
 	var oldest, newest pgtype.Timestamptz
-	err := db.QueryRow(ctx, sql, args...).Scan(&oldest, &newest)
+	err := query.QueryRow(ctx, db).Scan(&oldest, &newest)
 	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)
 	return err
 }

@@ -86,7 +86,7 @@ func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64
 		Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)],
 	}
 	if j.Date != "" {
-		if err := addDates(ctx, tx, j.Date, lists.From, lists.Args, &rows); err != nil {
+		if err := addDates(ctx, tx, j.Date, lists.From, &rows); err != nil {
 			return false, err
 		}
 	}

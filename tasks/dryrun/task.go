@@ -116,7 +116,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	t.found.state.RolledUp[t.Task.Name] = &from
 	sum := purge.Tally{Rows: rows}
 	if err := t.Binder.Engine.Retry(ctx, p.Table.Name, func() error {
-		return addDates(ctx, t.Binder.Pool, "r."+p.Date, p.Rows(), []any{p.Start, p.End}, &sum)
+		return addDates(ctx, t.Binder.Pool, "r."+p.Date, p.Rows(), &sum)
 	}); err != nil {
 		return false, err
 	}

@@ -5,12 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
@@ -61,13 +60,9 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 	if err != nil {
 		return nil, err
 	}
-	rows, err := d.task.Binder.Pool.Query(ctx, fmt.Sprintf(
+	ids, err := sqlexpr.Format(
 		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, j.TypedTables,
-	), s.Args...)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	).IDs(ctx, d.task.Binder.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("ask which lists have tables: %w", err)
 	}

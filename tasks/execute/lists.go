@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
@@ -123,7 +124,8 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	}
 	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
 	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
-	tag, err := tx.Exec(ctx, "DELETE FROM "+lists.From, lists.Args...)
+	sql, args := sqlexpr.Format("DELETE FROM %s", lists.From).Build()
+	tag, err := tx.Exec(ctx, sql, args...)
 	if err == nil && tag.RowsAffected() != d.Deleted {
 		err = worktables.ErrSuppressed
 	}

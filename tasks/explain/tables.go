@@ -10,9 +10,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
@@ -38,13 +38,14 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		a.Log(ctx, severity.Info, "coalesceUpToDate")
 		return nil, nil
 	}
-	sql, err := p.Statement(ctx, a.Binder.Pool)
+	statement, err := p.Statement(ctx, a.Binder.Pool, []pgtype.TID{})
+	sql, args := statement.Build()
 	return []Statement{{
 		Table:      p.Table.Quoted(),
 		Action:     preview.Delete,
 		Rule:       p.Rule(),
 		SQL:        sql,
-		Parameters: format([]any{p.Start, p.End, []pgtype.TID{}}),
+		Parameters: format(args),
 		ScanMethod: "PostgreSQL's own plan",
 		Partitions: 1,
 	}}, err
@@ -87,10 +88,10 @@ func dropsOf(ctx context.Context, a *pipeline.Attempt, k worktables.Kind) (all [
 	for _, w := range k.Tables {
 		ids, lists = append(ids, w.ID), append(lists, w.ListIDs()...)
 	}
-	query := func(table *campaign.Table, rule string, q plan.Query, ids []int64) error {
-		args, err := a.Binder.Values(ctx, q.Args)
-		parameters := format(append([]any{ids}, args...))
-		all = append(all, Statement{Table: table.Quoted(), Rule: rule, SQL: q.SQL, Parameters: parameters})
+	query := func(table *campaign.Table, rule string, q sqlexpr.Expr, ids []int64) error {
+		bound, err := a.Binder.Bind(ctx, q, ids)
+		sql, args := bound.Build()
+		all = append(all, Statement{Table: table.Quoted(), Rule: rule, SQL: sql, Parameters: format(args)})
 		return err
 	}
 	if err := query(k.Drop.Owner, "which of the ids in the names are in use", k.Drop.InUse, ids); err != nil {

@@ -93,11 +93,12 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	}
 	if p := a.Plan.Parents; p != nil {
 		e.Rows = int64(len(ids))
+		sql, args := p.Query("r." + p.Key).Build()
 		e.Parents = &Statement{
 			Table:      p.Table.Quoted(),
 			Rule:       p.Rule,
-			SQL:        "SELECT r." + p.Key + p.Rows(),
-			Parameters: format(p.Args),
+			SQL:        sql,
+			Parameters: format(args),
 		}
 	}
 	if e.Statements, err = sweeps(ctx, a, ids); err != nil {
@@ -190,7 +191,6 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 			Table:      j.Table.Quoted(),
 			Action:     preview.Delete,
 			Rule:       a.Plan.Describe(j),
-			SQL:        j.SQL(),
 			Partitions: 1,
 		}
 		if j.Set != nil {
@@ -200,7 +200,8 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 		if err != nil {
 			return nil, err
 		}
-		s.Parameters = append(format(sweep.Args), format(sweep.SetArgs)...)
+		sql, args := sweep.SQL().Build()
+		s.SQL, s.Parameters = sql, format(args)
 		if s.ScanMethod, err = scanMethod(ctx, a, sweep); err != nil {
 			return nil, err
 		}

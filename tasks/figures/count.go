@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/candidates"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // errEnough ends counting when more rows were found than are of interest.
@@ -32,7 +33,7 @@ func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relatio
 // which a condition is true, by the jobs' units. It stops at one more than enough.
 func (f *figures) count(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, enough int64,
-	except map[string]purge.Condition,
+	except map[string]sqlexpr.Expr,
 ) (n int64, err error) {
 	sets, err := f.candidates(ctx, b, jobs, parents, except)
 	if err != nil {
@@ -62,7 +63,7 @@ func (f *figures) count(
 
 // candidates returns the candidate rows of jobs on the table.
 func (f *figures) candidates(
-	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]purge.Condition,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]sqlexpr.Expr,
 ) (sets []candidates.Set, err error) {
 	for _, j := range jobs {
 		ids := parents.IDs
@@ -92,7 +93,7 @@ func (f *figures) read(
 	table := f.table.Quoted()
 	if s.Job.Elsewhere {
 		sweep := s.Job.Sweep
-		sweep.Where, sweep.Args = s.Rows.Where, s.Rows.Args
+		sweep.Where = s.Rows.Where
 		if sweep.RemoteError() != nil { // it deletes nothing
 			return nil
 		}

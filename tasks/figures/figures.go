@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Task has the figures of one task.
@@ -148,7 +149,7 @@ func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 		return rows, err
 	}
 	for _, leaf := range f.table.Leaves {
-		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: "true"}
+		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: sqlexpr.SQL("true")}
 		err := b.Engine.Count(ctx, all, func(ctx context.Context, n int64) error {
 			rows += float64(n)
 			return f.Proceed(ctx)
@@ -189,7 +190,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 	for _, j := range b.Plan.Jobs {
 		byUnit[j.Unit] = j
 	}
-	except := map[string]purge.Condition{}
+	except := map[string]sqlexpr.Expr{}
 	for _, j := range f.jobs {
 		former, applies := byUnit[j.Unit]
 		if j.Step.Dependent() || !applies {
@@ -199,7 +200,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 		if err != nil {
 			return 0, err
 		}
-		except[j.Unit] = purge.Condition{Where: s.Where, Args: s.Args}
+		except[j.Unit] = s.Where
 	}
 	return f.count(ctx, b, f.jobs, parents, f.exactly(enough), except)
 }

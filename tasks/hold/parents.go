@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Choose returns the parents that an attempt processes: the parents of its plan, without the ones that
@@ -62,12 +63,11 @@ func Parents(
 // parentsOnHold returns the parents that are on hold themselves.
 func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
 	p := b.Plan.Parents
-	if p == nil || p.OnHold.Where == "" {
+	if p == nil || p.OnHold.IsZero() {
 		return nil, nil
 	}
 	onHold := *p
-	onHold.Where += " AND (" + p.OnHold.NumberedAfter(len(p.Args)) + ") IS TRUE"
-	onHold.Args = slices.Concat(p.Args, p.OnHold.Args)
+	onHold.Where = sqlexpr.Format("%s AND (%s) IS TRUE", p.Where, p.OnHold)
 	return b.Parents(ctx, &onHold)
 }
 
@@ -134,5 +134,6 @@ func countAtOnce(ctx context.Context, b *binding.Binder, s purge.Sweep) (rows in
 		return 0, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
-	return rows, tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).Scan(&rows)
+	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+	return rows, query.QueryRow(ctx, tx).Scan(&rows)
 }

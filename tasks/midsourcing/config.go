@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Config configures how deliveries of mid-sourcing servers are handled, by the names of their external accounts
@@ -26,7 +28,7 @@ func (c Config) keeps(account string) bool {
 type Register interface {
 	// Record returns a statement that records deliveries. It is part of the statement that deletes them here. The
 	// columns of query are account ("" without one), there and here (the ids), and label.
-	Record(query string) string
+	Record(query sqlexpr.Expr) sqlexpr.Expr
 	// Leftovers returns the recorded deliveries of an account, by their ids there, without those on hold.
 	Leftovers(ctx context.Context, account string) ([]int64, error)
 	// Forget removes recorded deliveries of an account, by their ids there.

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Begin checks whether the run may begin, or be continued. It fails before anything is deleted.
@@ -182,14 +183,16 @@ func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (re
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
-		from := fmt.Sprintf(
-			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'", a.table.Quoted(), a.date,
+		from := sqlexpr.Format(
+			"FROM %s AS r WHERE r.%s <= %s AND r.%[2]s > '-infinity'",
+			a.table.Quoted(), a.date, sqlexpr.Arg(now, "timestamptz"),
 		)
-		exists := fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, a.date)
-		if err := tx.QueryRow(ctx, exists, now, now.Add(-maxIdle)).Scan(&recent); err != nil || recent {
+		least := sqlexpr.Arg(now.Add(-maxIdle), "timestamptz")
+		exists := sqlexpr.Format("SELECT EXISTS (SELECT %s AND r.%s >= %s)", from, a.date, least)
+		if err := exists.QueryRow(ctx, tx).Scan(&recent); err != nil || recent {
 			return err
 		}
-		return tx.QueryRow(ctx, fmt.Sprintf("SELECT max(r.%s)::timestamptz%s", a.date, from), now).Scan(&at)
+		return sqlexpr.Format("SELECT max(r.%s)::timestamptz %s", a.date, from).QueryRow(ctx, tx).Scan(&at)
 	})
 	return recent, at, err
 }

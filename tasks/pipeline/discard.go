@@ -7,6 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // DiscardJournal returns a journal that reports nothing, for simulations. It judges no guards.
@@ -51,7 +52,7 @@ func (d discard) Holds(context.Context) (plan.Holds, error) { return d.holds, ni
 
 func (discard) History(context.Context) (*guard.History, error) { return nil, nil }
 
-func (discard) Record(query string) string { return query }
+func (discard) Record(query sqlexpr.Expr) sqlexpr.Expr { return query }
 
 func (discard) Leftovers(context.Context, string) ([]int64, error) { return nil, nil }
 

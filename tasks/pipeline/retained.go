@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // RetainForSkipped removes parents with rows in tables that the task skips: without their parents, these rows
@@ -38,11 +39,11 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		default:
 			var err error
 			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
-			sql := fmt.Sprintf(
-				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])",
-				r.Link, r.Table.Quoted(),
+			query := sqlexpr.Format(
+				"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
+				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"),
 			)
-			if retained, err = a.Binder.IDs(ctx, r.Table, sql, parents); err != nil {
+			if retained, err = a.Binder.IDs(ctx, r.Table, query); err != nil {
 				return nil, err
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // defaultLimit is the largest number of rows that a statement touches if its step sets none.
@@ -53,7 +54,7 @@ func Compile(t Task, env Env) (*Plan, error) {
 			if err != nil {
 				return nil, err
 			}
-			p.RollUpOnHold = onHold.Where != ""
+			p.RollUpOnHold = !onHold.IsZero()
 		}
 	}
 	if t.RollUp != nil || t.Advances != (campaign.Option{}) {
@@ -115,8 +116,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.leaveAlone(table, job.Rule, why)
 		return nil
 	}
-	where, err := c.stepCondition(s.step, &job)
-	if err != nil || where == "" {
+	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	if table.RowSecurity {
@@ -134,7 +134,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
-	job.Where, job.Args, job.ReadsOthers = where, slices.Clone(c.args), c.readsOthers || s.step.Dependent()
+	job.ReadsOthers = c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {
 		if !table.Has(a.Column) { // PostgreSQL could not infer the type of a parameter that is bound but not used
@@ -148,18 +148,17 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.note(severity.Info, "%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
-	job.SetArgs = c.args[len(job.Args):]
 	job.Companion, job.CompanionWrites = c.companion(s.step)
 	switch {
 	case s.step.Update != nil:
 		s.plan.requireRights(s.env, table, "SELECT", "UPDATE")
 	case s.step.Tables != nil:
 		s.plan.requireRights(s.env, table, "SELECT", "DELETE", "UPDATE")
-		job.TypedTables = "true" // any row may have a table if the rule is not applicable
+		job.TypedTables = sqlexpr.SQL("true") // any row may have a table if the rule is not applicable
 		r := row{"r", table}
 		if s.step.Tables.If.applies(&compiler{env: s.env, plan: &Plan{}, table: table}, r) {
 			typed, _ := s.step.Tables.If.sql(c, r)
-			job.TypedTables = "(" + typed + ") IS TRUE"
+			job.TypedTables = sqlexpr.Format("(%s) IS TRUE", typed)
 		}
 	default:
 		s.plan.requireRights(s.env, table, "SELECT", "DELETE")
@@ -216,7 +215,7 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 // skip records that the step is not applicable to a table, and why, to explain it for one of its rows.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the notes of the task's plan are free of duplicates
-	_, err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
+	err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
 	var why []string
 	for _, n := range slices.Concat(s.parentNotes, alone.Notes) {
 		why = append(why, n.Text)

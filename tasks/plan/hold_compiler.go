@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Limits on following foreign keys from one row: the number of keys, and of visits to one table. Rows behind further
@@ -27,36 +27,36 @@ type holdCompiler struct {
 
 // row returns the condition that a row is on hold because of the values in its columns, or because of its partition. It
 // is empty if no row of the table can be.
-func (c *holdCompiler) row(r row) (string, error) {
+func (c *holdCompiler) row(r row) (sqlexpr.Expr, error) {
 	own, err := findHoldLinks(c.sql.env, r.table)
 	if err != nil {
-		return "", err
+		return sqlexpr.Expr{}, err
 	}
 	if own.whole {
-		return "true", nil
+		return sqlexpr.SQL("true"), nil
 	}
-	var sides []string
+	var sides []sqlexpr.Expr
 	for _, leaf := range own.leaves {
-		sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf))
+		sides = append(sides, sqlexpr.Format("%s.tableoid = %d", r.alias, leaf))
 	}
 	for _, l := range own.columns {
-		sides = append(sides, purge.In(r.alias+"."+l.column, c.sql.bind(l.ids, "bigint[]")))
+		sides = append(sides, sqlexpr.OneOf(r.alias+"."+l.column, l.ids))
 	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(c.sql.env) {
 			c.sql.recordRead(log)
-			sides = append(sides, fmt.Sprintf(
+			sides = append(sides, sqlexpr.Format(
 				"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
-				r.alias, l.column, log.Quoted(), purge.In("m.iDeliveryId", c.sql.bind(l.ids, "bigint[]")),
+				r.alias, l.column, log.Quoted(), sqlexpr.OneOf("m.iDeliveryId", l.ids),
 			))
 		}
 	}
-	return joinOr(sides), nil
+	return sqlexpr.Or(sides...), nil
 }
 
 // withChildren returns the condition that a row is on hold, or one that foreign keys delete with it. It is empty if
 // none can be. path has the tables that foreign keys were followed through.
-func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (string, error) {
+func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (sqlexpr.Expr, error) {
 	visits := 1
 	for _, t := range path {
 		if t == r.table {
@@ -70,42 +70,39 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (string, erro
 				"delete or change is not followed",
 			path[0].NameIn(c.sql.env.Catalog.Schema), r.table.NameIn(c.sql.env.Catalog.Schema),
 		)
-		return "true", nil
+		return sqlexpr.SQL("true"), nil
 	}
 	own, err := c.row(r)
-	if err != nil {
-		return "", err
-	}
-	sides := []string{own}
+	sides := []sqlexpr.Expr{own}
 	for _, k := range r.table.Cascades {
-		side, err := c.child(r, k, append(slices.Clone(path), r.table))
 		if err != nil {
-			return "", err
+			return own, err
 		}
+		var side sqlexpr.Expr
+		side, err = c.child(r, k, append(slices.Clone(path), r.table))
 		sides = append(sides, side)
 	}
-	return joinOr(sides), nil
+	return sqlexpr.Or(sides...), err
 }
 
 // child returns the condition that a row on hold refers to a row by a foreign key. It is empty if none can be on hold.
-func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) (string, error) {
+func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) (onHold sqlexpr.Expr, err error) {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
 	if may, err := mayBeOnHold(c.sql.env, k.Table, map[*campaign.Table]bool{}); err != nil || !may {
-		return "", err
+		return onHold, err
 	}
 	if !c.sql.plan.seesRowsOnHold(c.sql.env, r.table, k.Table) {
-		return "true", nil
+		return sqlexpr.SQL("true"), nil
 	}
-	onHold, err := c.withChildren(child, path)
-	if err != nil || onHold == "" {
-		return "", err
+	if onHold, err = c.withChildren(child, path); err != nil || onHold.IsZero() {
+		return onHold, err
 	}
 	c.sql.recordRead(k.Table)
 	var on []string
 	for i := range k.Columns {
 		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
 	}
-	return fmt.Sprintf(
+	return sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
 		k.Table.Quoted(), child.alias, strings.Join(on, " AND "), onHold,
 	), nil

@@ -1,24 +1,22 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // HoldCondition is one way in which a row r of a table is on hold.
 type HoldCondition struct {
 	// Condition is true for such a row.
-	Condition purge.Condition
+	Condition sqlexpr.Expr
 	// ReadsOthers is true if Condition reads other tables, Elsewhere if it reads a distributed one.
 	ReadsOthers, Elsewhere bool
 	// Column, if not empty, is an integer column of r. Condition is true if that contains one of the ids that the query
 	// IDs returns.
 	Column string
-	IDs    purge.Condition
+	IDs    sqlexpr.Expr
 	// All are the ids of the holds if IDs returns the ones among them that the table contains; nil if IDs returns ids
 	// of other rows.
 	All []int64
@@ -31,15 +29,14 @@ type holdFinder struct {
 	table *campaign.Table
 }
 
-// onHold returns the condition that a row r of the table is on hold, or a row that would be deleted with it. It has no
-// text if no row is.
-func (f holdFinder) onHold() (purge.Condition, error) {
+// onHold returns the condition that a row r of the table is on hold, or a row that would be deleted with it. It is empty
+// if no row is.
+func (f holdFinder) onHold() (condition sqlexpr.Expr, err error) {
 	found, err := f.find()
-	var conditions []purge.Condition
 	for _, h := range found {
-		conditions = append(conditions, h.Condition)
+		condition = sqlexpr.Or(condition, h.Condition)
 	}
-	return purge.Or(conditions...), err
+	return condition, err
 }
 
 // find returns the ways in which a row r of the table is on hold, or a row that would be deleted with it: one with the
@@ -53,22 +50,19 @@ func (f holdFinder) find() (found []HoldCondition, err error) {
 		return nil, err
 	}
 	if own.whole {
-		return []HoldCondition{{Condition: purge.Condition{Where: "true"}}}, nil
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
 	}
 	for _, leaf := range own.leaves {
-		found = append(found, HoldCondition{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+		found = append(found, HoldCondition{Condition: sqlexpr.Format("r.tableoid = %d", leaf)})
 	}
 	for _, l := range own.columns {
+		condition := sqlexpr.OneOf("r."+l.column, l.ids)
 		found = append(found, HoldCondition{
-			Condition: purge.OneOf("r."+l.column, l.ids),
+			Condition: condition,
 			Column:    l.column, All: l.ids,
-			IDs: purge.Condition{
-				Where: fmt.Sprintf(
-					"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s",
-					l.column, f.table.Quoted(), purge.In("r."+l.column, "$1::bigint[]"),
-				),
-				Args: []any{l.ids},
-			},
+			IDs: sqlexpr.Format(
+				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(), condition,
+			),
 		})
 	}
 	messages, err := f.byMessages(own.messages)
@@ -81,11 +75,11 @@ func (f holdFinder) find() (found []HoldCondition, err error) {
 	}
 	cascades, err := f.byCascades()
 	return slices.DeleteFunc(
-		slices.Concat(found, messages, paired, cascades), func(h HoldCondition) bool { return h.Condition.Where == "" },
+		slices.Concat(found, messages, paired, cascades), func(h HoldCondition) bool { return h.Condition.IsZero() },
 	), err
 }
 
-// newCompiler returns a compiler for one condition. Conditions do not share parameters.
+// newCompiler returns a compiler for one condition.
 func (f holdFinder) newCompiler() *holdCompiler {
 	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}}
 }
@@ -93,31 +87,31 @@ func (f holdFinder) newCompiler() *holdCompiler {
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
 // compiled by onHold.
 func (f holdFinder) through(
-	column string, other row, key string, onHold func(c *holdCompiler) (string, error),
+	column string, other row, key string, onHold func(c *holdCompiler) (sqlexpr.Expr, error),
 ) (HoldCondition, error) {
 	c := f.newCompiler()
 	where, err := onHold(c)
-	if err != nil || where == "" {
+	if err != nil || where.IsZero() {
 		return HoldCondition{}, err
 	}
 	c.sql.recordRead(other.table)
-	query := fmt.Sprintf(
+	query := sqlexpr.Format(
 		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
 		other.alias, key, other.table.Quoted(), where,
 	)
-	exists := fmt.Sprintf(
+	exists := sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))",
 		other.table.Quoted(), other.alias, key, column, where,
 	)
 	if c.sql.cannotJoin() {
-		exists = fmt.Sprintf("r.%s IN (%s)", column, query)
+		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
 	}
 	return HoldCondition{
-		Condition:   purge.Condition{Where: exists, Args: c.sql.args},
+		Condition:   exists,
 		ReadsOthers: true,
 		Elsewhere:   c.sql.elsewhere,
 		Column:      column,
-		IDs:         purge.Condition{Where: query, Args: c.sql.args},
+		IDs:         query,
 	}, nil
 }
 
@@ -125,8 +119,8 @@ func (f holdFinder) through(
 func (f holdFinder) byMessages(links []holdLink) (found []HoldCondition, err error) {
 	for _, l := range links {
 		for _, log := range messageLogs(f.env) {
-			h, err := f.through(l.column, row{"l", log}, "iBroadLogId", func(c *holdCompiler) (string, error) {
-				return purge.In("l.iDeliveryId", c.sql.bind(l.ids, "bigint[]")), nil
+			h, err := f.through(l.column, row{"l", log}, "iBroadLogId", func(*holdCompiler) (sqlexpr.Expr, error) {
+				return sqlexpr.OneOf("l.iDeliveryId", l.ids), nil
 			})
 			if err != nil {
 				return nil, err
@@ -165,7 +159,7 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	path := []*campaign.Table{f.table}
 	if paired == f.table {
 		for _, log := range logs {
-			h, err := f.through(key, row{"l", log}, id, func(c *holdCompiler) (string, error) {
+			h, err := f.through(key, row{"l", log}, id, func(c *holdCompiler) (sqlexpr.Expr, error) {
 				return c.withChildren(row{"l", log}, path)
 			})
 			if err != nil {
@@ -175,21 +169,21 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 		}
 		return found, nil
 	}
-	h, err := f.through(id, row{"t", paired}, key, func(c *holdCompiler) (string, error) {
+	h, err := f.through(id, row{"t", paired}, key, func(c *holdCompiler) (sqlexpr.Expr, error) {
 		where, err := c.withChildren(row{"t", paired}, path)
-		sides := []string{where}
+		sides := []sqlexpr.Expr{where}
 		for _, log := range logs {
 			if log == f.table || err != nil { // the row of this table with the same id is r
 				continue
 			}
-			if where, err = c.withChildren(row{"l", log}, path); err == nil && where != "" {
+			if where, err = c.withChildren(row{"l", log}, path); err == nil && !where.IsZero() {
 				c.sql.recordRead(log)
 				sides = append(
-					sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
+					sides, sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
 				)
 			}
 		}
-		return joinOr(sides), err
+		return sqlexpr.Or(sides...), err
 	})
 	return []HoldCondition{h}, err
 }
@@ -205,12 +199,12 @@ func (f holdFinder) byCascades() (found []HoldCondition, err error) {
 		case !may:
 			continue
 		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
-			found = append(found, HoldCondition{Condition: purge.Condition{Where: "true"}})
+			found = append(found, HoldCondition{Condition: sqlexpr.SQL("true")})
 			continue
 		}
 		if len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
 			child := row{"k1", k.Table}
-			h, err := f.through(k.Keys[0], child, k.Columns[0], func(c *holdCompiler) (string, error) {
+			h, err := f.through(k.Keys[0], child, k.Columns[0], func(c *holdCompiler) (sqlexpr.Expr, error) {
 				return c.withChildren(child, path)
 			})
 			if err != nil {
@@ -224,16 +218,7 @@ func (f holdFinder) byCascades() (found []HoldCondition, err error) {
 		if err != nil {
 			return nil, err
 		}
-		found = append(found, HoldCondition{
-			Condition:   purge.Condition{Where: where, Args: c.sql.args},
-			ReadsOthers: true,
-			Elsewhere:   c.sql.elsewhere,
-		})
+		found = append(found, HoldCondition{Condition: where, ReadsOthers: true, Elsewhere: c.sql.elsewhere})
 	}
 	return found, nil
-}
-
-// joinOr returns the condition that one of several is true. Empty conditions are ignored.
-func joinOr(sides []string) string {
-	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
 }

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // table reads from the table of a sweep, over one session.
@@ -41,6 +43,12 @@ func (t *table) read(ctx context.Context, dest []any, sql string, args ...any) e
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		return t.session.conn.QueryRow(ctx, sql, args...).Scan(dest...)
 	})
+}
+
+// query scans the one row of a query about the table.
+func (t *table) query(ctx context.Context, query sqlexpr.Expr, dest ...any) error {
+	sql, args := query.Build()
+	return t.read(ctx, dest, sql, args...)
 }
 
 // size returns the table's current number of blocks, and its filenode.
@@ -205,8 +213,8 @@ func (n node) collect(p *explained) {
 // explain returns the planner's estimate of the sweep.
 func (t *table) explain(ctx context.Context) (p explained, err error) {
 	var plan string
-	sql := "EXPLAIN (FORMAT JSON) SELECT FROM " + t.sweep.matchSQL()
-	if err := t.read(ctx, []any{&plan}, sql, t.sweep.matchArgs()...); err != nil {
+	query := sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", t.sweep.matchSQL())
+	if err := t.query(ctx, query, &plan); err != nil {
 		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
 	}
 	var nodes []struct{ Plan node }
