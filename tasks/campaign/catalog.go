@@ -222,20 +222,16 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 
 // loadTables reads the tables that pass a filter of selectTables, with their leaves.
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
-	rows, err := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	rows, _ := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
+	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
 		t := &Table{}
 		unlogged, partitioned := false, false
-		if err := rows.Scan(
+		if err := row.Scan(
 			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
 			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
 			&t.localDates,
 		); err != nil {
-			return nil, fmt.Errorf("read the catalog: %w", err)
+			return nil, err
 		}
 		t.Elsewhere = c.Elsewhere[t.OID]
 		if !partitioned { // a partitioned table stores no rows
@@ -250,9 +246,9 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 				CanUpdate: t.CanUpdate,
 			}}
 		}
-		list = append(list, t)
-	}
-	if err := rows.Err(); err != nil {
+		return t, nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	return list, c.readLeaves(ctx, db, list)
@@ -264,10 +260,7 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 		Name                  string
 		HoldsDelivery, OnPath bool
 	}
-	rows, err := db.Query(ctx, findSchema, knownTables)
-	if err != nil {
-		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
-	}
+	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 	if err != nil {
 		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
@@ -352,16 +345,13 @@ func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {
 
 // Unreadable returns the columns of the table that the role may not read. Names are stored names.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0
 			AND NOT attisdropped
 		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`,
 		t.OID, columns,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

@@ -50,10 +50,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 	if len(oids) == 0 {
 		return nil
 	}
-	rows, err := db.Query(ctx, findLeaves, oids)
-	if err != nil {
-		return fmt.Errorf("list the partitions: %w", err)
-	}
+	rows, _ := db.Query(ctx, findLeaves, oids)
 	var (
 		root        uint32
 		l           Leaf

@@ -155,15 +155,12 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	for _, opt := range allOptions {
 		names = append(names, opt.Name)
 	}
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+
 			" WHERE sName = ANY ($1)",
 		names,
 	)
-	if err != nil {
-		return nil, fmt.Errorf("read XtkOption: %w", err)
-	}
 	var (
 		name  string
 		value *int64

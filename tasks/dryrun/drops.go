@@ -96,16 +96,13 @@ ORDER BY 1, 2`
 
 // readDependents returns the quoted names of the relations that depend on others, by the names of the others.
 func readDependents(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
-	rows, err := db.Query(ctx, selectDependents, names)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, selectDependents, names)
 	var (
 		table        string
 		schema, name *string
 	)
 	dependents := map[string][]string{}
-	_, err = pgx.ForEachRow(rows, []any{&table, &schema, &name}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &schema, &name}, func() error {
 		dependent := "another object"
 		if schema != nil && name != nil {
 			dependent = pgx.Identifier{*schema, *name}.Sanitize()

@@ -83,10 +83,7 @@ func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors [
 			return err
 		}
 		defer func() { _ = tx.Rollback(ctx) }()
-		rows, err := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)
-		if err != nil {
-			return err
-		}
+		rows := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)
 		tids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
 		if err != nil {
 			return err

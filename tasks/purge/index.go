@@ -152,11 +152,8 @@ func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
 	query := sqlexpr.Format("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
 	err := t.find(ctx, func(tx pgx.Tx) error {
-		rows, err := query.Query(ctx, tx)
-		if err != nil {
-			return err
-		}
-		found, err = pgx.AppendRows(found[:0], rows, pgx.RowTo[pgtype.TID])
+		var err error
+		found, err = pgx.AppendRows(found[:0], query.Query(ctx, tx), pgx.RowTo[pgtype.TID])
 		return err
 	})
 	slices.SortFunc(found, compareTIDs)

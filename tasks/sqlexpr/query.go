@@ -12,10 +12,11 @@ type Querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Query sends a query.
-func (e Expr) Query(ctx context.Context, db Querier) (pgx.Rows, error) {
+// Query sends a query. The rows have its error.
+func (e Expr) Query(ctx context.Context, db Querier) pgx.Rows {
 	sql, args := e.Build()
-	return db.Query(ctx, sql, args...)
+	rows, _ := db.Query(ctx, sql, args...)
+	return rows
 }
 
 // QueryRow sends a query for one row.
@@ -26,9 +27,5 @@ func (e Expr) QueryRow(ctx context.Context, db Querier) pgx.Row {
 
 // IDs returns the ids that a query selects.
 func (e Expr) IDs(ctx context.Context, db Querier) ([]int64, error) {
-	rows, err := e.Query(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+	return pgx.CollectRows(e.Query(ctx, db), pgx.RowTo[int64])
 }

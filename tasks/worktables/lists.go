@@ -33,11 +33,8 @@ func ReadLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j plan.Job, s purge.Sweep, lock string,
 ) (l Lists, err error) {
 	l.From = sqlexpr.Format("%s AS r WHERE %s", s.Relation, s.Where)
-	rows, err := sqlexpr.Format("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock).
+	rows := sqlexpr.Format("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock).
 		Query(ctx, tx)
-	if err != nil {
-		return l, err
-	}
 	var (
 		id        int64
 		hasTable  bool
