@@ -9,7 +9,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
@@ -17,27 +16,15 @@ import (
 // dropWorkTables counts the unused work tables that the task would drop. It reports whether something shows which are
 // unused.
 func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
-	finder := worktables.Finder{
-		Binder:  t.Binder,
-		Holds:   t.workTableHolds(),
-		Exclude: func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] },
-		Log:     t.Log,
-	}
-	kinds, retained, err := finder.Find(ctx)
-	if t.Retained.Tables += retained; err != nil {
+	exclude := func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] }
+	finder := worktables.Finder{Attempt: t.Attempt, Exclude: exclude}
+	kinds, done, err := finder.Find(ctx)
+	if err != nil {
 		return false, err
-	}
-	for _, k := range kinds {
-		done = done || k.Unused != nil
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, t.countUnused)
 	t.Log(ctx, severity.Warning, blocked...)
 	return done, err
-}
-
-// workTableHolds applies the holds to work tables.
-func (t *task) workTableHolds() hold.WorkTables {
-	return hold.WorkTables{Engine: t.Binder.Engine, Holds: t.Binder.Env.Holds, Log: t.Log}
 }
 
 // countUnused implements worktables.Dropper.

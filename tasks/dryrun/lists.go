@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -78,7 +79,8 @@ func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64
 	if err != nil || len(lists.IDs) == 0 {
 		return false, err
 	}
-	if err := t.workTableHolds().Check(ctx, tx, lists.Tables); err != nil {
+	holds := hold.WorkTables{Attempt: t.Attempt}
+	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return false, err
 	}
 	rows := purge.Tally{

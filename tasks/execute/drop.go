@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
@@ -47,30 +46,18 @@ type drops struct{ task *task }
 
 // dropAll drops the unused work tables of the task. It reports whether something shows which are unused.
 func (d drops) dropAll(ctx context.Context) (done bool, err error) {
-	finder := worktables.Finder{
-		Binder:  d.task.Binder,
-		Holds:   d.holds(),
-		Exclude: func(w campaign.WorkTable) bool { return !d.isPlanned(w) },
-		Log:     d.task.Log,
+	exclude := func(w campaign.WorkTable) bool { return !d.isPlanned(w) }
+	finder := worktables.Finder{Attempt: d.task.Attempt, Exclude: exclude}
+	kinds, done, err := finder.Find(ctx)
+	if err == nil {
+		err = d.guard(ctx, kinds)
 	}
-	kinds, retained, err := finder.Find(ctx)
-	if d.task.Retained.Tables += retained; err != nil {
+	if err != nil {
 		return false, err
-	}
-	for _, k := range kinds {
-		done = done || k.Unused != nil
-	}
-	if err := d.guard(ctx, kinds); err != nil {
-		return done, err
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, d.dropUnused)
 	d.task.Log(ctx, severity.Warning, blocked...)
 	return done, err
-}
-
-// holds applies the holds to work tables.
-func (d drops) holds() hold.WorkTables {
-	return hold.WorkTables{Engine: d.task.engine, Holds: d.task.env().Holds, Log: d.task.Log}
 }
 
 // isPlanned reports whether the saved plan has a table to drop, for this task or another; true if there is no saved

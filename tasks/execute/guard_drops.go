@@ -8,6 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
@@ -74,7 +75,7 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
 		return !d.isPlanned(w) || d.task.env().Holds.WorkTable(w, "")
 	})
-	onHold, err := d.holds().WithRecipients(ctx, tables)
+	onHold, err := hold.WorkTables{Attempt: d.task.Attempt}.WithRecipients(ctx, tables)
 	if err != nil {
 		return nil, err
 	}

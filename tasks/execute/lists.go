@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -115,7 +116,7 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	if len(lists.IDs) == 0 {
 		return d, errNotObsolete
 	}
-	holds := drops{t}.holds()
+	holds := hold.WorkTables{Attempt: t.Attempt}
 	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return d, err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
@@ -54,12 +53,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 // drops returns, for each kind of work tables, the queries for which of them are in use, and the statements that drop
 // the others: views first.
 func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statement, err error) {
-	finder := worktables.Finder{
-		Binder:  a.Binder,
-		Holds:   hold.WorkTables{Engine: a.Binder.Engine, Log: a.Log},
-		Exclude: func(campaign.WorkTable) bool { return false },
-		Log:     a.Log,
-	}
+	finder := worktables.Finder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
 	kinds, _, err := finder.Find(ctx)
 	if err != nil {
 		return nil, err

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -20,12 +20,8 @@ import (
 var ErrTable = errors.New("its table is held")
 
 // WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
-// recipient on hold.
-type WorkTables struct {
-	Engine *purge.Engine
-	Holds  plan.Holds
-	Log    func(ctx context.Context, level severity.Level, messages ...string)
-}
+// recipient on hold, by the environment of an attempt.
+type WorkTables struct{ *pipeline.Attempt }
 
 // Filter returns the tables that are not on hold, and how many of the others are. The ones with a mask in common have
 // one owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns
@@ -34,7 +30,7 @@ func (w WorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
 ) (rest []campaign.WorkTable, onHold int, err error) {
-	named := func(t campaign.WorkTable) bool { return w.Holds.WorkTable(t, owner) }
+	named := func(t campaign.WorkTable) bool { return w.Binder.Env.Holds.WorkTable(t, owner) }
 	rest = slices.DeleteFunc(slices.Clone(tables), named)
 	onHold = len(tables) - len(rest)
 	if !slices.ContainsFunc(rest, w.mayHaveRecipients) {
@@ -60,7 +56,7 @@ func (w WorkTables) Filter(
 
 // mayHaveRecipients reports whether a work table can have a row of a recipient on hold.
 func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
-	return t.Recipients && len(w.Holds.Recipients) > 0
+	return t.Recipients && len(w.Binder.Env.Holds.Recipients) > 0
 }
 
 // WithRecipients returns, by their names, which of those tables that can have rows of a recipient on hold have one. A
@@ -94,13 +90,13 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 
 // read reports whether a table has a row of a recipient on hold, in a separate transaction.
 func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (bool, error) {
-	if err := w.Engine.Recorder.Proceed(ctx); err != nil {
+	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err
 	}
-	if err := w.Engine.Wait(ctx); err != nil {
+	if err := w.Binder.Engine.Wait(ctx); err != nil {
 		return false, err
 	}
-	tx, err := w.Engine.Begin(ctx)
+	tx, err := w.Binder.Engine.Begin(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -121,14 +117,14 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' ` +
 			`THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Holds.Recipients).Scan(&has)
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Binder.Env.Holds.Recipients).Scan(&has)
 	return has, err
 }
 
 // Check fails with ErrTable if one of the tables of lists is on hold, or has a row of a recipient on hold.
 func (w WorkTables) Check(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
 	for _, t := range tables {
-		if w.Holds.WorkTable(t, "") {
+		if w.Binder.Env.Holds.WorkTable(t, "") {
 			return ErrTable
 		}
 		if has, err := w.hasRecipients(ctx, tx, t); err != nil || has {
