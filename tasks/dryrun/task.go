@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/hold"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -80,23 +79,8 @@ func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err 
 	if parents, err = hold.Choose(ctx, t.Attempt); err != nil {
 		return parents, err
 	}
-	if t.Plan.Parents != nil && t.Task.ParentSet.MidSourced {
-		m := &midsourcing.Purge{
-			Config:    t.run.Config.MidSourcing,
-			Binder:    t.Binder,
-			Remote:    remote{t},
-			Register:  t.run.Journal.Register,
-			Log:       t.Log,
-			Leftovers: true,
-		}
-		r, err := m.Run(ctx, parents)
-		if err != nil {
-			return parents, err
-		}
-		t.Retained.Dependent += r.Dependent
-		t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
-		t.Unfinished = errors.Join(t.Unfinished, r.Failed)
-		parents.IDs = r.IDs
+	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, remote{t}); err != nil {
+		return parents, err
 	}
 	if t.Task.ParentSet != nil {
 		t.found.recordParents(name, parents)

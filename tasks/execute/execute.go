@@ -83,7 +83,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	if err := t.guard(ctx, parents); err != nil {
 		return false, err
 	}
-	if parents.IDs, err = t.purgeMidSourced(ctx, parents); err != nil {
+	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, remote{t}); err != nil {
 		return false, err
 	}
 	t.expected = figures.Estimate(ctx, t.Binder, t.Jobs, parents)
@@ -118,7 +118,7 @@ func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 		parents.IDs = binding.Without(parents.IDs, saved.Retained)
 	}
 	var err error
-	if parents.IDs, err = t.withoutKept(ctx, parents.IDs); err != nil {
+	if parents.IDs, err = t.WithoutKept(ctx, parents.IDs); err != nil {
 		return err
 	}
 	f := figures.Task{

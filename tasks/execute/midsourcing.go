@@ -14,44 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// isMidSourced reports whether the parents of the task are also on mid-sourcing servers.
-func (t *task) isMidSourced() bool { return t.Plan.Parents != nil && t.Task.ParentSet.MidSourced }
-
-// midSourcing handles the parents that are also on mid-sourcing servers. A saved plan names no leftovers.
-func (t *task) midSourcing() *midsourcing.Purge {
-	return &midsourcing.Purge{
-		Config:    t.run.Config.MidSourcing,
-		Binder:    t.Binder,
-		Remote:    remote{t},
-		Register:  t.journal.Register,
-		Log:       t.Log,
-		Leftovers: t.run.Config.SavedPlan == nil,
-	}
-}
-
-// purgeMidSourced deletes parents on their mid-sourcing servers, and returns the ones to delete here, too.
-func (t *task) purgeMidSourced(ctx context.Context, parents binding.Parents) ([]int64, error) {
-	if !t.isMidSourced() {
-		return parents.IDs, nil
-	}
-	r, err := t.midSourcing().Run(ctx, parents)
-	if err != nil {
-		return nil, err
-	}
-	t.Retained.Dependent += r.Dependent
-	t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
-	t.Unfinished = errors.Join(t.Unfinished, r.Failed)
-	return r.IDs, nil
-}
-
-// withoutKept returns parents without the deliveries of mid-sourcing accounts that are kept.
-func (t *task) withoutKept(ctx context.Context, ids []int64) ([]int64, error) {
-	if !t.isMidSourced() {
-		return ids, nil
-	}
-	return t.midSourcing().WithoutKept(ctx, ids)
-}
-
 // remote implements midsourcing.Remote.
 type remote struct{ main *task }
 
