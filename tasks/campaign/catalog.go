@@ -59,10 +59,7 @@ type Table struct {
 	Name      string // as stored: lower case in a Campaign database
 	Kind      string // empty for a table; otherwise what has the name of one, such as a view
 	Key       string // the integer column that identifies a row; empty if no single column does
-	CanSelect bool   // from some columns at least
-	CanInsert bool   // into some columns at least
-	CanDelete bool
-	CanUpdate bool
+	Rights
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
 	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.
@@ -83,6 +80,12 @@ type Table struct {
 	integers   []string // columns of type int2, int4 or int8, or of a domain over one
 	localDates []string // columns that are dates without a time zone
 	keys       []string // columns that each identify a row alone
+}
+
+// Rights are what the role may do with the rows of a relation.
+type Rights struct {
+	CanSelect, CanInsert bool // some columns at least
+	CanDelete, CanUpdate bool
 }
 
 // Quoted returns the table's name, with its schema, for SQL.
@@ -241,9 +244,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 				Name:      t.Name,
 				Elsewhere: t.Elsewhere,
 				Unlogged:  unlogged,
-				CanSelect: t.CanSelect,
-				CanDelete: t.CanDelete,
-				CanUpdate: t.CanUpdate,
+				Rights:    t.Rights,
 			}}
 		}
 		return t, nil

@@ -16,9 +16,8 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// CanSelect, CanDelete and CanUpdate are rights to the leaf itself: rights to a table do not include its
-	// partitions.
-	CanSelect, CanDelete, CanUpdate bool
+	// Rights are those to the leaf itself: rights to a table do not include its partitions. Nothing is inserted there.
+	Rights
 }
 
 // Quoted returns the leaf's name, with its schema, for SQL.

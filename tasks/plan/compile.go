@@ -149,46 +149,36 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		return nil
 	}
 	job.Companion, job.CompanionWrites = c.companion(s.step)
+	rights := []string{"SELECT", "DELETE"}
 	switch {
 	case s.step.Update != nil:
-		s.plan.requireRights(s.env, table, "SELECT", "UPDATE")
+		rights = []string{"SELECT", "UPDATE"}
 	case s.step.Tables != nil:
-		s.plan.requireRights(s.env, table, "SELECT", "DELETE", "UPDATE")
+		rights = append(rights, "UPDATE")
 		job.TypedTables = sqlexpr.SQL("true") // any row may have a table if the rule is not applicable
 		r := row{"r", table}
 		if s.step.Tables.If.applies(&compiler{env: s.env, plan: &Plan{}, table: table}, r) {
 			typed, _ := s.step.Tables.If.sql(c, r)
 			job.TypedTables = sqlexpr.Format("(%s) IS TRUE", typed)
 		}
-	default:
-		s.plan.requireRights(s.env, table, "SELECT", "DELETE")
 	}
+	s.plan.requireRights(s.env, table, rights...)
 	leaves := table.Leaves
 	if len(leaves) == 0 {
 		s.plan.note(severity.Info, "%s is partitioned and has no partition", table.Name)
 	}
 	if s.step.Tables != nil { // lists are few
-		leaves = []campaign.Leaf{
-			{
-				OID:       table.OID,
-				Schema:    table.Schema,
-				Name:      table.Name,
-				Elsewhere: table.Elsewhere,
-				Unlogged:  len(table.Leaves) > 0 && table.Leaves[0].Unlogged,
-			},
-		}
+		whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
+		whole.Unlogged = len(table.Leaves) > 0 && table.Leaves[0].Unlogged
+		leaves = []campaign.Leaf{whole}
 	}
 	for _, leaf := range leaves {
 		if s.planned[leaf.OID] {
 			continue
 		}
 		s.planned[leaf.OID] = true
-		switch {
-		case s.step.Tables != nil: // rights to the table itself will do
-		case s.step.Update != nil:
-			s.plan.requireLeafRights(s.env, leaf, "SELECT", "UPDATE")
-		default:
-			s.plan.requireLeafRights(s.env, leaf, "SELECT", "DELETE")
+		if s.step.Tables == nil { // otherwise rights to the table itself will do
+			s.plan.addMissing(s.env, leaf.Quoted(), leaf.Rights, rights)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}

@@ -226,32 +226,19 @@ type (
 	Lookup string
 )
 
-// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing. A dry run only
-// needs SELECT.
+// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
-	if t == nil {
-		return
+	if t != nil {
+		p.addMissing(env, t.Quoted(), t.Rights, rights)
 	}
-	p.addMissing(env, t.Quoted(), rights, map[string]bool{
-		"SELECT": t.CanSelect,
-		"INSERT": t.CanInsert || env.DryRun,
-		"DELETE": t.CanDelete || env.DryRun,
-		"UPDATE": t.CanUpdate || env.DryRun,
-	})
 }
 
-// requireLeafRights adds the GRANT of the rights that the role lacks on a leaf, as requireRights does.
-func (p *Plan) requireLeafRights(env Env, leaf campaign.Leaf, rights ...string) {
-	p.addMissing(env, leaf.Quoted(), rights, map[string]bool{
-		"SELECT": leaf.CanSelect,
-		"DELETE": leaf.CanDelete || env.DryRun,
-		"UPDATE": leaf.CanUpdate || env.DryRun,
+// addMissing adds the GRANT of the rights that the role lacks on a relation. A dry run only needs SELECT.
+func (p *Plan) addMissing(env Env, relation string, can campaign.Rights, rights []string) {
+	has := map[string]bool{"SELECT": can.CanSelect, "INSERT": can.CanInsert, "DELETE": can.CanDelete, "UPDATE": can.CanUpdate}
+	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
+		return has[right] || (env.DryRun && right != "SELECT")
 	})
-}
-
-// addMissing adds the GRANT of the rights on a relation that the role does not have.
-func (p *Plan) addMissing(env Env, relation string, rights []string, has map[string]bool) {
-	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
 	grant := fmt.Sprintf(
 		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, pgx.Identifier{env.Catalog.Role}.Sanitize(),
 	)
