@@ -124,8 +124,8 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	case !analyzed:
 		return 0, false, nil
 	}
-	p, err := t.explain(ctx)
-	return p.rows, err == nil, err
+	rows, _, err = t.explain(ctx)
+	return rows, err == nil, err
 }
 
 // countSample estimates how many rows the sweep has from some random ones of the table's blocks.

@@ -61,15 +61,15 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 // plannedIndex returns the name of the index by which the planner would find the rows, and how many it expects. The
 // name is empty if it would use none.
 func (t *table) plannedIndex(ctx context.Context) (name string, guess int64, err error) {
-	p, err := t.explain(ctx)
-	if err != nil || len(p.indexes) == 0 {
+	guess, indexes, err := t.explain(ctx)
+	if err != nil || len(indexes) == 0 {
 		return "", 0, err
 	}
 	const sql = `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i
 			JOIN pg_class x ON x.oid = i.indexrelid
 		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`
-	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, p.indexes)
-	return name, p.rows, err
+	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, indexes)
+	return name, guess, err
 }
 
 // extent describes where in the table the rows of a sweep are.

@@ -3,7 +3,6 @@ package purge
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -188,12 +187,6 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	return root, err
 }
 
-// explained has the planner's estimate of a sweep.
-type explained struct {
-	rows    int64
-	indexes []string // the names of the indexes that it would use
-}
-
 // node is a node of a query plan, as EXPLAIN returns it.
 type node struct {
 	Rows  float64 `json:"Plan Rows"`
@@ -201,27 +194,23 @@ type node struct {
 	Plans []node  `json:"Plans"`
 }
 
-func (n node) collect(p *explained) {
+// indexes returns the names of the indexes that the plan uses.
+func (n node) indexes() (names []string) {
 	if n.Index != "" {
-		p.indexes = append(p.indexes, n.Index)
+		names = append(names, n.Index)
 	}
 	for _, child := range n.Plans {
-		child.collect(p)
+		names = append(names, child.indexes()...)
 	}
+	return names
 }
 
-// explain returns the planner's estimate of the sweep.
-func (t *table) explain(ctx context.Context) (p explained, err error) {
-	var plan string
+// explain returns the planner's estimate of the sweep, and the names of the indexes that it would use.
+func (t *table) explain(ctx context.Context) (rows int64, indexes []string, err error) {
+	var plans []struct{ Plan node }
 	query := sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", t.sweep.matchSQL())
-	if err := t.query(ctx, query, &plan); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	if err := t.query(ctx, query, &plans); err != nil {
+		return 0, nil, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
 	}
-	var nodes []struct{ Plan node }
-	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
-	}
-	p.rows = int64(nodes[0].Plan.Rows)
-	nodes[0].Plan.collect(&p)
-	return p, nil
+	return int64(plans[0].Plan.Rows), plans[0].Plan.indexes(), nil
 }
