@@ -257,17 +257,17 @@ func (p *Plan) note(level severity.Level, format string, args ...any) {
 
 // Describe returns which rows a job deletes or updates, with the rule of the parents that these depend on.
 func (p *Plan) Describe(j Job) string {
+	join := func(a, separator, b string) string {
+		if a == "" || b == "" {
+			return a + b
+		}
+		return a + separator + b
+	}
 	switch {
 	case !j.Step.Dependent():
 		return j.Rule
-	case j.Step.OfParents && j.Rule == "":
-		return p.Parents.Rule
-	case j.Step.OfParents && p.Parents.Rule == "":
-		return j.Rule
 	case j.Step.OfParents:
-		return p.Parents.Rule + "; and " + j.Rule
-	case j.Rule == "":
-		return fmt.Sprintf("of a row of %s: %s", p.Parents.Table.Name, p.Parents.Rule)
+		return join(p.Parents.Rule, "; and ", j.Rule)
 	}
-	return fmt.Sprintf("%s, of a row of %s: %s", j.Rule, p.Parents.Table.Name, p.Parents.Rule)
+	return join(j.Rule, ", ", fmt.Sprintf("of a row of %s: %s", p.Parents.Table.Name, p.Parents.Rule))
 }
