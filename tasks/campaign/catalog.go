@@ -54,11 +54,11 @@ type Catalog struct {
 
 // Table is an ordinary, partitioned or foreign table. Relations of other kinds are only returned by InPlaceOf.
 type Table struct {
-	OID       uint32
-	Schema    string
-	Name      string // as stored: lower case in a Campaign database
-	Kind      string // empty for a table; otherwise what has the name of one, such as a view
-	Key       string // the integer column that identifies a row; empty if no single column does
+	OID    uint32
+	Schema string
+	Name   string // as stored: lower case in a Campaign database
+	Kind   string // empty for a table; otherwise what has the name of one, such as a view
+	Key    string // the integer column that identifies a row; empty if no single column does
 	Rights
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool

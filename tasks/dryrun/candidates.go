@@ -118,11 +118,6 @@ func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, er
 	return true, nil
 }
 
-// candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order.
-func (t *task) candidates(ctx context.Context, filter func(plan.Job) bool) ([]candidates.Set, error) {
-	return lookahead{t.run, t.found, t.Attempt}.candidates(ctx, filter)
-}
-
 // related returns a relation together with those whose jobs decide which paired rows are deleted with its own.
 func (t *task) related(relation string) (map[string]bool, error) {
 	var jobs []plan.Job

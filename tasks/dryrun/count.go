@@ -23,10 +23,7 @@ func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	jobs := slices.Clone(t.Jobs)
 	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
 	for _, j := range jobs {
-		ids := parents.IDs
-		if j.Step.OfParents {
-			ids = parents.Own()
-		}
+		ids := parents.Of(j)
 		if j.Step.Dependent() && len(ids) == 0 {
 			continue
 		}
@@ -59,7 +56,7 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if found, known := t.found.tallies[key]; known {
 		return t.record(ctx, j, found)
 	}
-	if j.Unlogged && t.readsStandby() {
+	if j.Unlogged && readsStandby(t.run) {
 		t.skipUnlogged(ctx, j)
 		return nil
 	}
@@ -71,7 +68,8 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err != nil {
 		return err
 	}
-	all, err := t.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
+	ahead := lookahead{t.run, t.found, t.Attempt}
+	all, err := ahead.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
 	if err != nil {
 		return err
 	}
@@ -86,9 +84,6 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	}
 	return t.Uncounted(ctx, j, s, t.read(ctx, j, key, all))
 }
-
-// readsStandby reports whether the tables are read from a standby.
-func (t *task) readsStandby() bool { return readsStandby(t.run) }
 
 // skipUnlogged reports that the standby has none of the rows of an unlogged table.
 func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {

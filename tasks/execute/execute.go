@@ -121,13 +121,7 @@ func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if parents.IDs, err = t.WithoutKept(ctx, parents.IDs); err != nil {
 		return err
 	}
-	f := figures.Task{
-		Attempt: t.Attempt,
-		Jobs:    t.Jobs,
-		Parents: parents,
-		At:      func(object string) { t.journal.Progress.At(object, -1) },
-		Proceed: t.journal.Proceed,
-	}
+	f := figures.Task{Attempt: t.Attempt, Jobs: t.Jobs, Parents: parents}
 	trips, err := f.Judge(ctx, t.bounds.setShare)
 	if err != nil {
 		return err

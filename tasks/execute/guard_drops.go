@@ -68,12 +68,12 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 		return nil, fmt.Errorf("ask which lists have tables: %w", err)
 	}
 	prefix := j.Step.Tables.Prefix
-	tables, err := d.task.env().Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
+	tables, err := d.task.Binder.Env.Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
 	if err != nil {
 		return nil, err
 	}
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
-		return !d.isPlanned(w) || d.task.env().Holds.WorkTable(w, "")
+		return !d.isPlanned(w) || d.task.Binder.Env.Holds.WorkTable(w, "")
 	})
 	onHold, err := hold.WorkTables{Attempt: d.task.Attempt}.WithRecipients(ctx, tables)
 	if err != nil {

@@ -109,7 +109,7 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	if err != nil {
 		return d, err
 	}
-	lists, err := worktables.ReadLists(ctx, tx, t.env().Catalog, l.job, s, lock)
+	lists, err := worktables.ReadLists(ctx, tx, t.Binder.Env.Catalog, l.job, s, lock)
 	if err != nil {
 		return d, err
 	}

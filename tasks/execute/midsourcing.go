@@ -29,7 +29,7 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 	ledger := &serverLedger{main: r.main.engine, proceed: j.Proceed}
 	j.Ledger = ledger
 	engine := *r.main.engine
-	engine.Ledger, engine.Lock, engine.Workers, engine.Durable = ledger, 0, 1, true
+	engine.Ledger, engine.Durable = ledger, true
 	a, err := r.main.run.OnServer(ctx, account, r.main.Task, j, engine)
 	if err != nil {
 		return nil, err

@@ -71,7 +71,7 @@ func (t *task) replace(
 	if err := statement.QueryRow(ctx, tx).Scan(&deleted); err != nil {
 		return 0, err
 	}
-	return deleted, campaign.StoreMoment(ctx, tx, t.env().Catalog, p.Since, p.End)
+	return deleted, campaign.StoreMoment(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
 }
 
 // findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the

@@ -27,9 +27,6 @@ type task struct {
 	expected int64
 }
 
-// env returns the environment of the task.
-func (t *task) env() plan.Env { return t.Binder.Env }
-
 // resume continues where a previous worker stopped: it takes over that one's retained rows, and counts the rows that it
 // left pending on another server.
 func (t *task) resume(ctx context.Context) error {
@@ -82,7 +79,7 @@ func (t *task) settlePending(ctx context.Context) error {
 // advance stores the reference time as the moment of the task, unless rows were retained.
 func (t *task) advance(ctx context.Context) error {
 	moment := t.Task.Advances
-	catalog := t.env().Catalog
+	catalog := t.Binder.Env.Catalog
 	switch {
 	case moment == (campaign.Option{}) || t.Retained != (purge.Retained{}):
 		return nil
@@ -93,7 +90,7 @@ func (t *task) advance(ctx context.Context) error {
 				"asks for all addresses again",
 		)
 		return nil
-	case t.env().Holds.WholeTable(catalog.Table("XtkOption")):
+	case t.Binder.Env.Holds.WholeTable(catalog.Table("XtkOption")):
 		t.Log(
 			ctx, severity.Info,
 			"table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same "+
@@ -102,7 +99,7 @@ func (t *task) advance(ctx context.Context) error {
 		return nil
 	}
 	return t.inBatch(ctx, t.Task.Name, func(tx pgx.Tx) (purge.Delta, error) {
-		return purge.Delta{}, campaign.StoreMoment(ctx, tx, catalog, moment, t.env().Now)
+		return purge.Delta{}, campaign.StoreMoment(ctx, tx, catalog, moment, t.Binder.Env.Now)
 	})
 }
 

@@ -45,13 +45,13 @@ func (f *figures) count(
 			continue
 		}
 		counted = append(counted, s.Job.Relation)
-		f.At(s.Job.Name + ": counted first")
+		f.Attempt.Journal().Progress.At(s.Job.Name+": counted first", -1)
 		add := func(ctx context.Context, rows int64) error {
 			if n += rows; n > enough {
 				n = enough + 1
 				return errEnough
 			}
-			return f.Proceed(ctx)
+			return f.Attempt.Journal().Proceed(ctx)
 		}
 		err := ignoreUnreadable(ctx, b, f.read(ctx, b, s, sets, add), s.Job.Relation)
 		if err != nil || n > enough {
@@ -66,10 +66,7 @@ func (f *figures) candidates(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]sqlexpr.Expr,
 ) (sets []candidates.Set, err error) {
 	for _, j := range jobs {
-		ids := parents.IDs
-		if j.Step.OfParents {
-			ids = parents.Own()
-		}
+		ids := parents.Of(j)
 		if !candidates.Touches(j, f.table.Quoted()) || (j.Step.Dependent() && len(ids) == 0) {
 			continue
 		}

@@ -26,9 +26,6 @@ type Task struct {
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
-	// At reports the table that is counted, and Proceed fails if the run must stop.
-	At      func(object string)
-	Proceed func(ctx context.Context) error
 }
 
 // Judge judges all tables that the task deletes rows from. It calls bound with each share that the run must not exceed.
@@ -152,7 +149,7 @@ func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: sqlexpr.SQL("true")}
 		err := b.Engine.Count(ctx, all, func(ctx context.Context, n int64) error {
 			rows += float64(n)
-			return f.Proceed(ctx)
+			return f.Attempt.Journal().Proceed(ctx)
 		})
 		if err := ignoreUnreadable(ctx, b, err, all.Relation); err != nil {
 			return rows, err

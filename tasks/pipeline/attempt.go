@@ -155,10 +155,8 @@ func (a *Attempt) Saved() *preview.Task {
 	return &saved
 }
 
-// Emptied returns the quoted names of the tables that the run has deleted rows from, the ones with the most rows first.
-func (a *Attempt) Emptied(ctx context.Context) ([]string, error) {
-	return a.run.Journal.Counts.Emptied(ctx, "")
-}
+// Journal returns the journal of the run.
+func (a *Attempt) Journal() Journal { return a.run.Journal }
 
 // logPlan logs the notes of the plan, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {

@@ -11,9 +11,8 @@ import (
 // recorder reports what an engine does. It logs each warning, such as about a lock, once a task.
 type recorder struct {
 	Activity
-	progress Progress
-	proceed  func(ctx context.Context) error
-	ctx      context.Context // of the run
+	journal Journal
+	ctx     context.Context // of the run
 
 	mu     sync.Mutex
 	warned map[string]bool
@@ -22,13 +21,7 @@ type recorder struct {
 var _ purge.Recorder = (*recorder)(nil)
 
 func newRecorder(ctx context.Context, j Journal) *recorder {
-	return &recorder{
-		Activity: j.Activity,
-		progress: j.Progress,
-		proceed:  j.Proceed,
-		ctx:      ctx,
-		warned:   map[string]bool{},
-	}
+	return &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
 }
 
 // startTask lets warnings be logged again.
@@ -45,9 +38,9 @@ func (r *recorder) Warn(message string) {
 	r.warned[message] = true
 	r.mu.Unlock()
 	if !known {
-		_ = r.progress.Log(r.ctx, severity.Warning, message)
+		_ = r.journal.Progress.Log(r.ctx, severity.Warning, message)
 	}
 }
 
 // Proceed implements purge.Recorder.
-func (r *recorder) Proceed(ctx context.Context) error { return r.proceed(ctx) }
+func (r *recorder) Proceed(ctx context.Context) error { return r.journal.Proceed(ctx) }
