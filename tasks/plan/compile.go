@@ -50,11 +50,11 @@ func Compile(t Task, env Env) (*Plan, error) {
 		table := env.Catalog.Table(t.RollUp.Table)
 		p.requireRights(env, table, "SELECT", "INSERT", "DELETE")
 		if table != nil {
-			onHold, err := holdFinder{env, p, table}.onHold()
+			found, err := findOnHold(env, p, table)
 			if err != nil {
 				return nil, err
 			}
-			p.RollUpOnHold = !onHold.IsZero()
+			p.RollUpOnHold = len(found) > 0
 		}
 	}
 	if t.RollUp != nil || t.Advances != (campaign.Option{}) {

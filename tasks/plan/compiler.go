@@ -145,7 +145,7 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 		}
 	}
 	job.Where = sqlexpr.Format("%s%s", where, excludeZeroRecord("r", c.table))
-	job.OnHold, err = holdFinder{c.env, c.plan, c.table}.find()
+	job.OnHold, err = findOnHold(c.env, c.plan, c.table)
 	return err
 }
 

@@ -22,18 +22,16 @@ const (
 // holdCompiler compiles one condition that a row is on hold.
 type holdCompiler struct {
 	sql      compiler
+	linker   holdLinker
 	cascades int // foreign keys followed so far
 }
 
 // row returns the condition that a row is on hold because of the values in its columns, or because of its partition. It
 // is empty if no row of the table can be.
-func (c *holdCompiler) row(r row) (sqlexpr.Expr, error) {
-	own, err := findHoldLinks(c.sql.env, r.table)
-	if err != nil {
-		return sqlexpr.Expr{}, err
-	}
+func (c *holdCompiler) row(r row) sqlexpr.Expr {
+	own := c.linker.links(r.table)
 	if own.whole {
-		return sqlexpr.SQL("true"), nil
+		return sqlexpr.SQL("true")
 	}
 	var sides []sqlexpr.Expr
 	for _, leaf := range own.leaves {
@@ -51,12 +49,12 @@ func (c *holdCompiler) row(r row) (sqlexpr.Expr, error) {
 			))
 		}
 	}
-	return sqlexpr.Or(sides...), nil
+	return sqlexpr.Or(sides...)
 }
 
 // withChildren returns the condition that a row is on hold, or one that foreign keys delete with it. It is empty if
 // none can be. path has the tables that foreign keys were followed through.
-func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (sqlexpr.Expr, error) {
+func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
 		if t == r.table {
@@ -70,32 +68,27 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (sqlexpr.Expr
 				"delete or change is not followed",
 			path[0].NameIn(c.sql.env.Catalog.Schema), r.table.NameIn(c.sql.env.Catalog.Schema),
 		)
-		return sqlexpr.SQL("true"), nil
+		return sqlexpr.SQL("true")
 	}
-	own, err := c.row(r)
-	sides := []sqlexpr.Expr{own}
+	sides := []sqlexpr.Expr{c.row(r)}
 	for _, k := range r.table.Cascades {
-		if err != nil {
-			return own, err
-		}
-		var side sqlexpr.Expr
-		side, err = c.child(r, k, append(slices.Clone(path), r.table))
-		sides = append(sides, side)
+		sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
 	}
-	return sqlexpr.Or(sides...), err
+	return sqlexpr.Or(sides...)
 }
 
 // child returns the condition that a row on hold refers to a row by a foreign key. It is empty if none can be on hold.
-func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) (onHold sqlexpr.Expr, err error) {
+func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
-	if may, err := mayBeOnHold(c.sql.env, k.Table, map[*campaign.Table]bool{}); err != nil || !may {
-		return onHold, err
+	if !c.linker.mayLink(k.Table, map[*campaign.Table]bool{}) {
+		return sqlexpr.Expr{}
 	}
 	if !c.sql.plan.seesRowsOnHold(c.sql.env, r.table, k.Table) {
-		return sqlexpr.SQL("true"), nil
+		return sqlexpr.SQL("true")
 	}
-	if onHold, err = c.withChildren(child, path); err != nil || onHold.IsZero() {
-		return onHold, err
+	onHold := c.withChildren(child, path)
+	if onHold.IsZero() {
+		return onHold
 	}
 	c.sql.recordRead(k.Table)
 	var on []string
@@ -105,7 +98,7 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 	return sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
 		k.Table.Quoted(), child.alias, strings.Join(on, " AND "), onHold,
-	), nil
+	)
 }
 
 // seesRowsOnHold reports whether the role can read all rows of a child table that may be on hold. If not, it notes that

@@ -24,34 +24,46 @@ type HoldCondition struct {
 
 // holdFinder finds the ways in which rows of a table are on hold. Notes and missing rights are added to the plan.
 type holdFinder struct {
-	env   Env
-	plan  *Plan
-	table *campaign.Table
+	env    Env
+	plan   *Plan
+	table  *campaign.Table
+	linker holdLinker
 }
 
-// onHold returns the condition that a row r of the table is on hold, or a row that would be deleted with it. It is empty
-// if no row is.
-func (f holdFinder) onHold() (condition sqlexpr.Expr, err error) {
-	found, err := f.find()
+// findOnHold returns the ways in which a row r of a table is on hold, or a row that would be deleted with it: one with
+// the same id in a paired table, or one that a foreign key deletes.
+func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
+	switch {
+	case len(env.Holds.Names) == 0:
+		return nil, nil
+	case holdLinker{env: env}.links(table).whole:
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
+	}
+	linker, err := newHoldLinker(env)
+	if err != nil {
+		return nil, err
+	}
+	f := holdFinder{env, p, table, linker}
+	found := f.byColumns()
+	paired, err := f.byPairedRows()
+	found = slices.Concat(found, paired, f.byCascades())
+	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
+}
+
+// onHold returns the condition that a row r of a table is on hold, or a row that would be deleted with it. It is empty if
+// no row is.
+func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
+	found, err := findOnHold(env, p, table)
 	for _, h := range found {
 		condition = sqlexpr.Or(condition, h.Condition)
 	}
 	return condition, err
 }
 
-// find returns the ways in which a row r of the table is on hold, or a row that would be deleted with it: one with the
-// same id in a paired table, or one that a foreign key deletes.
-func (f holdFinder) find() (found []HoldCondition, err error) {
-	if len(f.env.Holds.Names) == 0 {
-		return nil, nil
-	}
-	own, err := findHoldLinks(f.env, f.table)
-	if err != nil {
-		return nil, err
-	}
-	if own.whole {
-		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
-	}
+// byColumns returns the conditions that r itself is on hold: by its partition, by an id, or by its message, whose
+// delivery is on hold, one for each log of messages.
+func (f holdFinder) byColumns() (found []HoldCondition) {
+	own := f.linker.links(f.table)
 	for _, leaf := range own.leaves {
 		found = append(found, HoldCondition{Condition: sqlexpr.Format("r.tableoid = %d", leaf)})
 	}
@@ -65,34 +77,29 @@ func (f holdFinder) find() (found []HoldCondition, err error) {
 			),
 		})
 	}
-	messages, err := f.byMessages(own.messages)
-	if err != nil {
-		return nil, err
+	for _, l := range own.messages {
+		for _, log := range messageLogs(f.env) {
+			onHold := func(*holdCompiler) sqlexpr.Expr { return sqlexpr.OneOf("l.iDeliveryId", l.ids) }
+			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", onHold))
+		}
 	}
-	paired, err := f.byPairedRows()
-	if err != nil {
-		return nil, err
-	}
-	cascades, err := f.byCascades()
-	return slices.DeleteFunc(
-		slices.Concat(found, messages, paired, cascades), func(h HoldCondition) bool { return h.Condition.IsZero() },
-	), err
+	return found
 }
 
 // newCompiler returns a compiler for one condition.
 func (f holdFinder) newCompiler() *holdCompiler {
-	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}}
+	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
 // compiled by onHold.
 func (f holdFinder) through(
-	column string, other row, key string, onHold func(c *holdCompiler) (sqlexpr.Expr, error),
-) (HoldCondition, error) {
+	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
+) HoldCondition {
 	c := f.newCompiler()
-	where, err := onHold(c)
-	if err != nil || where.IsZero() {
-		return HoldCondition{}, err
+	where := onHold(c)
+	if where.IsZero() {
+		return HoldCondition{}
 	}
 	c.sql.recordRead(other.table)
 	query := sqlexpr.Format(
@@ -112,23 +119,7 @@ func (f holdFinder) through(
 		Elsewhere:   c.sql.elsewhere,
 		Column:      column,
 		IDs:         query,
-	}, nil
-}
-
-// byMessages returns the conditions that the message of r belongs to a delivery on hold, one for each log of messages.
-func (f holdFinder) byMessages(links []holdLink) (found []HoldCondition, err error) {
-	for _, l := range links {
-		for _, log := range messageLogs(f.env) {
-			h, err := f.through(l.column, row{"l", log}, "iBroadLogId", func(*holdCompiler) (sqlexpr.Expr, error) {
-				return sqlexpr.OneOf("l.iDeliveryId", l.ids), nil
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
-		}
 	}
-	return found, nil
 }
 
 // byPairedRows returns the conditions that a row with the same id in a paired table is on hold.
@@ -159,66 +150,45 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	path := []*campaign.Table{f.table}
 	if paired == f.table {
 		for _, log := range logs {
-			h, err := f.through(key, row{"l", log}, id, func(c *holdCompiler) (sqlexpr.Expr, error) {
-				return c.withChildren(row{"l", log}, path)
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, path) }
+			found = append(found, f.through(key, row{"l", log}, id, onHold))
 		}
 		return found, nil
 	}
-	h, err := f.through(id, row{"t", paired}, key, func(c *holdCompiler) (sqlexpr.Expr, error) {
-		where, err := c.withChildren(row{"t", paired}, path)
-		sides := []sqlexpr.Expr{where}
+	return []HoldCondition{f.through(id, row{"t", paired}, key, func(c *holdCompiler) sqlexpr.Expr {
+		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, path)}
 		for _, log := range logs {
-			if log == f.table || err != nil { // the row of this table with the same id is r
+			if log == f.table { // the row of this table with the same id is r
 				continue
 			}
-			if where, err = c.withChildren(row{"l", log}, path); err == nil && !where.IsZero() {
+			if where := c.withChildren(row{"l", log}, path); !where.IsZero() {
 				c.sql.recordRead(log)
 				sides = append(
 					sides, sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
 				)
 			}
 		}
-		return sqlexpr.Or(sides...), err
-	})
-	return []HoldCondition{h}, err
+		return sqlexpr.Or(sides...)
+	})}, nil
 }
 
 // byCascades returns the conditions that a row on hold is one that a foreign key deletes or changes with r.
-func (f holdFinder) byCascades() (found []HoldCondition, err error) {
-	r, path := row{"r", f.table}, []*campaign.Table{f.table}
+func (f holdFinder) byCascades() (found []HoldCondition) {
+	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {
-		may, err := mayBeOnHold(f.env, k.Table, map[*campaign.Table]bool{})
 		switch {
-		case err != nil:
-			return nil, err
-		case !may:
-			continue
+		case !f.linker.mayLink(k.Table, map[*campaign.Table]bool{}):
 		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
 			found = append(found, HoldCondition{Condition: sqlexpr.SQL("true")})
-			continue
-		}
-		if len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
+		case len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]):
 			child := row{"k1", k.Table}
-			h, err := f.through(k.Keys[0], child, k.Columns[0], func(c *holdCompiler) (sqlexpr.Expr, error) {
-				return c.withChildren(child, path)
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
-			continue
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, path) }
+			found = append(found, f.through(k.Keys[0], child, k.Columns[0], onHold))
+		default:
+			c := f.newCompiler()
+			where := c.child(row{"r", f.table}, k, path)
+			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, Elsewhere: c.sql.elsewhere})
 		}
-		c := f.newCompiler()
-		where, err := c.child(r, k, path)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, HoldCondition{Condition: where, ReadsOthers: true, Elsewhere: c.sql.elsewhere})
 	}
-	return found, nil
+	return found
 }

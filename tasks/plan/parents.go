@@ -39,7 +39,7 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	}
 	set.Date, _ = s.Rules.date(row{"r", table})
 	var err error
-	set.OnHold, err = holdFinder{env, p, table}.onHold()
+	set.OnHold, err = onHold(env, p, table)
 	return set, err
 }
 
