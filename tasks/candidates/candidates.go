@@ -79,14 +79,12 @@ func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates
 func paired(before []Set, s Set) *purge.PairedCandidates {
 	onPaired := func(j plan.Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
 	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
+	p.Before = nil
 	for _, b := range before {
 		if b.Job.Step.Paired == s.Job.Step.Paired {
-			p.Before = append(p.Before, purge.PairedSource{
-				Relation: b.Job.Relation,
-				ID:       b.Job.Paired.ID,
-				Where:    b.Rows.Where,
-				Except:   Exclusions(before, On(b.Job.Relation), b),
-			})
+			sweep := b.Job.Sweep
+			sweep.Where = b.Rows.Where
+			p.Before = append(p.Before, sweep.Without(Exclusions(before, On(b.Job.Relation), b)...))
 		}
 	}
 	return p

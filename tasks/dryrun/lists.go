@@ -83,10 +83,7 @@ func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64
 	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return false, err
 	}
-	rows := purge.Tally{
-		Rows: int64(len(lists.IDs)),
-		Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)],
-	}
+	rows := purge.Tally{Rows: int64(len(lists.IDs)), Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)]}
 	if j.Date != "" {
 		if err := addDates(ctx, tx, j.Date, lists.From, &rows); err != nil {
 			return false, err

@@ -2,7 +2,6 @@ package dryrun
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
@@ -30,16 +29,9 @@ type task struct {
 }
 
 // Do implements pipeline.Executor.
-func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
 	t := &task{Attempt: a, run: x.run, found: x.found, setsOnly: x.setsOnly, expected: -1}
-	done, err := t.count(ctx)
-	if err := errors.Join(err, a.Err()); err != nil {
-		return pipeline.Failed, err
-	}
-	if !done {
-		return pipeline.Skipped, nil
-	}
-	return pipeline.Succeeded, nil
+	return t.count(ctx)
 }
 
 // count counts all that the task would do, and reports whether there was anything to do it to.
@@ -53,23 +45,18 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 	if err := t.countJobs(ctx, t.parents); err != nil {
 		return false, err
 	}
-	done = len(t.Jobs) > 0
 	if t.setsOnly {
 		rolledUp, err := t.rollUp(ctx)
-		return done || rolledUp, err
+		return rolledUp || len(t.Jobs) > 0, err
 	}
 	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
 	if t.Retained.OnHold += onHold; err != nil {
 		return false, err
 	}
-	for _, step := range []func(context.Context) (bool, error){t.rollUp, t.dropWorkTables, t.vacuum} {
-		some, err := step(ctx)
-		if err != nil {
-			return false, err
-		}
-		done = done || some
+	if done, err = pipeline.DoEach(ctx, t.rollUp, t.dropWorkTables, t.vacuum); err != nil {
+		return false, err
 	}
-	return done, t.judge(ctx)
+	return done || len(t.Jobs) > 0, t.judge(ctx)
 }
 
 // chooseParents returns the parents that the task would process, and records them for the tasks that follow.

@@ -85,7 +85,7 @@ func (d drops) dropUnused(
 	for len(tables) > 0 {
 		n := min(size, len(tables))
 		d.task.journal.Progress.At(tables[0].Name, d.task.expected)
-		if err := d.task.engine.Wait(ctx); err != nil {
+		if err := d.task.Binder.Engine.Wait(ctx); err != nil {
 			return blocked, err
 		}
 		unused, err := k.Unused(ctx, d.task.Binder.Pool, tables[:n])
@@ -153,7 +153,7 @@ func (d drops) dropTogether(
 // dropOne drops a work table. It logs an error and leaves the table, but returns the message if other objects depend on
 // the table, since these may be dropped later.
 func (d drops) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTable) (blocked string, err error) {
-	err = d.task.engine.Retry(ctx, w.Name, func() error {
+	err = d.task.Binder.Engine.Retry(ctx, w.Name, func() error {
 		return d.dropTogether(ctx, k, []campaign.WorkTable{w}, singleTimeouts)
 	})
 	var pgErr *pgconn.PgError

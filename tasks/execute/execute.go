@@ -49,29 +49,18 @@ func (x *executor) Finish(context.Context, plan.Task, *pipeline.Attempt, *pipeli
 }
 
 // Do implements pipeline.Executor.
-func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
-	t := &task{
-		Attempt:  a,
-		run:      x.run,
-		journal:  x.run.Journal,
-		engine:   x.run.Database.Engine,
-		bounds:   x.bounds,
-		expected: -1,
-	}
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
+	t := &task{Attempt: a, run: x.run, journal: x.run.Journal, bounds: x.bounds, expected: -1}
 	if err := t.resume(ctx); err != nil {
-		return pipeline.Failed, err
+		return false, err
 	}
-	done, err := t.do(ctx)
-	if err := errors.Join(err, a.Err()); err != nil {
-		return pipeline.Failed, err
-	}
-	if !done {
-		return pipeline.Skipped, nil
+	if done, err = t.do(ctx); err != nil || !done || a.Err() != nil {
+		return done, err
 	}
 	if err := t.advance(ctx); err != nil {
-		return pipeline.Failed, err
+		return true, err
 	}
-	return pipeline.Succeeded, t.vacuumEmptied(ctx)
+	return true, t.vacuumEmptied(ctx)
 }
 
 // do does all that the task is to do, and reports whether there was anything to do it to.
@@ -94,15 +83,8 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	if t.Retained.OnHold += onHold; err != nil {
 		return false, err
 	}
-	done = len(t.Jobs) > 0
-	for _, step := range []func(context.Context) (bool, error){t.rollUp, drops{t}.dropAll, t.vacuumAll} {
-		some, err := step(ctx)
-		if err != nil {
-			return false, err
-		}
-		done = done || some
-	}
-	return done, nil
+	done, err = pipeline.DoEach(ctx, t.rollUp, drops{t}.dropAll, t.vacuumAll)
+	return done || len(t.Jobs) > 0, err
 }
 
 // guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is

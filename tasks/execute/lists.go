@@ -39,7 +39,7 @@ type listDeleter struct {
 func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	t := l.task
 	limit := maxLists
-	for _, setting := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
+	for _, setting := range []int{t.Binder.Engine.MaxRows, t.Binder.Engine.Limits.RowsPerSecond} {
 		if setting > 0 {
 			limit = min(limit, setting)
 		}

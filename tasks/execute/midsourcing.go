@@ -26,21 +26,15 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 		}
 		return nil
 	}
-	ledger := &serverLedger{main: r.main.engine, proceed: j.Proceed}
+	ledger := &serverLedger{main: r.main.Binder.Engine, proceed: j.Proceed}
 	j.Ledger = ledger
-	engine := *r.main.engine
+	engine := *r.main.Binder.Engine
 	engine.Ledger, engine.Durable = ledger, true
 	a, err := r.main.run.OnServer(ctx, account, r.main.Task, j, engine)
 	if err != nil {
 		return nil, err
 	}
-	return &server{&task{
-		Attempt:  a,
-		run:      r.main.run,
-		journal:  j,
-		engine:   a.Database().Engine,
-		expected: -1,
-	}, ledger}, nil
+	return &server{&task{Attempt: a, run: r.main.run, journal: j, expected: -1}, ledger}, nil
 }
 
 // Stop implements midsourcing.Remote. A delivery whose row is locked is left for the next run.

@@ -77,8 +77,8 @@ func (t *task) replace(
 // findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the
 // others.
 func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors []purge.RowError, err error) {
-	err = t.engine.Retry(ctx, p.Table.Name, func() error {
-		tx, err := t.engine.Begin(ctx)
+	err = t.Binder.Engine.Retry(ctx, p.Table.Name, func() error {
+		tx, err := t.Binder.Engine.Begin(ctx)
 		if err != nil {
 			return err
 		}

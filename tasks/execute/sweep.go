@@ -61,7 +61,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	}
 	from := *t.Cursor
 	from.Before = t.Retained
-	result, err := t.engine.Sweep(ctx, s, from)
+	result, err := t.Binder.Engine.Sweep(ctx, s, from)
 	if j.CompanionWrites != "" && s.Companion != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
 		return t.sweepWithoutCompanion(ctx, j, parents, err)
 	}

@@ -21,7 +21,6 @@ type task struct {
 	*pipeline.Attempt
 	run     *pipeline.Run // the main one, if the task is on a mid-sourcing server
 	journal pipeline.Journal
-	engine  *purge.Engine
 	bounds  *bounded // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if that is not known.
 	expected int64
@@ -69,7 +68,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = t.engine.SettlePending(ctx, s, *t.Cursor)
+	err = t.Binder.Engine.SettlePending(ctx, s, *t.Cursor)
 	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
 		return uncounted(remote.Reason)
 	}
@@ -106,16 +105,16 @@ func (t *task) advance(ctx context.Context) error {
 // inBatch runs fn in the transaction of a batch, with its counts, and again after transient errors. name
 // is that of the batch in logs.
 func (t *task) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
-	return t.engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
+	return t.Binder.Engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
 
 // tryBatch runs fn in the transaction of a batch, with its counts, as soon as the server's load allows it.
 func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, error)) error {
-	if err := t.engine.Wait(ctx); err != nil {
+	if err := t.Binder.Engine.Wait(ctx); err != nil {
 		return err
 	}
 	begun := time.Now()
-	tx, err := t.engine.Begin(ctx)
+	tx, err := t.Binder.Engine.Begin(ctx)
 	if err != nil {
 		return err
 	}
@@ -125,9 +124,9 @@ func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, er
 		return err
 	}
 	delta.Begun, delta.Cursor.Before = begun, t.Retained
-	if err := t.engine.Commit(ctx, tx, delta); err != nil {
+	if err := t.Binder.Engine.Commit(ctx, tx, delta); err != nil {
 		return err
 	}
-	t.engine.Spend(delta.Deleted + delta.Updated)
+	t.Binder.Engine.Spend(delta.Deleted + delta.Updated)
 	return nil
 }

@@ -94,12 +94,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	if p := a.Plan.Parents; p != nil {
 		e.Rows = int64(len(ids))
 		sql, args := p.Query("r." + p.Key).Build()
-		e.Parents = &Statement{
-			Table:      p.Table.Quoted(),
-			Rule:       p.Rule,
-			SQL:        sql,
-			Parameters: format(args),
-		}
+		e.Parents = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: sql, Parameters: format(args)}
 	}
 	if e.Statements, err = sweeps(ctx, a, ids); err != nil {
 		return e, err
@@ -187,12 +182,7 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 			all[len(all)-1].Partitions++
 			continue
 		}
-		s := Statement{
-			Table:      j.Table.Quoted(),
-			Action:     preview.Delete,
-			Rule:       a.Plan.Describe(j),
-			Partitions: 1,
-		}
+		s := Statement{Table: j.Table.Quoted(), Action: preview.Delete, Rule: a.Plan.Describe(j), Partitions: 1}
 		if j.Set != nil {
 			s.Action = preview.Update
 		}

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -105,7 +106,14 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return Failed, err
 	}
 	a.Retained = purge.Retained{Tables: int64(len(a.Plan.SkippedTables))}
-	return x.Do(ctx, a)
+	done, err := x.Do(ctx, a)
+	switch err := errors.Join(err, a.Err()); {
+	case err != nil:
+		return Failed, err
+	case !done:
+		return Skipped, nil
+	}
+	return Succeeded, nil
 }
 
 // NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to

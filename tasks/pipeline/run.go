@@ -25,12 +25,24 @@ import (
 type Executor interface {
 	// Try calls an attempt of a task, and again after errors that another attempt may not meet.
 	Try(ctx context.Context, task string, attempt func() error) error
-	// Do does what the plan of an attempt says.
-	Do(ctx context.Context, a *Attempt) (State, error)
+	// Do does what the plan of an attempt says, and reports whether there was anything to do it to.
+	Do(ctx context.Context, a *Attempt) (done bool, err error)
 	// DoExternal does a task on another database. Its items are in a.Candidates.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
+}
+
+// DoEach does one part of a task after another, and reports whether there was anything to do for one of them.
+func DoEach(ctx context.Context, parts ...func(context.Context) (bool, error)) (done bool, err error) {
+	for _, do := range parts {
+		some, err := do(ctx)
+		if err != nil {
+			return false, err
+		}
+		done = done || some
+	}
+	return done, nil
 }
 
 // Run is a run that does its tasks.

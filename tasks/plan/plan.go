@@ -177,28 +177,23 @@ type Note struct {
 // DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
-	add := func(args []any) {
-		for _, a := range args {
-			switch a := a.(type) {
-			case SucceededTask:
-				names = append(names, string(a))
-			case DryRunSet:
-				names = append(names, string(a))
-			case RolledUpFrom:
-				names = append(names, string(a))
-			}
-		}
-	}
+	var args []any
 	if p.Parents != nil {
-		add(slices.Concat(p.Parents.From.Args(), p.Parents.Where.Args()))
+		args = slices.Concat(p.Parents.From.Args(), p.Parents.Where.Args())
 	}
 	for _, j := range p.Jobs {
-		add(j.Where.Args())
+		args = append(args, j.Where.Args()...)
 		for _, o := range j.Orphans {
 			names = append(names, o.EmptyAfter)
 		}
 		if j.Except != nil {
 			names = append(names, j.Except.Task)
+		}
+	}
+	for _, a := range args {
+		switch a.(type) {
+		case SucceededTask, DryRunSet, RolledUpFrom:
+			names = append(names, fmt.Sprint(a))
 		}
 	}
 	return names

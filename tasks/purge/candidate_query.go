@@ -146,8 +146,8 @@ func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexp
 	)
 	for _, b := range p.Before {
 		from = sqlexpr.Format(
-			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)",
-			from, b.Relation, b.ID, b.Where, unless(b.Except),
+			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND %s)",
+			from, b.Relation, b.Paired.ID, b.Where,
 		)
 	}
 	missing := SampleSize - q.pairedKeys[i]

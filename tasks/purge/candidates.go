@@ -26,16 +26,6 @@ type PairedCandidates struct {
 	Paired
 	// Except matches the rows of that table that earlier sweeps will have deleted.
 	Except []sqlexpr.Expr
-	// Before lists candidates of other tables whose paired rows earlier sweeps will have deleted, in the columns of
-	// the same names.
-	Before []PairedSource
-}
-
-// PairedSource describes the candidates of a table, except for rows that earlier sweeps will have deleted.
-type PairedSource struct {
-	Relation, ID string
-	Where        sqlexpr.Expr
-	Except       []sqlexpr.Expr
 }
 
 // Tally counts candidates that a reading has found.
