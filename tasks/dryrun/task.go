@@ -49,8 +49,7 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 		rolledUp, err := t.rollUp(ctx)
 		return rolledUp || len(t.Jobs) > 0, err
 	}
-	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
-	if t.Retained.OnHold += onHold; err != nil {
+	if err := hold.Count(ctx, t.Attempt); err != nil {
 		return false, err
 	}
 	if done, err = pipeline.DoEach(ctx, t.rollUp, t.dropWorkTables, t.vacuum); err != nil {

@@ -79,8 +79,7 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	if _, err := t.sweepAll(ctx, t.Jobs, parents); err != nil {
 		return false, err
 	}
-	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
-	if t.Retained.OnHold += onHold; err != nil {
+	if err := hold.Count(ctx, t.Attempt); err != nil {
 		return false, err
 	}
 	done, err = pipeline.DoEach(ctx, t.rollUp, drops{t}.dropAll, t.vacuumAll)

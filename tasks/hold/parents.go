@@ -84,34 +84,28 @@ func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids
 	return by, nil
 }
 
-// Uncounted decides about an error of counting rows: nil continues with the next job.
-type Uncounted func(ctx context.Context, j plan.Job, s purge.Sweep, err error) error
-
-// Count returns how many obsolete rows of jobs are retained because they are on hold.
-func Count(
-	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents []int64, uncounted Uncounted,
-) (rows int64, err error) {
+// Count counts the obsolete rows of an attempt's jobs that are retained because they are on hold.
+func Count(ctx context.Context, a *pipeline.Attempt) error {
 	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
-	for i, j := range jobs {
-		countedLater := ofParents(j) && slices.ContainsFunc(jobs[i+1:], ofParents)
-		if countedLater || (j.Step.Dependent() && len(parents) == 0) {
+	for i, j := range a.Jobs {
+		countedLater := ofParents(j) && slices.ContainsFunc(a.Jobs[i+1:], ofParents)
+		if countedLater || (j.Step.Dependent() && len(a.Parents) == 0) {
 			continue
 		}
-		n, err := countRows(ctx, b, j, parents, uncounted)
-		if rows += n; err != nil {
-			return rows, fmt.Errorf("count held rows of %s: %w", j.Name, err)
+		rows, err := countRows(ctx, a, j)
+		if a.Retained.OnHold += rows; err != nil {
+			return fmt.Errorf("count held rows of %s: %w", j.Name, err)
 		}
 	}
-	return rows, nil
+	return nil
 }
 
 // countRows counts the obsolete rows of a job that are on hold. It counts the rows of parents by a single statement,
 // which finds them by their link.
-func countRows(
-	ctx context.Context, b *binding.Binder, j plan.Job, parents []int64, uncounted Uncounted,
-) (rows int64, err error) {
+func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64, err error) {
+	b := a.Binder
 	j.Except = nil
-	s, any, err := b.SweepOnHold(ctx, &j, parents)
+	s, any, err := b.SweepOnHold(ctx, &j, a.Parents)
 	if err != nil || !any {
 		return 0, err
 	}
@@ -125,7 +119,7 @@ func countRows(
 		}
 		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
 	}
-	return rows, uncounted(ctx, j, s, err)
+	return rows, a.Uncounted(ctx, j, s, err)
 }
 
 func countAtOnce(ctx context.Context, b *binding.Binder, s purge.Sweep) (rows int64, err error) {

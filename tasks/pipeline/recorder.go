@@ -20,10 +20,6 @@ type recorder struct {
 
 var _ purge.Recorder = (*recorder)(nil)
 
-func newRecorder(ctx context.Context, j Journal) *recorder {
-	return &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
-}
-
 // startTask lets warnings be logged again.
 func (r *recorder) startTask() {
 	r.mu.Lock()

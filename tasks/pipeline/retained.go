@@ -62,15 +62,9 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 
 // RetainParents removes parents that have to be retained from others, and counts them as dependent rows.
 func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
-	rest := a.LeaveOut(parents, retained)
-	a.Retained.Dependent += int64(len(parents) - len(rest))
-	return rest
-}
-
-// LeaveOut removes parents from others: they, and what depends on them, are not deleted by this run.
-func (a *Attempt) LeaveOut(parents, retained []int64) []int64 {
 	rest := binding.Without(parents, retained)
 	a.ParentsRetained = a.ParentsRetained || len(rest) < len(parents)
+	a.Retained.Dependent += int64(len(parents) - len(rest))
 	return rest
 }
 
