@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -73,12 +74,11 @@ func (b *Binder) IDs(ctx context.Context, table *campaign.Table, query sqlexpr.E
 
 // ParentsOf returns the ids of the parents of the rows of a job's sweep.
 func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []int64, err error) {
-	tx, err := b.Engine.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return j.ParentsOf(s.Relation, s.Where).IDs(ctx, tx)
+	err = b.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
+		ids, err = j.ParentsOf(s.Relation, s.Where).IDs(ctx, tx)
+		return err
+	})
+	return ids, err
 }
 
 // Sweep returns the sweep of a job for some parents, without the rows on hold.

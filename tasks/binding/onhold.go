@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -104,14 +105,13 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldConditi
 }
 
 // read runs a query for ids with a timeout.
-func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) ([]int64, error) {
-	tx, err := o.Engine.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds())); err != nil {
-		return nil, err
-	}
-	return sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
+func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) (ids []int64, err error) {
+	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds()))
+		if err == nil {
+			ids, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
+		}
+		return err
+	})
+	return ids, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -67,10 +68,8 @@ func (d drops) isPlanned(w campaign.WorkTable) bool {
 		return true
 	}
 	for _, saved := range d.task.run.Config.SavedPlan {
-		for _, name := range saved.Dropped {
-			if name == w.Quoted() {
-				return true
-			}
+		if slices.Contains(saved.Dropped, w.Quoted()) {
+			return true
 		}
 	}
 	return false

@@ -77,12 +77,7 @@ func (t *task) replace(
 // findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the
 // others.
 func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors []purge.RowError, err error) {
-	err = t.Binder.Engine.Retry(ctx, p.Table.Name, func() error {
-		tx, err := t.Binder.Engine.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
+	find := func(tx pgx.Tx) error {
 		rows := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)
 		tids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
 		if err != nil {
@@ -90,6 +85,7 @@ func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors [
 		}
 		rowErrors, err = purge.FindRowErrors(ctx, tx, p.Table.Quoted(), tids)
 		return err
-	})
+	}
+	err = t.Binder.Engine.Retry(ctx, p.Table.Name, func() error { return t.Binder.Engine.InTx(ctx, find) })
 	return rowErrors, err
 }

@@ -114,19 +114,16 @@ func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, er
 		return err
 	}
 	begun := time.Now()
-	tx, err := t.Binder.Engine.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	delta, err := fn(tx)
-	if err != nil {
-		return err
-	}
-	delta.Begun, delta.Cursor.Before = begun, t.Retained
-	if err := t.Binder.Engine.Commit(ctx, tx, delta); err != nil {
-		return err
-	}
-	t.Binder.Engine.Spend(delta.Deleted + delta.Updated)
-	return nil
+	return t.Binder.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		delta, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		delta.Begun, delta.Cursor.Before = begun, t.Retained
+		if err := t.Binder.Engine.Commit(ctx, tx, delta); err != nil {
+			return err
+		}
+		t.Binder.Engine.Spend(delta.Deleted + delta.Updated)
+		return nil
+	})
 }

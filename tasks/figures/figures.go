@@ -30,11 +30,7 @@ type Task struct {
 
 // Judge judges all tables that the task deletes rows from. It calls bound with each share that the run must not exceed.
 func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard.Trip, err error) {
-	former := map[string]time.Time{}
-	for name, cutoff := range t.Attempt.MovedFast() {
-		former[name] = cutoff.At
-	}
-	options := t.Attempt.Options()
+	former, options := t.Attempt.MovedFast(), t.Attempt.Options()
 	for _, table := range t.tables() {
 		name := table.Quoted()
 		f := &figures{Task: t, table: table, former: former}

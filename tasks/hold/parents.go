@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -110,7 +111,9 @@ func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64
 		return 0, err
 	}
 	if j.Step.Dependent() {
-		err = b.Engine.Retry(ctx, j.Name, func() (err error) { rows, err = countAtOnce(ctx, b, s); return err })
+		query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+		count := func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&rows) }
+		err = b.Engine.Retry(ctx, j.Name, func() error { return b.Engine.InTx(ctx, count) })
 	} else {
 		if s.Paired != nil {
 			alone := *s.Paired
@@ -120,14 +123,4 @@ func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64
 		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
 	}
 	return rows, a.Uncounted(ctx, j, s, err)
-}
-
-func countAtOnce(ctx context.Context, b *binding.Binder, s purge.Sweep) (rows int64, err error) {
-	tx, err := b.Engine.Begin(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
-	return rows, query.QueryRow(ctx, tx).Scan(&rows)
 }

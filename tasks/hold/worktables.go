@@ -89,19 +89,15 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 }
 
 // read reports whether a table has a row of a recipient on hold, in a separate transaction.
-func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (bool, error) {
+func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, err error) {
 	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err
 	}
 	if err := w.Binder.Engine.Wait(ctx); err != nil {
 		return false, err
 	}
-	tx, err := w.Binder.Engine.Begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return w.hasRecipients(ctx, tx, t)
+	err = w.Binder.Engine.InTx(ctx, func(tx pgx.Tx) (err error) { has, err = w.hasRecipients(ctx, tx, t); return err })
+	return has, err
 }
 
 // hasRecipients reports whether a table has a row of a recipient on hold. It fails if a policy might hide one.
@@ -117,7 +113,8 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' ` +
 			`THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Binder.Env.Holds.Recipients).Scan(&has)
+	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Binder.Env.Holds.Recipients).
+		Scan(&has)
 	return has, err
 }
 

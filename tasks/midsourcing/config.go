@@ -45,15 +45,14 @@ var (
 
 // Check fails with ErrSameDatabase if both are the same database of the same server, or if one of them does not answer.
 func Check(ctx context.Context, main, other *pgxpool.Pool) error {
-	var here, there string
 	const identity = "SELECT system_identifier::text || '/' || current_database() FROM pg_control_system()"
-	if err := main.QueryRow(ctx, identity).Scan(&here); err != nil {
-		return err
+	var names [2]string
+	for i, pool := range []*pgxpool.Pool{main, other} {
+		if err := pool.QueryRow(ctx, identity).Scan(&names[i]); err != nil {
+			return err
+		}
 	}
-	if err := other.QueryRow(ctx, identity).Scan(&there); err != nil {
-		return err
-	}
-	if here == there {
+	if names[0] == names[1] {
 		return ErrSameDatabase
 	}
 	return nil

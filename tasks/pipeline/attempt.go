@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -144,11 +145,11 @@ func (a *Attempt) Options() map[string]string {
 
 // MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns the former
 // one.
-func (a *Attempt) MovedFast() map[string]guard.CutoffRecord {
-	former := map[string]guard.CutoffRecord{}
+func (a *Attempt) MovedFast() map[string]time.Time {
+	former := map[string]time.Time{}
 	for name, now := range a.run.cutoffs(a) {
-		if _, moved := a.History.MovedFast(name, now); moved {
-			former[name] = a.History.Cutoffs[name]
+		if at, moved := a.History.MovedFast(name, now); moved {
+			former[name] = at
 		}
 	}
 	return former

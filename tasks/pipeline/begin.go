@@ -73,12 +73,11 @@ func (r *Run) readClock(ctx context.Context) error {
 
 // warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is not known.
 func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
-	tx, err := r.Database.Engine.Begin(ctx)
-	if err != nil {
+	var started bool
+	err := r.Database.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
+		started, err = r.Database.Env.Catalog.OtherCleaner(ctx, tx)
 		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	started, err := r.Database.Env.Catalog.OtherCleaner(ctx, tx)
+	})
 	if started {
 		r.Database.Log(
 			ctx, severity.Warning,

@@ -139,19 +139,15 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 
 // cutoffs returns the cutoffs of an attempt's task by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
-	cutoffs := map[string]guard.CutoffRecord{}
-	for name, at := range a.Task.Cutoffs(r.Database.Env) {
-		cutoffs[name] = r.CutoffRecord(at)
-	}
+	times := a.Task.Cutoffs(r.Database.Env)
 	if a.Candidates != nil {
-		cutoffs[a.Task.Name] = r.CutoffRecord(a.Candidates.Cutoff)
+		times[a.Task.Name] = a.Candidates.Cutoff
+	}
+	cutoffs := map[string]guard.CutoffRecord{}
+	for name, at := range times {
+		cutoffs[name] = guard.CutoffRecord{At: at, ReferenceTime: r.Config.Now, ClockOffset: r.ClockOffset}
 	}
 	return cutoffs
-}
-
-// CutoffRecord returns the record of a cutoff of this run.
-func (r *Run) CutoffRecord(at time.Time) guard.CutoffRecord {
-	return guard.CutoffRecord{At: at, ReferenceTime: r.Config.Now, ClockOffset: r.ClockOffset}
 }
 
 // unwritten wraps ErrLost around the error of a journal that cannot be written, unless the run must stop.

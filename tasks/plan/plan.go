@@ -229,8 +229,8 @@ func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
 }
 
 // addMissing adds the GRANT of the rights that the role lacks on a relation. A dry run only needs SELECT.
-func (p *Plan) addMissing(env Env, relation string, can campaign.Rights, rights []string) {
-	has := map[string]bool{"SELECT": can.CanSelect, "INSERT": can.CanInsert, "DELETE": can.CanDelete, "UPDATE": can.CanUpdate}
+func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []string) {
+	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
 		return has[right] || (env.DryRun && right != "SELECT")
 	})

@@ -29,17 +29,14 @@ const batchTimeout = 10 * time.Second
 // inRemoteBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its setting
 // comes before them.
 func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
-	tx, err := t.engine.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
 	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
 		"SET LOCAL statement_timeout = %d"
-	if _, err := tx.Exec(ctx, fmt.Sprintf(sql, timeout.Milliseconds())); err != nil {
-		return err
-	}
-	return fn(tx)
+	return t.engine.InTx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf(sql, timeout.Milliseconds())); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 // batch deletes or updates the rows of keys between from and to. It returns the error of a row

@@ -185,11 +185,10 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 
 // keyRange returns the first and the last key of the table; the last is below the first in an empty table.
 func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err error) {
-	sql := fmt.Sprintf(
+	err = r.table.query(ctx, sqlexpr.Format(
 		"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
 		r.table.sweep.ByKey, r.table.sweep.Relation,
-	)
-	err = r.table.read(ctx, []any{&first, &last}, sql)
+	), &first, &last)
 	return first, last, err
 }
 
