@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Bind returns SQL with the values of its arguments that are only known when it is sent. ids are the current parents, or
-// the ids that a query is about.
+// Bind returns SQL with the values of its arguments that are only known when it is sent. ids are the current parents,
+// or the ids that a query is about.
 func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlexpr.Expr, error) {
 	return sql.Bind(func(value any) (any, error) {
 		switch v := value.(type) {

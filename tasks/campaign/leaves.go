@@ -16,7 +16,7 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// Rights are those to the leaf itself: rights to a table do not include its partitions. Nothing is inserted there.
+	// Rights to a table do not include its partitions. CanInsert is not set.
 	Rights
 }
 

@@ -20,8 +20,8 @@ func DiscardJournal(holds plan.Holds) Journal {
 	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
 }
 
-// Silent returns a journal that counts and logs nothing, and judges no guards: the results of its run are shown with the
-// results of another one.
+// Silent returns a journal that counts and logs nothing, and judges no guards: the results of its run are shown with
+// the results of another one.
 func (j Journal) Silent() Journal {
 	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
 	j.Counts, j.Progress, j.Safety = d, d, d

@@ -63,7 +63,8 @@ func (c *compiler) remoteRecord() *purge.Companion {
 		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS " +
 			"provider, " + label + " AS label",
 		SQL: c.env.Record(sqlexpr.Format(
-			"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND (%s) IS TRUE",
+			"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
+				"(%s) IS TRUE",
 			name,
 			join,
 			sqlexpr.In("gone.here", sqlexpr.Arg(RemoteIDs{}, "bigint[]")),

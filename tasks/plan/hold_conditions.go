@@ -50,8 +50,8 @@ func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error
 	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
 }
 
-// onHold returns the condition that a row r of a table is on hold, or a row that would be deleted with it. It is empty if
-// no row is.
+// onHold returns the condition that a row r of a table is on hold, or a row that would be deleted with it. It is empty
+// if no row is.
 func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
 	found, err := findOnHold(env, p, table)
 	for _, h := range found {

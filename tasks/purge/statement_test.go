@@ -46,8 +46,8 @@ func TestStatementOnPickedRowsOfAPartition(t *testing.T) {
 		"UPDATE t AS r SET a = 1 WHERE r.tableoid = 42 AND r.ctid = ANY (ARRAY(TIDS)) AND (true) IS TRUE", 0)
 }
 
-// Rows are picked from a window, up to a limit. The statement that picks and changes them has their condition twice, with
-// the same parameter.
+// Rows are picked from a window, up to a limit. The statement that picks and changes them has their condition twice,
+// with the same parameter.
 func TestPick(t *testing.T) {
 	t.Parallel()
 	s := statements{sweep: &Sweep{Relation: "t", Where: lessThan("a", 1), Key: "id"}}

@@ -31,8 +31,8 @@ type Finder struct {
 	Exclude func(w campaign.WorkTable) bool
 }
 
-// Find returns the kinds of work tables of the task. known is true if something shows which tables of a kind are unused.
-// Unused tables that cannot be dropped because of their owner or their kind count as retained.
+// Find returns the kinds of work tables of the task. known is true if something shows which tables of a kind are
+// unused. Unused tables that cannot be dropped because of their owner or their kind count as retained.
 func (f Finder) Find(ctx context.Context) (kinds []Kind, known bool, err error) {
 	var retained int64
 	for _, d := range f.Plan.Drops {
