@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // ErrTable reports that a work table is on hold.
@@ -108,13 +109,14 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
 		return false, err
 	}
-	is := "irecipientid = ANY ($1::bigint[])"
+	ids := sqlexpr.Arg(w.Binder.Env.Holds.Recipients, "bigint[]")
+	is := sqlexpr.Format("irecipientid = ANY (%s)", ids)
 	if t.RecipientTexts { // "7", " 7", "7.0"
-		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' ` +
-			`THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
+		is = sqlexpr.Format(`CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' `+
+			`THEN irecipientid::text::numeric = ANY (%s) END`, ids)
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Binder.Env.Holds.Recipients).
-		Scan(&has)
+	query := sqlexpr.Format("SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(), is)
+	err = query.QueryRow(ctx, tx).Scan(&has)
 	return has, err
 }
 

@@ -21,7 +21,8 @@ type Candidates struct {
 	Paired *PairedCandidates
 }
 
-// PairedCandidates describes the rows of a table that share their ids with candidates.
+// PairedCandidates describes the rows of a table that share their ids with candidates. The sweeps Before do not match
+// rows that earlier ones will have deleted.
 type PairedCandidates struct {
 	Paired
 	// Except matches the rows of that table that earlier sweeps will have deleted.

@@ -212,8 +212,9 @@ func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (
 // countKeys counts the rows with keys that still match.
 func (r *remoteSweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
 	s := r.table.sweep
-	return rows, r.table.query(ctx, sqlexpr.Format(
+	err = r.table.query(ctx, sqlexpr.Format(
 		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY (%s) AND (%s)",
 		s.Relation, s.ByKey, sqlexpr.Arg(keys, "bigint[]"), s.Where,
 	), &rows)
+	return rows, err
 }
