@@ -109,7 +109,7 @@ landed := proto/landed.binpb
 breaking: ## Whether a client of the API that last landed still works
 	$(buf) breaking --against $(landed)
 
-land-api: breaking ## Declare the API as it is now to have landed: from now on it may only grow
+land-api: ## Declare the API as it is now to have landed; once it is released, it may only grow (make breaking)
 	$(buf) build --exclude-source-info -o $(landed)
 
 GOVULNDB ?= https://vuln.go.dev

@@ -9,6 +9,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
 func runMessage(r *store.Run) *cleanupv1.Run {
@@ -24,7 +26,7 @@ func runMessage(r *store.Run) *cleanupv1.Run {
 		Error:         r.Error,
 		Plan:          r.Plan,
 		WhatIf:        whatIfMessage(r.WhatIf),
-		Reason:        r.Reason(),
+		Reason:        refusalReason(r.Reason()),
 		AcceptGuards:  trippedMessages(r.Accepted),
 		LastSequence:  r.LastSequence,
 	}
@@ -50,9 +52,12 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		RowsLeft:             t.RowsLeft,
 		TablesLeft:           t.TablesLeft,
 		Detail:               t.Detail,
-		Reason:               t.Reason,
+		Reason:               refusalReason(t.Reason),
 		Metadata:             t.Metadata,
 		RowsHeld:             t.RowsHeld,
+	}
+	for _, m := range t.Details {
+		out.Details = append(out.Details, &cleanupv1.Message{Code: m.Code, Params: m.Params, Text: m.Text})
 	}
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{
@@ -68,20 +73,20 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 	}
 	for _, p := range t.Preview {
 		out.Preview = append(out.Preview, &cleanupv1.TablePreview{
-			Table:     p.Table,
-			Action:    cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]),
-			Rows:      p.Rows,
-			RowsTotal: p.RowsTotal,
-			Bytes:     p.Bytes,
-			Tables:    p.Tables,
-			Names:     p.Names,
-			Oldest:    timestamp(p.Oldest),
-			Newest:    timestamp(p.Newest),
-			Sample:    p.Sample,
-			Rule:      p.Rule,
-			Remarks:   p.Remarks,
-			RowsNow:   p.BaselineRows,
-			Guards:    trippedMessages(p.Guards),
+			Table:        p.Table,
+			Action:       cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(p.Action)]),
+			Rows:         p.Rows,
+			RowsTotal:    p.RowsTotal,
+			Bytes:        p.Bytes,
+			Tables:       p.Tables,
+			Names:        p.Names,
+			OldestTime:   timestamp(p.Oldest),
+			NewestTime:   timestamp(p.Newest),
+			Sample:       p.Sample,
+			Rule:         p.Rule,
+			Remarks:      p.Remarks,
+			BaselineRows: p.BaselineRows,
+			Guards:       trippedMessages(p.Guards),
 		})
 	}
 	return out
@@ -112,8 +117,9 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			Batches:       p.Batches,
 			RowsExpected:  p.RowsExpected,
 			RowsPerSecond: p.RowsPerSecond,
-			ThrottledBy:   p.ThrottledBy,
-			Way:           p.ScanMethod,
+			ThrottledBy:   throttleMessage(p.Throttle),
+			ScanMethod:    scanMethods[p.Scan.Method],
+			Index:         p.Scan.Index,
 		}}
 	case store.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{
@@ -124,11 +130,46 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			Level:   cleanupv1.LogLevel(cleanupv1.LogLevel_value["LOG_LEVEL_"+string(e.Level)]),
 			Task:    e.Task,
 			Message: e.Message,
+			Code:    e.Code,
+			Params:  e.Params,
 		}}
 	case store.RunFinished:
 		out.Event = &cleanupv1.RunEvent_RunFinished{RunFinished: &cleanupv1.RunFinished{Run: runMessage(e.Run)}}
 	}
 	return out
+}
+
+// scanMethods and throttleReasons are the names in the API of values that are stored by other names.
+var (
+	scanMethods = map[purge.ScanMethod]cleanupv1.ScanMethod{
+		purge.TableScan:     cleanupv1.ScanMethod_SCAN_METHOD_TABLE,
+		purge.IndexScan:     cleanupv1.ScanMethod_SCAN_METHOD_INDEX,
+		purge.RemoteKeyScan: cleanupv1.ScanMethod_SCAN_METHOD_REMOTE_KEY,
+		purge.PartitionDrop: cleanupv1.ScanMethod_SCAN_METHOD_PARTITION_DROP,
+		purge.PlannerScan:   cleanupv1.ScanMethod_SCAN_METHOD_PLANNER,
+	}
+	throttleReasons = map[throttle.Reason]cleanupv1.ThrottleReason{
+		throttle.ReplicaLag:      cleanupv1.ThrottleReason_THROTTLE_REASON_REPLICA_LAG,
+		throttle.HiddenLag:       cleanupv1.ThrottleReason_THROTTLE_REASON_REPLICA_LAG_HIDDEN,
+		throttle.ActiveSessions:  cleanupv1.ThrottleReason_THROTTLE_REASON_ACTIVE_SESSIONS,
+		throttle.WaitingSessions: cleanupv1.ThrottleReason_THROTTLE_REASON_WAITING_SESSIONS,
+		throttle.Blocking:        cleanupv1.ThrottleReason_THROTTLE_REASON_BLOCKING,
+		throttle.WALRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_WAL_RATE,
+		throttle.RetainedWAL:     cleanupv1.ThrottleReason_THROTTLE_REASON_RETAINED_WAL,
+		throttle.RowRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE,
+	}
+)
+
+// throttleMessage returns why a batch waits; nil if it does not.
+func throttleMessage(t purge.Throttle) *cleanupv1.Throttle {
+	if t.Reason == "" {
+		return nil
+	}
+	return &cleanupv1.Throttle{Reason: throttleReasons[t.Reason], Detail: t.Detail}
+}
+
+func refusalReason(reason string) cleanupv1.RefusalReason {
+	return cleanupv1.RefusalReason(cleanupv1.RefusalReason_value["REFUSAL_REASON_"+reason])
 }
 
 func timestamp(t *time.Time) *timestamppb.Timestamp {

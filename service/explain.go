@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -26,23 +27,24 @@ func (s *Service) ExplainTask(
 	}
 	out := &cleanupv1.ExplainTaskResponse{Task: in.GetTask(), ReferenceTime: timestamppb.New(e.Now), Skips: e.Skips}
 	if e.Parents != nil {
-		out.Set, out.SetRows = statementMessage(*e.Parents), e.Rows
+		out.Parents, out.ParentCount = statementMessage(*e.Parents), e.Rows
 	}
-	for _, told := range e.Statements {
-		out.Statements = append(out.Statements, statementMessage(told))
+	for _, s := range e.Statements {
+		out.Statements = append(out.Statements, statementMessage(s))
 	}
 	return out, nil
 }
 
-func statementMessage(told explain.Statement) *cleanupv1.ExplainedStatement {
+func statementMessage(s explain.Statement) *cleanupv1.ExplainedStatement {
 	return &cleanupv1.ExplainedStatement{
-		Table:      told.Table,
-		Action:     cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(told.Action)]),
-		Rule:       told.Rule,
-		Sql:        told.SQL,
-		Parameters: told.Parameters,
-		Way:        told.ScanMethod,
-		Partitions: int32(told.Partitions),
+		Table:          s.Table,
+		Action:         cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
+		Rule:           s.Rule,
+		Sql:            s.SQL,
+		Parameters:     s.Parameters,
+		ScanMethod:     scanMethods[s.Scan.Method],
+		Index:          s.Scan.Index,
+		PartitionCount: int32(s.Partitions),
 	}
 }
 
@@ -50,36 +52,29 @@ func statementMessage(told explain.Statement) *cleanupv1.ExplainedStatement {
 func (s *Service) ExplainRow(
 	ctx context.Context, in *cleanupv1.ExplainRowRequest,
 ) (*cleanupv1.ExplainRowResponse, error) {
-	var wrong failure.Violations
-	for _, given := range []struct{ field, value string }{{"table", in.GetTable()}, {"key", in.GetKey()}} {
-		if given.value == "" {
-			wrong.Add(given.field, "is missing")
-		} else if !utf8.ValidString(given.value) || strings.ContainsRune(given.value, 0) {
-			wrong.Add(given.field, "has a character that the database cannot store")
-		}
+	key, err := parseRow(in)
+	if err != nil {
+		return nil, err
 	}
-	if wrong != nil {
-		return nil, wrong
-	}
-	x, took, err := s.runs.ExplainRow(
-		ctx, in.GetTable(), in.GetKey(), func() error { return mayExplainByText(ctx, in.GetTable()) },
+	x, deletions, err := s.runs.ExplainRow(
+		ctx, in.GetTable(), key, func() error { return mayExplainByText(ctx, in.GetTable()) },
 	)
 	if err != nil {
 		return nil, err
 	}
 	out := &cleanupv1.ExplainRowResponse{
-		Table:         x.Table,
-		Exists:        x.Exists,
-		ReferenceTime: timestamppb.New(x.Now),
-		Verdict:       verdict(x.Verdict),
-		Task:          x.Task,
-		Since:         timestamp(x.Since),
-		Why:           x.Why,
+		Table:           x.Table,
+		Exists:          x.Exists,
+		ReferenceTime:   timestamppb.New(x.Now),
+		Verdict:         verdict(x.Verdict),
+		Task:            x.Task,
+		DeleteAfterTime: timestamp(x.Since),
+		Why:             x.Why,
 	}
 	for _, step := range x.Steps {
 		out.Steps = append(out.Steps, stepMessage(step))
 	}
-	for _, r := range took {
+	for _, r := range deletions {
 		out.Runs = append(out.Runs, &cleanupv1.ExplainedRun{
 			RunId:       r.RunID,
 			StartTime:   timestamppb.New(r.StartTime),
@@ -88,6 +83,36 @@ func (s *Service) ExplainRow(
 		})
 	}
 	return out, nil
+}
+
+// parseRow returns the key of the row to explain. It fails with failure.Violations for a missing or invalid text.
+func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err error) {
+	var wrong failure.Violations
+	check := func(field, text string) {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			wrong.Add(field, "has a character that the database cannot store")
+		}
+	}
+	check("table", in.GetTable())
+	if in.GetTable() == "" {
+		wrong.Add("table", "is missing")
+	}
+	if len(in.GetKey()) == 0 {
+		wrong.Add("key", "is missing")
+	}
+	for i, c := range in.GetKey() {
+		field := fmt.Sprintf("key[%d].", i)
+		check(field+"column", c.GetColumn())
+		check(field+"value", c.GetValue())
+		if c.GetValue() == "" {
+			wrong.Add(field+"value", "is missing")
+		}
+		key = append(key, explain.KeyColumn{Column: c.GetColumn(), Value: c.GetValue()})
+	}
+	if wrong != nil {
+		return nil, wrong
+	}
+	return key, nil
 }
 
 // mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Such
@@ -106,13 +131,13 @@ func verdict(v explain.Verdict) cleanupv1.Verdict {
 
 func stepMessage(s explain.Step) *cleanupv1.ExplainedStep {
 	out := &cleanupv1.ExplainedStep{
-		Task:    s.Task,
-		Action:  cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
-		Rule:    s.Rule,
-		Held:    s.OnHold,
-		Verdict: verdict(s.Verdict),
-		Since:   timestamp(s.Since),
-		Why:     s.Why,
+		Task:            s.Task,
+		Action:          cleanupv1.PreviewAction(cleanupv1.PreviewAction_value["PREVIEW_ACTION_"+string(s.Action)]),
+		Rule:            s.Rule,
+		Held:            s.OnHold,
+		Verdict:         verdict(s.Verdict),
+		DeleteAfterTime: timestamp(s.Since),
+		Why:             s.Why,
 	}
 	for _, p := range s.Conditions {
 		truth := cleanupv1.Truth_TRUTH_UNKNOWN

@@ -12,7 +12,10 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/google/go-cmp/cmp"
+
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/rowkey"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -64,14 +67,14 @@ func TestExplainRow(t *testing.T) {
 	s.db.Do("UPDATE NmsBroadLogRcp SET tsLastModified = '2000-01-01', tsEvent = '2000-01-01' WHERE iBroadLogId = 4")
 	ask := func(table, key string) *cleanupv1.ExplainRowResponse {
 		t.Helper()
-		out, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: key})
+		out, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return out
 	}
 	soon := func(x *cleanupv1.ExplainRowResponse, days float64) bool {
-		in := time.Until(x.GetSince().AsTime()).Hours() / 24
+		in := time.Until(x.GetDeleteAfterTime().AsTime()).Hours() / 24
 		return in > days-0.1 && in < days+0.1
 	}
 	for _, c := range []struct {
@@ -80,98 +83,98 @@ func TestExplainRow(t *testing.T) {
 		task       string
 		also       func(x *cleanupv1.ExplainRowResponse) bool
 	}{
-		{"NmsDelivery", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
+		{"NmsDelivery", "1", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "deliveries", nil},
 		{
 			"public.nmsdelivery",
 			"ideliveryid=2",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"deliveries",
 			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) },
 		},
-		{"nmsdelivery", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"nmsdelivery", "0", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"nmsbroadlogrcp", "1", cleanupv1.Verdict_VERDICT_GOES, "deliveries", nil},
+		{"nmsdelivery", "3", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"nmsdelivery", "0", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"nmsbroadlogrcp", "1", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "deliveries", nil},
 		{
 			"nmsbroadlogrcp",
 			"2",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"deliveries",
 			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 6) },
 		},
 		{
 			"nmsbroadlogrcp",
 			"3",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"delivery-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 180) },
 		},
 		{
 			"nmsbroadlogrcp",
 			"4",
-			cleanupv1.Verdict_VERDICT_STAYS,
+			cleanupv1.Verdict_VERDICT_RETAINED,
 			"delivery-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
 		},
-		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_GOES, "delivery-logs", nil},
+		{"nmsbroadlogrcp", "5", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "delivery-logs", nil},
 		{
 			"nmsbroadlogrcp",
 			"7",
-			cleanupv1.Verdict_VERDICT_STAYS,
+			cleanupv1.Verdict_VERDICT_RETAINED,
 			"delivery-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool {
 				return !slices.ContainsFunc(
 					x.GetSteps(),
 					func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() },
-				) && x.GetSince() == nil
+				) && x.GetDeleteAfterTime() == nil
 			},
 		},
-		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_STAYS, "", func(x *cleanupv1.ExplainRowResponse) bool {
+		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_RETAINED, "", func(x *cleanupv1.ExplainRowResponse) bool {
 			return strings.Contains(
 				fmt.Sprint(x.GetSteps()),
 				"TRUTH_UNKNOWN",
 			) && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
 		}},
-		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_GOES, "lists-to-delete", nil},
-		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "lists-to-delete", nil},
+		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
 		{
 			"xtkworkflowlog",
 			"1",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"workflow-instances",
 			func(x *cleanupv1.ExplainRowResponse) bool { return soon(x, 20) },
 		},
-		{"xtkworkflowlog", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkworkflowlog", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkaudit", "1", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkaudit", "2", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtkaudit", "3", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
+		{"xtkworkflowlog", "2", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"xtkworkflowlog", "3", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"xtkaudit", "1", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"xtkaudit", "2", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"xtkaudit", "3", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
 		{
 			"xtkaudit",
 			"4",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"audit-trail",
-			func(x *cleanupv1.ExplainRowResponse) bool { return x.GetSince().CheckValid() == nil },
+			func(x *cleanupv1.ExplainRowResponse) bool { return x.GetDeleteAfterTime().CheckValid() == nil },
 		},
-		{"xtkaudit", "5", cleanupv1.Verdict_VERDICT_GOES, "audit-trail", nil},
+		{"xtkaudit", "5", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "audit-trail", nil},
 		{
 			"nmswebtrackinglog",
 			"1",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			"tracking-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool {
 				return soon(x, 65) && strings.Contains(fmt.Sprint(x.GetSteps()), "nmstrackinglogrcp 1")
 			},
 		},
-		{"nmswebtrackinglog", "2", cleanupv1.Verdict_VERDICT_GOES, "tracking-logs", nil},
+		{"nmswebtrackinglog", "2", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "tracking-logs", nil},
 		{
 			"nmswebtrackinglog",
 			"3",
-			cleanupv1.Verdict_VERDICT_STAYS,
+			cleanupv1.Verdict_VERDICT_RETAINED,
 			"tracking-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool { return strings.Contains(x.GetWhy(), "held") },
 		},
-		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_STAYS, "", nil},
-		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_LATER, "sessions", nil},
+		{"nmswebtrackinglog", "4", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
+		{"xtksessioninfo", "skey=live session", cleanupv1.Verdict_VERDICT_DELETE_LATER, "sessions", nil},
 	} {
 		x := ask(c.table, c.key)
 		if !x.GetExists() || x.GetVerdict() != c.verdict || x.GetTask() != c.task || (c.also != nil && !c.also(x)) ||
@@ -186,9 +189,9 @@ func TestExplainRow(t *testing.T) {
 		t,
 		"POST",
 		"/v1/explain",
-		`{"table": "nmsdelivery", "key": "1"}`,
+		`{"table": "nmsdelivery", "key": [{"value": "1"}]}`,
 	); got.code != 200 ||
-		!strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) {
+		!strings.Contains(got.body, `"verdict":"VERDICT_DELETE_NEXT_RUN"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	if got := s.call(
@@ -196,7 +199,7 @@ func TestExplainRow(t *testing.T) {
 		"GET",
 		"/v1/explain?table=nmsdelivery&key=1",
 		"",
-	); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_GOES"`) ||
+	); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_DELETE_NEXT_RUN"`) ||
 		!strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"values":["iDeleteStatus=1"]`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -221,13 +224,14 @@ func TestExplainRow(t *testing.T) {
 	}{
 		{"nmsdelivery", "", codes.InvalidArgument, "key"},
 		{"", "1", codes.InvalidArgument, "table"},
+		{"nmsdelivery", "ideliveryid=", codes.InvalidArgument, "key[0].value"},
 		{"nmsdelivery", "x", codes.InvalidArgument, "key"},
 		{"nmsdelivery", "nosuch=1", codes.InvalidArgument, "key"},
 		{"nmsdelivery", "ideliveryid=1,nosuch=1", codes.InvalidArgument, "key"},
 		{"nmsdelivery", "1'; DROP TABLE nmsdelivery", codes.InvalidArgument, "key"},
 		{"xtkworkflowlog", "tslog=1", codes.InvalidArgument, "key"},
 		{"nmsrcpgrprel", "5", codes.InvalidArgument, "key"},
-		{"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key"},
+		{"nmsrcpgrprel", "irecipientid=7\x00", codes.InvalidArgument, "key[0].value"},
 		{"nmsdelivery", "iismodel=0", codes.FailedPrecondition, "NO_INDEX"},
 		{"nmsmxdomain", "imxip=5,sdomain=a", codes.InvalidArgument, "key"},
 		{"nmsbroadlogrcp", "ibroadlogid=1,saddress=a", codes.InvalidArgument, "key"},
@@ -240,7 +244,7 @@ func TestExplainRow(t *testing.T) {
 		{"pg_catalog.pg_authid", "10", codes.FailedPrecondition, "NOT_COVERED"},
 		{"cleanupd.run", "1", codes.FailedPrecondition, "NOT_COVERED"},
 	} {
-		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: c.key})
+		_, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: rowkey.Parse(c.key)})
 		info, bad := wantCode(t, err, c.code)
 		if got := info.GetReason(); (bad != nil && bad.GetFieldViolations()[0].GetField() != c.reason) ||
 			(bad == nil && got != c.reason) {
@@ -248,7 +252,10 @@ func TestExplainRow(t *testing.T) {
 		}
 	}
 	s.db.Do("INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT 9, i FROM generate_series(1, 3) i")
-	_, err = s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "nmsrcpgrprel", Key: "igroupid=9"})
+	_, err = s.ExplainRow(
+		t.Context(),
+		&cleanupv1.ExplainRowRequest{Table: "nmsrcpgrprel", Key: rowkey.Parse("igroupid=9")},
+	)
 	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "key" {
 		t.Errorf("several rows: %v", err)
 	}
@@ -271,12 +278,12 @@ func TestExplainRowOfSkippedSteps(t *testing.T) {
 		{"xtkaudit", "audit-trail", "XtkCleanup_AuditTrailPurgeDelay"},
 		{"nmsvisitor", "visitors", "no column iOrigin"},
 		{"nmsdeliverypart", "deliveries", "NmsCleanup_RecycledDeliveryPurgeDelay"},
-		{"xtkworkflowlogin", "workflow-logins", "XtkWorkflow is missing"},
+		{"xtkworkflowlogin", "workflow-logins", "an orphan of XtkWorkflow, because it is missing"},
 	} {
-		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: "1"})
-		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS ||
+		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: c.table, Key: rowkey.Parse("1")})
+		if err != nil || x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED ||
 			!slices.ContainsFunc(x.GetSteps(), func(s *cleanupv1.ExplainedStep) bool {
-				return s.GetTask() == c.task && s.GetVerdict() == cleanupv1.Verdict_VERDICT_STAYS &&
+				return s.GetTask() == c.task && s.GetVerdict() == cleanupv1.Verdict_VERDICT_RETAINED &&
 					strings.Contains(s.GetWhy(), c.why)
 			}) {
 			t.Errorf("%s: %v, %v", c.table, x, err)
@@ -297,7 +304,10 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	)
 	explain := func(key string) *cleanupv1.ExplainRowResponse {
 		t.Helper()
-		x, err := s.ExplainRow(t.Context(), &cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: key})
+		x, err := s.ExplainRow(
+			t.Context(),
+			&cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: rowkey.Parse(key)},
+		)
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
@@ -311,17 +321,17 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	}{
 		{
 			"tsdate=2000-12-31T00:00:00Z",
-			cleanupv1.Verdict_VERDICT_STAYS,
+			cleanupv1.Verdict_VERDICT_RETAINED,
 			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_FALSE, cleanupv1.Truth_TRUTH_TRUE},
 		},
 		{
 			goes,
-			cleanupv1.Verdict_VERDICT_GOES,
+			cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN,
 			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_TRUE},
 		},
 		{
 			"tsdate=2999-01-01T01:00:00+01:00",
-			cleanupv1.Verdict_VERDICT_LATER,
+			cleanupv1.Verdict_VERDICT_DELETE_LATER,
 			[]cleanupv1.Truth{cleanupv1.Truth_TRUTH_TRUE, cleanupv1.Truth_TRUTH_FALSE},
 		},
 	} {
@@ -353,7 +363,7 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS || !x.GetSteps()[0].GetHeld() {
+	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED || !x.GetSteps()[0].GetHeld() {
 		t.Errorf("a held row: %v", x)
 	}
 	if _, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: hold.GetHold().GetId()}); err != nil {
@@ -362,7 +372,7 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	s.db.Do("ALTER TABLE NmsEmailErrorStat DROP COLUMN iTotalErrors")
 	if x := explain(
 		goes,
-	); x.GetVerdict() != cleanupv1.Verdict_VERDICT_STAYS ||
+	); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED ||
 		!strings.Contains(x.GetSteps()[0].GetWhy(), "a column of it, is missing") {
 		t.Errorf("a row of a table that is skipped: %v", x)
 	}
@@ -383,7 +393,7 @@ func TestExplainRowByText(t *testing.T) {
 	)
 	explain := func(token, table, key string) error {
 		ctx := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+token)
-		_, err := s.ExplainRow(ctx, &cleanupv1.ExplainRowRequest{Table: table, Key: key})
+		_, err := s.ExplainRow(ctx, &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)})
 		return err
 	}
 	for _, c := range []struct {
@@ -406,5 +416,20 @@ func TestExplainRowByText(t *testing.T) {
 		want,
 	) {
 		t.Errorf("the audit has %q, want %q", got, want)
+	}
+	admin := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-admin")
+	page, err := s.ListAudit(admin, &cleanupv1.ListAuditRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var acts []string
+	for _, e := range page.GetEntries() {
+		acts = append(acts, fmt.Sprint(e.GetRole(), " ", e.GetCredentialType(), " ", codes.Code(e.GetStatusCode())))
+	}
+	if diff := cmp.Diff([]string{
+		"ROLE_ADMIN CREDENTIAL_TYPE_TOKEN OK",
+		"ROLE_OPERATOR CREDENTIAL_TYPE_TOKEN PermissionDenied",
+	}, acts); diff != "" {
+		t.Errorf("ListAudit (-want +got):\n%s", diff)
 	}
 }

@@ -36,8 +36,8 @@ func TestExplainTask(t *testing.T) {
 			t.Errorf("%v", out)
 		}
 		statements := out.GetStatements()
-		if out.GetSet() != nil {
-			statements = append(slices.Clone(statements), out.GetSet())
+		if out.GetParents() != nil {
+			statements = append(slices.Clone(statements), out.GetParents())
 		}
 		for _, told := range statements {
 			drop := told.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP
@@ -52,7 +52,7 @@ func TestExplainTask(t *testing.T) {
 			case !drop:
 				db.Do("PREPARE told AS " + told.GetSql() + "; DEALLOCATE told")
 			}
-			if told.GetRule() == "" || told.GetTable() == "" || (!drop && !query && told.GetWay() == "") {
+			if told.GetRule() == "" || told.GetTable() == "" || (!drop && !query && told.GetScanMethod() == 0) {
 				t.Errorf("%s: %v", what.Name, told)
 			}
 		}
@@ -95,8 +95,8 @@ func TestExplainTask(t *testing.T) {
 	}
 	for _, p := range dry.GetResults()[1].GetPreview() {
 		if p.GetTable() == `"public"."nmsdelivery"` && p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DELETE &&
-			p.GetRows() != deliveries.GetSetRows() {
-			t.Errorf("the set has %d rows, %d would go", deliveries.GetSetRows(), p.GetRows())
+			p.GetRows() != deliveries.GetParentCount() {
+			t.Errorf("the set has %d rows, %d would go", deliveries.GetParentCount(), p.GetRows())
 		}
 	}
 	if _, err := s.CreateHold(
@@ -127,7 +127,7 @@ func TestExplainTask(t *testing.T) {
 		"/v1/tasks/sessions:explain",
 		"",
 	); got.code != 200 || !strings.Contains(got.body, `"sql":"DELETE FROM ONLY`) ||
-		!strings.Contains(got.body, `"way":"table"`) {
+		!strings.Contains(got.body, `"scanMethod":"SCAN_METHOD_TABLE"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -99,9 +100,12 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
-		out = append(
-			out, &cleanupv1.TrippedGuard{Guard: string(t.Guard), Table: t.Table, Number: t.Number, Most: t.Limit},
-		)
+		out = append(out, &cleanupv1.TrippedGuard{
+			Guard:  guardKind(t.Guard),
+			Table:  t.Table,
+			Number: t.Number,
+			Limit:  t.Limit,
+		})
 	}
 	return out
 }
@@ -109,7 +113,18 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 // acceptedGuards returns the guards that a request accepts.
 func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
-		trips = append(trips, guard.Trip{Guard: guard.Name(t.GetGuard()), Table: t.GetTable(), Number: t.GetNumber()})
+		trips = append(trips, guard.Trip{
+			Guard:  guard.Name(strings.ToLower(strings.TrimPrefix(t.GetGuard().String(), guardPrefix))),
+			Table:  t.GetTable(),
+			Number: t.GetNumber(),
+		})
 	}
 	return trips
+}
+
+// guardPrefix is what the API puts before the name of a guard.
+const guardPrefix = "GUARD_KIND_"
+
+func guardKind(name guard.Name) cleanupv1.GuardKind {
+	return cleanupv1.GuardKind(cleanupv1.GuardKind_value[guardPrefix+strings.ToUpper(string(name))])
 }

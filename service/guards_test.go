@@ -79,13 +79,13 @@ func TestGuards(t *testing.T) {
 	if code, reason := refusedBy(
 		err,
 	); code != codes.FailedPrecondition || reason != "GUARD" || !strings.Contains(err.Error(), "share") ||
-		run.GetReason() != "GUARD" {
+		run.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD {
 		t.Errorf("%v", err)
 	}
 	for _, r := range run.GetResults() {
 		if r.GetTask() == "audit-trail" &&
-			(r.GetReason() != "GUARD" || r.GetMetadata()["table"] != `"public"."xtkaudit"` ||
-				r.GetMetadata()["most"] != "10" || r.GetMetadata()["number"] != "11") {
+			(r.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD || r.GetMetadata()["table"] != `"public"."xtkaudit"` ||
+				r.GetMetadata()["limit"] != "10" || r.GetMetadata()["number"] != "11") {
 			t.Errorf("%v", r)
 		}
 	}
@@ -94,7 +94,7 @@ func TestGuards(t *testing.T) {
 		"GET",
 		"/v1/guards",
 		"",
-	); got.code != 200 || !strings.Contains(got.body, `"latched":[{"guard":{"guard":"share"`) ||
+	); got.code != 200 || !strings.Contains(got.body, `"latched":[{"guard":{"guard":"GUARD_KIND_SHARE"`) ||
 		!strings.Contains(got.body, run.GetId()) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -102,21 +102,25 @@ func TestGuards(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guard := &cleanupv1.TrippedGuard{Guard: "share", Table: `"public"."xtkaudit"`, Number: 20}
+	guard := &cleanupv1.TrippedGuard{
+		Guard:  cleanupv1.GuardKind_GUARD_KIND_SHARE,
+		Table:  `"public"."xtkaudit"`,
+		Number: 20,
+	}
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
 		"accept_guards": {AcceptGuards: []*cleanupv1.TrippedGuard{guard}},
 		"accept_guards[0].guard": {
 			Plan:         dry.GetId(),
-			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "idle", Table: "x"}},
+			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_IDLE, Table: "x"}},
 		},
 		"accept_guards[1].guard": {
 			Plan:         dry.GetId(),
-			AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: "no", Table: "x"}},
+			AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: 99, Table: "x"}},
 		},
-		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share"}}},
+		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE}}},
 		"accept_guards[0].number": {
 			Plan:         dry.GetId(),
-			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: "share", Table: "x", Number: -1}},
+			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "x", Number: -1}},
 		},
 	} {
 		_, _, err := s.run(t, req)
@@ -127,7 +131,7 @@ func TestGuards(t *testing.T) {
 	body := strings.ReplaceAll(s.call(t, "GET", "/v1/runs/"+dry.GetId(), "").body, " ", "")
 	if !strings.Contains(
 		body,
-		`"guards":[{"guard":"share","table":"\"public\".\"xtkaudit\"","number":"20","most":"10"}]`,
+		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10"}]`,
 	) {
 		t.Errorf("the preview: %s", body)
 	}
@@ -135,7 +139,7 @@ func TestGuards(t *testing.T) {
 		t,
 		"POST",
 		"/v1/runs",
-		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "share", "table": "\"public\".\"xtkaudit\"", "number": "20"}]}`,
+		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "GUARD_KIND_SHARE", "table": "\"public\".\"xtkaudit\"", "number": "20"}]}`,
 	); got.code != 200 || !strings.Contains(got.body, `"rowsDeleted":"20"`) ||
 		s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {
 		t.Errorf("%d %s", got.code, got.body)

@@ -114,7 +114,8 @@ func TestPlan(t *testing.T) {
 		t.Errorf("a plan that would be exceeded: %v; %d rows are left", err, left())
 	}
 	got := s.call(t, "GET", "/v1/runs?page_size=1", "")
-	if !strings.Contains(got.body, `"reason":"PLAN_EXCEEDED"`) || !strings.Contains(got.body, `"planned":"5"`) {
+	if !strings.Contains(got.body, `"reason":"REFUSAL_REASON_PLAN_EXCEEDED"`) ||
+		!strings.Contains(got.body, `"planned":"5"`) {
 		t.Errorf("the result does not say why: %s", got.body)
 	}
 	_, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"sessions"}})

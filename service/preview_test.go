@@ -99,7 +99,7 @@ INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1
 	tables := 0
 	for _, r := range dry.GetResults() {
 		for _, p := range r.GetPreview() {
-			if tables++; p.GetOldest() != nil && p.GetNewest() != nil {
+			if tables++; p.GetOldestTime() != nil && p.GetNewestTime() != nil {
 				t.Errorf("%v", p)
 			}
 		}

@@ -14,7 +14,7 @@ import (
 
 // ListFormsPurges implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListFormsPurges(
-	ctx context.Context, _ *cleanupv1.ListFormsPurgesRequest,
+	ctx context.Context, in *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {
 	if s.forms == nil {
 		return nil, s.noForms()
@@ -23,8 +23,12 @@ func (s *UserData) ListFormsPurges(
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.ListFormsPurgesResponse{}
-	for _, p := range list {
+	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(), func(r purge.Rule) string { return r.Name })
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListFormsPurgesResponse{NextPageToken: next}
+	for _, p := range page {
 		out.Purges = append(out.Purges, purgeMessage(p))
 	}
 	return out, nil

@@ -274,7 +274,7 @@ func TestShareOfPurges(t *testing.T) {
 	for task, trips := range map[string]string{"forms/a": "", "forms/b": "200 150", "forms/c": "300 150"} {
 		got := ""
 		for _, g := range resultOf(dry, task).GetPreview()[0].GetGuards() {
-			got = fmt.Sprint(g.GetNumber(), " ", g.GetMost())
+			got = fmt.Sprint(g.GetNumber(), " ", g.GetLimit())
 		}
 		if got != trips {
 			t.Errorf("the dry run of %s trips %q, want %q", task, got, trips)
@@ -297,7 +297,9 @@ func TestShareOfPurges(t *testing.T) {
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}}); err == nil || left() != 200 {
 		t.Errorf("the guard is not latched: %d are left: %v", left(), err)
 	}
-	accept := []*cleanupv1.TrippedGuard{{Guard: "share", Table: "tb_process_instance", Number: 200}}
+	accept := []*cleanupv1.TrippedGuard{
+		{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "tb_process_instance", Number: 200},
+	}
 	_, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/c"}, DryRun: true})
 	if err != nil {
 		t.Fatal(err)
@@ -530,6 +532,9 @@ func TestPurgeErrors(t *testing.T) {
 			409,
 			"etag",
 		},
+		{http.MethodGet, "/v1/forms/purges?pageSize=1", "", 200, `"nextPageToken":""`},
+		{http.MethodGet, "/v1/forms/purges?pageSize=-1", "", 400, "page_size"},
+		{http.MethodGet, "/v1/forms/purges?pageToken=x", "", 400, "page_token"},
 		{http.MethodPut, "/v1/forms/purges/old", `{"applicaton": "Loans"}`, 400, "applicaton"},
 		{http.MethodPut, "/v1/forms/purges/old?x=1", `{}`, 400, "x"},
 		{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 
 	"google.golang.org/grpc"
@@ -14,11 +15,13 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
 // DefaultPageSize is the size of a page if a request gives none. The others are the largest page sizes.
@@ -161,11 +164,8 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 
 // parseView returns the requested view of runs.
 func parseView(in *cleanupv1.ListRunsRequest) (store.View, error) {
-	if in.View == nil {
-		return store.Basic, nil
-	}
 	switch in.GetView() {
-	case cleanupv1.RunView_RUN_VIEW_BASIC:
+	case cleanupv1.RunView_RUN_VIEW_UNSPECIFIED, cleanupv1.RunView_RUN_VIEW_BASIC:
 		return store.Basic, nil
 	case cleanupv1.RunView_RUN_VIEW_FULL:
 		return store.Full, nil
@@ -183,10 +183,10 @@ func parseFilter(in *cleanupv1.ListRunsRequest) (f store.Filter, err error) {
 		f.State = store.State(strings.TrimPrefix(name, "RUN_STATE_"))
 	}
 	f.Task, f.DryRun = in.GetTask(), in.DryRun
-	if f.From, err = parseTime("created_from", in.GetCreatedFrom()); err != nil {
+	if f.From, err = parseTime("created_from_time", in.GetCreatedFromTime()); err != nil {
 		return f, err
 	}
-	f.Before, err = parseTime("created_before", in.GetCreatedBefore())
+	f.Before, err = parseTime("created_before_time", in.GetCreatedBeforeTime())
 	return f, err
 }
 
@@ -199,6 +199,33 @@ func parsePageSize(asked int32, most int) (int, error) {
 		return DefaultPageSize, nil
 	}
 	return min(int(asked), most), nil
+}
+
+// maxListed is the largest page of a list that is read as a whole, and its default size.
+const maxListed = 1000
+
+// pageOf returns a page of a list, and the token of the next page, which has the name of the page's last element.
+func pageOf[T any](list []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
+	if size == 0 {
+		size = maxListed
+	}
+	length, err := parsePageSize(size, maxListed)
+	if err != nil {
+		return nil, "", err
+	}
+	last, err := pagetoken.Parse[string](token)
+	if err != nil {
+		return nil, "", err
+	}
+	if last != "" {
+		i := slices.IndexFunc(list, func(e T) bool { return name(e) == last })
+		if i < 0 {
+			return nil, "", pagetoken.ErrInvalid
+		}
+		list = list[i+1:]
+	}
+	page, next = pagetoken.Cut(list, length, name)
+	return page, next, nil
 }
 
 // CancelRun implements cleanupv1.CleanupServiceServer.
@@ -214,19 +241,23 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 }
 
 // ListTasks implements cleanupv1.CleanupServiceServer.
-func (s *Service) ListTasks(ctx context.Context, _ *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
+func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
 	p, err := s.runs.Pipeline(ctx)
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.ListTasksResponse{}
-	for _, t := range p.Tasks {
+	page, next, err := pageOf(p.Tasks, in.GetPageSize(), in.GetPageToken(), func(t plan.Task) string { return t.Name })
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListTasksResponse{NextPageToken: next}
+	for _, t := range page {
 		out.Tasks = append(out.Tasks, &cleanupv1.Task{
 			Name:        t.Name,
 			Title:       t.Title,
 			Description: t.Description,
 			Options:     t.OptionNames(),
-			Needs:       t.Requires,
+			DependsOn:   t.Requires,
 			Disabled:    p.External[t.Name].Disabled,
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,6 +21,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks"
 )
@@ -359,8 +361,7 @@ func TestListRuns(t *testing.T) {
 		{PageSize: -1},
 		{PageToken: "x"},
 		{PageToken: "MjAyNg=="},
-		{View: cleanupv1.RunView_RUN_VIEW_UNSPECIFIED.Enum()},
-		{View: cleanupv1.RunView(7).Enum()},
+		{View: 7},
 	} {
 		_, err := s.ListRuns(t.Context(), req)
 		wantCode(t, err, codes.InvalidArgument)
@@ -382,6 +383,7 @@ func TestViewsOfRuns(t *testing.T) {
 		"":                                  {50, 0},
 		"?page_size=1000":                   {100, 0},
 		"?view=RUN_VIEW_BASIC":              {50, 0},
+		"?view=RUN_VIEW_UNSPECIFIED":        {50, 0},
 		"?page_size=101&view=RUN_VIEW_FULL": {100, 100},
 	} {
 		got := s.call(t, "GET", "/v1/runs"+query, "")
@@ -396,7 +398,7 @@ func TestViewsOfRuns(t *testing.T) {
 			t.Errorf("%s: %d: %d runs, %d tables", query, got.code, listed, spaces)
 		}
 	}
-	for _, view := range []string{"RUN_VIEW_UNSPECIFIED", "FULL", "7"} {
+	for _, view := range []string{"FULL", "7"} {
 		if got := s.call(t, "GET", "/v1/runs?view="+view, ""); got.code != 400 {
 			t.Errorf("%s: %d", view, got.code)
 		}
@@ -432,6 +434,43 @@ func TestListTasks(t *testing.T) {
 	for i, task := range got.GetTasks() {
 		if task.GetName() != tasks.Pipeline[i].Name || task.GetTitle() == "" || task.GetDescription() == "" {
 			t.Errorf("task %d: %v", i, task)
+		}
+	}
+}
+
+// The tasks come in pages if they are asked for so, and a token that was never given is refused.
+func TestListTasksInPages(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	var got []string
+	for token, pages := "", 0; pages == 0 || token != ""; pages++ {
+		page, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{PageSize: 10, PageToken: token})
+		if err != nil || len(page.GetTasks()) > 10 || pages > len(tasks.Pipeline)/10 {
+			t.Fatalf("page %d: %v, %v", pages, page, err)
+		}
+		for _, task := range page.GetTasks() {
+			got = append(got, task.GetName())
+		}
+		token = page.GetNextPageToken()
+	}
+	var want []string
+	for _, task := range tasks.Pipeline {
+		want = append(want, task.Name)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pages (-want +got):\n%s", diff)
+	}
+	if got := s.call(t, "GET", "/v1/tasks?pageSize=1", ""); got.code != 200 ||
+		strings.Count(got.body, `"title"`) != 1 || strings.Contains(got.body, `"nextPageToken":""`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	for query, field := range map[string]string{
+		"page_size=-1": "page_size",
+		"page_token=x": "page_token",
+		"page_token=" + pagetoken.Format("no such task"): "page_token",
+	} {
+		if got := s.call(t, "GET", "/v1/tasks?"+query, ""); got.code != 400 || !strings.Contains(got.body, field) {
+			t.Errorf("%s: %d %s", query, got.code, got.body)
 		}
 	}
 }

@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"errors"
+	"strings"
 
+	"google.golang.org/genproto/googleapis/rpc/code"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -18,10 +20,10 @@ import (
 func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
 	c := access.FromContext(ctx)
 	return &cleanupv1.WhoAmIResponse{
-		Subject: c.Subject,
-		Role:    cleanupv1.Role(c.Role),
-		By:      c.By,
-		Address: c.Address,
+		Subject:        c.Subject,
+		Role:           cleanupv1.Role(c.Role),
+		CredentialType: credentialType(c.By),
+		Address:        c.Address,
 	}, nil
 }
 
@@ -48,11 +50,11 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 	}
 	for _, r := range about.Replicas {
 		out.Replicas = append(out.Replicas, &cleanupv1.Replica{
-			Name:      r.Name,
-			Version:   r.Version,
-			Schedule:  r.Schedule,
-			StartTime: timestamppb.New(r.StartTime),
-			SeenTime:  timestamppb.New(r.SeenTime),
+			Name:         r.Name,
+			Version:      r.Version,
+			Schedule:     r.Schedule,
+			StartTime:    timestamppb.New(r.StartTime),
+			LastSeenTime: timestamppb.New(r.SeenTime),
 		})
 	}
 	return out, nil
@@ -75,16 +77,21 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 			return nil, err
 		}
 		out.Entries = append(out.Entries, &cleanupv1.AuditEntry{
-			Id:      a.ID,
-			Time:    timestamppb.New(a.Time),
-			Subject: a.Subject,
-			Role:    a.Role,
-			By:      a.By,
-			Address: a.Address,
-			Rpc:     a.RPC,
-			Details: details,
-			Result:  a.Result,
+			Id:             a.ID,
+			Time:           timestamppb.New(a.Time),
+			Subject:        a.Subject,
+			Role:           cleanupv1.Role(cleanupv1.Role_value["ROLE_"+strings.ToUpper(a.Role)]),
+			CredentialType: credentialType(a.By),
+			Address:        a.Address,
+			Rpc:            a.RPC,
+			Details:        details,
+			StatusCode:     code.Code_value[a.Result],
 		})
 	}
 	return out, nil
+}
+
+// credentialType returns the type of credentials by its stored name.
+func credentialType(name string) cleanupv1.CredentialType {
+	return cleanupv1.CredentialType(cleanupv1.CredentialType_value["CREDENTIAL_TYPE_"+strings.ToUpper(name)])
 }

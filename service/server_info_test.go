@@ -77,9 +77,10 @@ func TestListAudit(t *testing.T) {
 		}
 		all, token = append(all, page.GetEntries()...), page.GetNextPageToken()
 	}
-	if len(all) != 4 || all[0].GetRpc() != "CleanupService/RunCleanup" || all[0].GetResult() != "INVALID_ARGUMENT" ||
+	if len(all) != 4 || all[0].GetRpc() != "CleanupService/RunCleanup" ||
+		codes.Code(all[0].GetStatusCode()) != codes.InvalidArgument ||
 		all[3].GetRpc() != "CleanupService/SetSchedule" ||
-		all[3].GetResult() != "OK" ||
+		all[3].GetStatusCode() != 0 ||
 		all[3].GetId() >= all[0].GetId() {
 		t.Errorf("%v", all)
 	}
@@ -118,8 +119,8 @@ func TestListRunsByFilter(t *testing.T) {
 		{"real", &cleanupv1.ListRunsRequest{DryRun: &no}, []string{real.GetId()}},
 		{"a task of both", &cleanupv1.ListRunsRequest{Task: "visitors"}, []string{dry.GetId(), real.GetId()}},
 		{"a task of one", &cleanupv1.ListRunsRequest{Task: "sessions"}, []string{dry.GetId()}},
-		{"from the second on", &cleanupv1.ListRunsRequest{CreatedFrom: dry.GetCreateTime()}, []string{dry.GetId()}},
-		{"before the second", &cleanupv1.ListRunsRequest{CreatedBefore: dry.GetCreateTime()}, []string{real.GetId()}},
+		{"from the second on", &cleanupv1.ListRunsRequest{CreatedFromTime: dry.GetCreateTime()}, []string{dry.GetId()}},
+		{"before the second", &cleanupv1.ListRunsRequest{CreatedBeforeTime: dry.GetCreateTime()}, []string{real.GetId()}},
 	} {
 		var got []string
 		for token, pages := "", 0; pages == 0 || token != ""; pages++ { // the filter holds on each page
@@ -143,7 +144,7 @@ func TestListRunsByFilter(t *testing.T) {
 	if got := s.call(
 		t,
 		"GET",
-		"/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFrom=2020-01-01T00:00:00Z",
+		"/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFromTime=2020-01-01T00:00:00Z",
 		"",
 	); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
@@ -153,12 +154,12 @@ func TestListRunsByFilter(t *testing.T) {
 		"state=9",
 		"state=x",
 		"task=nothing",
-		"created_from=yesterday",
+		"created_from_time=yesterday",
 	} {
 		if got := s.call(t, "GET", "/v1/runs?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)
 		}
 	}
-	_, err = s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{CreatedBefore: &timestamppb.Timestamp{Nanos: -1}})
+	_, err = s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{CreatedBeforeTime: &timestamppb.Timestamp{Nanos: -1}})
 	wantCode(t, err, codes.InvalidArgument)
 }

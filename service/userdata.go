@@ -404,7 +404,7 @@ func receiptMessage(r *report.Receipt) *cleanupv1.Receipt {
 	}
 	if v := r.Verification; v != nil {
 		out.Verification = &cleanupv1.Verification{
-			Time:                       timestamppb.New(v.Time),
+			VerifyTime:                 timestamppb.New(v.Time),
 			Clean:                      v.Clean,
 			ProcessInstanceIds:         idTexts(v.Instances),
 			TaskIds:                    idTexts(v.Tasks),

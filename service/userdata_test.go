@@ -177,7 +177,7 @@ func TestUserData(t *testing.T) {
 		t.Context(),
 		verify,
 	); err != nil || !v.GetReceipt().GetVerification().GetClean() ||
-		v.GetReceipt().GetVerification().GetTime() == nil {
+		v.GetReceipt().GetVerification().GetVerifyTime() == nil {
 		t.Errorf("%v, %v", v, err)
 	}
 	if r, err := client.GetReceipt(

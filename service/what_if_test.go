@@ -29,7 +29,8 @@ func TestWhatIf(t *testing.T) {
 		if r.GetTask() != "visitors" {
 			continue
 		}
-		if p := r.GetPreview(); len(p) != 1 || p[0].GetRows() != 91 || p[0].RowsNow == nil || p[0].GetRowsNow() != 71 ||
+		if p := r.GetPreview(); len(p) != 1 || p[0].GetRows() != 91 || p[0].BaselineRows == nil ||
+			p[0].GetBaselineRows() != 71 ||
 			r.GetRowsDeleted() != 91 {
 			t.Errorf("ten days: %v", r)
 		}
@@ -43,7 +44,7 @@ func TestWhatIf(t *testing.T) {
 		"/v1/runs",
 		`{"dryRun": true, "tasks": ["visitors"], "whatIf": {"visitorPurgeDelayDays": 200}}`,
 	)
-	if got.code != 200 || !strings.Contains(got.body, `"rowsNow":"71"`) {
+	if got.code != 200 || !strings.Contains(got.body, `"baselineRows":"71"`) {
 		t.Errorf("two hundred days: %d %s", got.code, got.body)
 	}
 	if _, _, err := s.run(

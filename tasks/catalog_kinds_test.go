@@ -113,7 +113,7 @@ func TestDomains(t *testing.T) {
 		},
 		"a link of a skipped log": {
 			setup: ids + someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE id, DROP iStatus",
-			said:  "1 rows of nmsdelivery are retained", deleted: 1, left: withLog,
+			said:  "1 row of nmsdelivery is retained", deleted: 1, left: withLog,
 			retained: purge.Retained{Dependent: 1, Tables: 1},
 		},
 	})
@@ -123,7 +123,7 @@ func TestDomains(t *testing.T) {
 // rows of are retained.
 func TestIDsThatAreNoIntegers(t *testing.T) {
 	t.Parallel()
-	const left = "left alone; ALTER TABLE"
+	const left = "skipped; to have the table cleaned: ALTER TABLE"
 	someAndNothing := map[string]catalogCase{}
 	for _, sqlType := range []string{"numeric(12)", "double precision", "text"} {
 		someAndNothing[sqlType] = catalogCase{
@@ -148,12 +148,12 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 		"a link, too": {
 			setup: someDeliveries + part + "; ALTER TABLE NmsDeliveryPart ALTER iDeliveryId DROP DEFAULT, ALTER " +
 				"iDeliveryId TYPE text",
-			said: "its column iDeliveryId is no integer", left: allLeft,
+			said: "its column iDeliveryId is not an integer", left: allLeft,
 			retained: purge.Retained{Dependent: 2, Tables: 1},
 		},
 		"a link of a skipped log": {
 			setup: someDeliveries + "ALTER TABLE NmsBroadLogRcp ALTER iDeliveryId TYPE numeric, DROP iStatus",
-			said:  "its column iDeliveryId is no integer", left: allLeft,
+			said:  "its column iDeliveryId is not an integer", left: allLeft,
 			retained: purge.Retained{Dependent: 2, Tables: 1},
 		},
 		"a link alone": {
@@ -174,32 +174,32 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 	cases := map[string]catalogCase{
 		"a log that is a view": {
 			setup: someDeliveries + renamed("NmsBroadLogRcp", "VIEW"),
-			said:  "is a view, and no table", deleted: 1, retained: alone, left: withLog,
+			said:  "is a view, not a table", deleted: 1, retained: alone, left: withLog,
 		},
 		"a log that is a view without deliveries": {
 			setup: someDeliveries + "ALTER TABLE NmsBroadLogRcp RENAME TO behind; CREATE VIEW NmsBroadLogRcp AS " +
 				"SELECT iBroadLogId FROM behind",
-			said: "is a view, and no table", deleted: 2, retained: purge.Retained{Tables: 1},
+			said: "is a view, not a table", deleted: 2, retained: purge.Retained{Tables: 1},
 			left: []string{"delivery 0", "delivery 3", "log 0", "log 1", "log 3"},
 		},
 		"a log that is a materialized view": {
-			setup: someDeliveries + renamed("NmsBroadLogRcp", "MATERIALIZED VIEW"), said: "may not show rows of theirs",
+			setup: someDeliveries + renamed("NmsBroadLogRcp", "MATERIALIZED VIEW"), said: "may not show dependent rows",
 			retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
 		},
 		"a log that is a partition": {
 			setup: someDeliveries + "CREATE TABLE every_log (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified); " +
 				"ALTER TABLE every_log ATTACH PARTITION NmsBroadLogRcp DEFAULT",
-			said:     "is a partition of every_log, and no table",
+			said:     "is a partition of every_log, not a table",
 			deleted:  1,
 			retained: alone,
 			left:     withLog,
 		},
 		"the mappings": {
 			setup: someDeliveries + renamed("NmsDeliveryMapping", "VIEW"), left: allLeft,
-			problem: "NmsDeliveryMapping is a view, and no table",
+			problem: "NmsDeliveryMapping is a view, not a table",
 		},
 		"the deliveries": {
-			setup: someDeliveries + renamed("NmsDelivery", "VIEW"), said: "NmsDelivery is a view, and no table",
+			setup: someDeliveries + renamed("NmsDelivery", "VIEW"), said: "NmsDelivery is a view, not a table",
 			retained: purge.Retained{Tables: 1}, left: allLeft,
 		},
 	}
@@ -210,12 +210,12 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 	} {
 		cases[table] = catalogCase{
 			setup:   someDeliveries + "INSERT INTO " + table + " (" + row + "); " + renamed(table, "VIEW"),
-			said:    "is a view, and no table: left alone",
+			said:    "is a view, not a table: skipped",
 			deleted: 1, retained: alone, left: withLog,
 		}
 	}
 	cases["NmsCouponValue"] = catalogCase{
-		setup: someDeliveries + renamed("NmsCouponValue", "VIEW"), said: "may have rows of their messages",
+		setup: someDeliveries + renamed("NmsCouponValue", "VIEW"), said: "may have rows of the messages",
 		retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
 	}
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, cases)
@@ -223,7 +223,7 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 		"paired rows": {
 			setup: mappings + "INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) VALUES (1, '2000-01-01'); " +
 				renamed("NmsWebTrackingLog", "VIEW"),
-			said: "whose rows go with those of nmstrackinglogrcp", left: []string{"1"},
+			said: "deleted together with rows of", left: []string{"1"},
 			retained: purge.Retained{Tables: 2},
 		},
 	})
@@ -231,7 +231,7 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 		"'NmsCleanup_VisitorPurgeDelay', 3, 864000000); "
 	tryCatalogs(t, "visitors", visitorsLeft, map[string]catalogCase{
 		"the options": {
-			setup: someVisitors + delay + renamed("XtkOption", "VIEW"), said: "XtkOption is a view, and no table",
+			setup: someVisitors + delay + renamed("XtkOption", "VIEW"), said: "XtkOption is a view, not a table",
 			left: []string{"0", "1", "2", "3"},
 		},
 		"the options without a zone": {
@@ -244,7 +244,7 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 	tryCatalogs(t, "npai", "SELECT iAddressId::text FROM NmsAddress", map[string]catalogCase{
 		"the last cleanup": {
 			setup: addresses + renamed("XtkOption", "VIEW"), left: []string{"7"},
-			said: "XtkOption is a view, and no table, which keeps when the last cleanup was",
+			said: "XtkOption is a view, not a table; nmsaddress is not cleaned",
 		},
 	})
 }
@@ -302,7 +302,7 @@ func TestRowSecurityOfPartitions(t *testing.T) {
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
 		"a partition of a log": {
 			setup:    someDeliveries + partitioned,
-			said:     "2 rows of nmsdelivery are retained, because row security may hide rows",
+			said:     "2 rows of nmsdelivery are retained, because row security may hide dependent rows",
 			left:     allLeft,
 			retained: purge.Retained{Dependent: 2, Tables: 1},
 		},
@@ -321,7 +321,7 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 		also    = "CREATE TABLE gone (id integer); CREATE RULE also AS ON DELETE TO XtkAudit DO ALSO INSERT INTO gone " +
 			"VALUES (OLD.iAuditId); "
 		eachRow  = nothing + "CREATE TRIGGER keep BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION nothing(); "
-		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not see them"
+		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not see their deletion"
 	)
 	statement := func(event string) string {
 		return nothing + "CREATE TRIGGER seen AFTER " + event + " ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION nothing(); "
@@ -530,7 +530,7 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 			deleted:  1,
 			retained: purge.Retained{Failed: 1},
 			left:     []string{"30", "30"},
-			problem:  "1 of 2 rows refuse",
+			problem:  "1 of 2 rows failed",
 		},
 	})
 }

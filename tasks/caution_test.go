@@ -179,7 +179,7 @@ func TestPartitionedLog(t *testing.T) {
 	j.checkNoLog(t, "INFO", "dropped")
 	db.Do("DELETE FROM CusBroadLogBig; INSERT INTO CusBroadLogBig VALUES (1, 1, 1, '2000-01-01')")
 	j = mustRun(t, db, nil, "delivery-logs")
-	j.checkLog(t, "INFO", "big1: all of the partition was to go: dropped")
+	j.checkLog(t, "INFO", "big1: all rows of the partition were obsolete: dropped")
 	checkCount(t, db, 0, "SELECT count(*) FROM pg_class WHERE relname = 'big1'")
 }
 
@@ -442,7 +442,7 @@ func TestMomentsOutOfSight(t *testing.T) {
 	j := mustRun(t, db, nil, "npai", "email-error-stats")
 	got := db.Strings("SELECT (SELECT count(*) FROM NmsAddress) || ' ' || (SELECT count(*) FROM NmsEmailErrorStat)")
 	j.checkLog(t, "WARNING", "row security", "last cleanup")
-	j.checkLog(t, "row security", "coalesced")
+	j.checkLog(t, "row security", "rolled up")
 	if want := []string{"1 2"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -477,7 +477,7 @@ func TestDryRunOfALockedTable(t *testing.T) {
 	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2025-01-01')")
 	db.Hold("LOCK TABLE XtkSessionInfo")
 	j := mustRun(t, db, dry, "sessions", "visitors")
-	j.checkLog(t, "WARNING", "xtksessioninfo", "not counted")
+	j.checkLog(t, "WARNING", "xtksessioninfo", "skipped")
 	j.checkDeleted(t, "visitors", 1)
 }
 

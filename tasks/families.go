@@ -25,13 +25,16 @@ var (
 	propositionFamily = plan.Family{
 		Task:      "propositions",
 		Noun:      "a table of propositions",
-		Criterion: "it has not the name of one",
+		Criterion: "it does not have the name of one",
 		Default:   propositionTables,
 		Matches:   func(t *campaign.Table) bool { return t.HasPropositions() && t.Has("tsLastModified") },
 	}
 	appSubscriptionFamily = plan.Family{
-		Task: "app-subscriptions", Noun: "a table of mobile subscriptions", Criterion: "it has not the name of one",
-		Default: appSubscriptionTables, Matches: (*campaign.Table).HasAppSubscriptions,
+		Task:      "app-subscriptions",
+		Noun:      "a table of mobile subscriptions",
+		Criterion: "it does not have the name of one",
+		Default:   appSubscriptionTables,
+		Matches:   (*campaign.Table).HasAppSubscriptions,
 	}
 
 	families = []plan.Family{deliveryLogFamily, trackingLogFamily, propositionFamily, appSubscriptionFamily}

@@ -359,7 +359,7 @@ func (s *scene) underFaults(
 		return met
 	}
 	run := events[len(events)-1].GetRunFinished().GetRun()
-	failedRows := m.failing != nil && strings.Contains(run.GetError(), "rows refuse")
+	failedRows := m.failing != nil && strings.Contains(run.GetError(), "rows failed")
 	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED && !failedRows {
 		t.Errorf("the run ended %s: %s", run.GetState(), run.GetError())
 	}

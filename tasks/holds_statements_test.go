@@ -151,7 +151,7 @@ func TestExplainRowWithHolds(t *testing.T) {
 			t.Fatal(err)
 		}
 		for id, verdict := range map[int]explain.Verdict{1: explain.Kept, 2: explain.Deleted} {
-			x, err := e.Row(t.Context(), fmt.Sprint(id), anyKey)
+			x, err := e.Row(t.Context(), columnsOf(fmt.Sprint(id)), anyKey)
 			if err != nil || x.Verdict != verdict {
 				t.Errorf("%s %d: got %s (%s), want %s; the error is %v", table, id, x.Verdict, x.Why, verdict, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -74,7 +75,7 @@ func TestFewRowsThatRefuse(t *testing.T) {
 					named++
 				}
 			}
-			j.checkLog(t, "WARNING", fmt.Sprintf("xtkaudit: %d obsolete rows failed", c.refuse))
+			j.checkLog(t, "WARNING", message.RowsFailed.With("table", "xtkaudit", "rows", c.refuse).Text)
 			if want := min(c.refuse, purge.FailedRowsLogged); named != want {
 				t.Errorf("%d failed rows are logged, want %d: %q", named, want, j.logs)
 			}
@@ -111,12 +112,12 @@ func TestWhatStaysLocked(t *testing.T) {
 	}{
 		"a row": {
 			"SELECT FROM XtkAudit WHERE iAuditId = 7 FOR UPDATE",
-			"obsolete rows retained: 1 row was locked by others",
+			"1 obsolete row was locked by others",
 			purge.Retained{Locked: 1},
 		},
 		"a table": {
 			"LOCK TABLE XtkAudit",
-			"obsolete rows retained: 1 table could not be finished",
+			"1 table could not be finished",
 			purge.Retained{Tables: 1},
 		},
 	} {

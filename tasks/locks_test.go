@@ -68,7 +68,7 @@ func TestLockedLogKeepsItsDelivery(t *testing.T) {
 	tx := db.Hold("SELECT FROM NmsBroadLogRcp WHERE iBroadLogId = 1 FOR UPDATE")
 	j := mustRun(t, db, nil, "deliveries")
 	checkRows(t, db, deliveriesLeft, "1")
-	j.checkLog(t, "WARNING", "nmsbroadlogrcp", "1 obsolete rows")
+	j.checkLog(t, "WARNING", "nmsbroadlogrcp", "1 obsolete row")
 	checkCount(t, db, 1, "SELECT count(*) FROM NmsTrackingUrl")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLockedCouponKeepsItsDelivery(t *testing.T) {
 	checkRows(t, db, logsLeft, "1", "3")
 	checkCount(t, db, 2, "SELECT count(*) "+
 		"FROM NmsCouponValue")
-	j.checkLog(t, "WARNING", "1 rows of nmsdelivery are retained")
+	j.checkLog(t, "WARNING", "1 row of nmsdelivery is retained")
 }
 
 // If a delivery was retained with coupons, the old logs of the coupons are kept, since only they connect the coupons

@@ -12,9 +12,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/dryrun"
 	"github.com/cleanupd/cleanupd/tasks/execute"
@@ -179,15 +179,15 @@ func (j *journal) Emptied(_ context.Context, task string) ([]string, error) {
 
 func (j *journal) At(_ string, expected int64) { j.expected[j.task] = expected }
 
-func (j *journal) ScanMethod(string) {}
+func (j *journal) Scanning(purge.Scan) {}
 
 func (j *journal) Throttled(purge.Throttle) {}
 
 func (j *journal) Retried(string) {}
 
-func (j *journal) Log(_ context.Context, level severity.Level, messages ...string) error {
+func (j *journal) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
-		j.logs = append(j.logs, string(level)+" "+m)
+		j.logs = append(j.logs, string(m.Level)+" "+m.Text)
 	}
 	return nil
 }
@@ -195,7 +195,8 @@ func (j *journal) Log(_ context.Context, level severity.Level, messages ...strin
 func (j *journal) Done() int64 { return j.rows[j.task] + j.updated[j.task] }
 
 func (j *journal) TaskFinished(_ context.Context, o pipeline.Outcome) error {
-	j.states[j.task], j.problems[j.task], j.retained[j.task], j.details[j.task] = o.State, o.Problem, o.Retained, o.Detail
+	j.states[j.task], j.problems[j.task], j.retained[j.task] = o.State, o.Problem, o.Retained
+	j.details[j.task] = message.Join(o.Details)
 	if o.Preview != nil {
 		j.previews[j.task], j.planned[j.task] = o.Preview.Tables, *o.Preview
 	}

@@ -84,7 +84,7 @@ func TestMidSourcingWithASkippedLog(t *testing.T) {
 			change(c)
 			c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
 		}, "deliveries")
-		if !j.said("WARNING", `"far"`, "rows of theirs are in nmsbroadlogmid, which is left alone") {
+		if !j.said("WARNING", `"far"`, "dependent rows are in nmsbroadlogmid, which is skipped") {
 			t.Errorf("%v: %q", err, j.logs)
 		}
 	}
@@ -129,7 +129,7 @@ func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 		"deliveries",
 	)
 	checkRows(t, here, deliveriesLeft, "4")
-	j.checkLog(t, "WARNING", `"lost"`, "here alone")
+	j.checkLog(t, "WARNING", `"lost"`, "only here")
 	checkRecordedRemotes(t, here, "lost 102 2 ")
 	j.checkDeleted(t, "deliveries", 10)
 	if j.recorded != 1 {

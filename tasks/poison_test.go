@@ -116,7 +116,7 @@ func TestPoison(t *testing.T) {
 			for task, state := range j.states {
 				refused += j.retained[task].Failed
 				skipped := state == pipeline.NotRun && m.rollUpFails
-				if state == pipeline.Failed && !strings.Contains(j.problems[task], "rows refuse") {
+				if state == pipeline.Failed && !strings.Contains(j.problems[task], "rows failed") {
 					t.Errorf("task %s failed with %q; the run ended with %v", task, j.problems[task], err)
 				}
 				if state != pipeline.Succeeded && state != pipeline.Skipped && state != pipeline.Failed && !skipped {

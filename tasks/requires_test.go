@@ -43,7 +43,7 @@ func TestOnlyWhatNeedsAFailedTaskIsNotRun(t *testing.T) {
 					t.Errorf("%s is %s, want %s", task, j.states[task], want)
 				}
 			}
-			want := "it needs the task email-error-stats, which did not succeed"
+			want := "it depends on the task email-error-stats, which did not succeed"
 			if got := j.details["mx-domains"]; got != want {
 				t.Errorf("the detail of mx-domains is %q, want %q", got, want)
 			}

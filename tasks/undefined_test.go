@@ -83,7 +83,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 				t.Error("the run succeeded")
 			}
 			checkCount(t, db, before, "SELECT count(*) FROM "+c.table)
-			j.checkNoLog(t, "dropped meanwhile")
+			j.checkNoLog(t, "was dropped")
 		})
 	}
 }

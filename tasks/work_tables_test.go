@@ -196,8 +196,8 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			2,
 			[]string{
 				"WARNING",
-				"left alone: 2 with names of work tables, not in use, such as \"public\".\"wkf9_1\": of " +
-					"postgres, and NmsDelivery is of neolane",
+				"not dropped: 2 unused relations named like a work table, such as \"public\".\"wkf9_1\": they belong to " +
+					"postgres, and NmsDelivery to neolane",
 				`ALTER TABLE … OWNER TO "neolane"`,
 			},
 		},
@@ -207,8 +207,8 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			1,
 			[]string{
 				"WARNING",
-				"1 with names of work tables, not in use",
-				"of the superuser postgres, as NmsDelivery is",
+				"1 unused relation named like a work table",
+				"it belongs to the superuser postgres, as NmsDelivery does",
 				"a role of its own",
 			},
 		},
@@ -232,7 +232,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			0,
 			[]string{
 				"INFO",
-				"\"old\".\"wkf9_1\": in the schema old, and NmsDelivery is in public",
+				"\"old\".\"wkf9_1\": it is in the schema old, and NmsDelivery is in public",
 			},
 		},
 		"in use":             {"CREATE TABLE wkf1_1 (i int)", 0, nil},
@@ -255,7 +255,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 				if c.says != nil {
 					j.checkLog(t, c.says...)
 				} else {
-					j.checkNoLog(t, "names of work tables")
+					j.checkNoLog(t, "named like a work table")
 				}
 			}
 		})

@@ -161,7 +161,7 @@ func TestZoneOfExplanations(t *testing.T) {
 		t.Fatal(err)
 	}
 	for hour, want := range map[int]bool{-6: true, -5: false, 0: false} {
-		x, err := e.Row(t.Context(), fmt.Sprint(hour+100), anyKey)
+		x, err := e.Row(t.Context(), columnsOf(fmt.Sprint(hour+100)), anyKey)
 		if err != nil {
 			t.Fatal(err)
 		}

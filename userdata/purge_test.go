@@ -237,7 +237,7 @@ func testPurgeOfASharedTable(t *testing.T, on engine) {
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil || !slices.Equal(ids(candidates), []int64{2}) || len(candidates.Notes) != 1 ||
-		!strings.Contains(candidates.Notes[0], "tb_101") {
+		!strings.Contains(candidates.Notes[0].Text, "tb_101") {
 		t.Errorf("%+v %v", candidates, err)
 	}
 }

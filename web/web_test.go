@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/web"
 )
 
@@ -58,6 +59,43 @@ func TestLanguages(t *testing.T) {
 			if _, there := english[key]; !there {
 				t.Errorf("%s has %s, which English has not", language, key)
 			}
+		}
+	}
+}
+
+// translation matches one message of a language: its code and the text.
+var translation = regexp.MustCompile(`(?m)^  ([A-Z_]+):\s+'([^']*)',`)
+
+// Every language but English, which the server's messages are in, has a text for each message, with no parameters that
+// the message does not have.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	for _, language := range []string{"de", "fr", "ja"} {
+		file, err := os.ReadFile("src/lang/messages/" + language + ".ts")
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := map[string]string{}
+		for _, found := range translation.FindAllStringSubmatch(string(file), -1) {
+			texts[found[1]] = found[2]
+		}
+		if written := strings.Count(string(file), "',\n"); written != len(texts) {
+			t.Errorf("%s has %d messages, of which %d are read", language, written, len(texts))
+		}
+		for _, k := range message.Catalog() {
+			if texts[k.Code] == "" {
+				t.Errorf("%s has no text for %s, which is %q", language, k.Code, k.Template)
+			}
+			known := message.Placeholders(k.Template)
+			for _, name := range message.Placeholders(texts[k.Code]) {
+				if !slices.Contains(known, name) {
+					t.Errorf("%s uses the parameter %s of %s, which has %q", language, name, k.Code, known)
+				}
+			}
+			delete(texts, k.Code)
+		}
+		for code := range texts {
+			t.Errorf("%s has %s, which is not in the catalogue", language, code)
 		}
 	}
 }

@@ -32,8 +32,8 @@ func TestExplain(t *testing.T) {
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
 		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
-		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so nothing is without one"},
-		"simulation-tables": {"\nSkipped:\n  table NmsSimulation is missing"},
+		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so no row counts as an orphan"},
+		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
 	} {
 		code, out, errs := cleanupd(t, "explain", task, "--server", r.grpc)
 		for _, part := range says {
@@ -70,15 +70,15 @@ func TestExplain(t *testing.T) {
 	)
 	for key, says := range map[string][]string{
 		"1": {
-			"\"public\".\"nmsdelivery\" 1: SELECTED by the task deliveries\nreference time 2",
-			"\ndeliveries, delete: SELECTED\n  rule: iDeleteStatus is not 0 and",
+			"\"public\".\"nmsdelivery\" 1: DELETE NEXT RUN by the task deliveries\nreference time 2",
+			"\ndeliveries, delete: NEXT RUN\n  rule: iDeleteStatus is not 0 and",
 			"\n  1. true    nmsdelivery 1: iDeleteStatus is not 0 (iDeleteStatus = 1)\n",
 		},
 		"2": {
-			"2: SELECTED LATER from 2999-01-08T00:00:00Z by the task deliveries\n",
+			"2: DELETE LATER from 2999-01-08T00:00:00Z by the task deliveries\n",
 			"\n  1. false   nmsdelivery 2: tsDelete",
 		},
-		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: SELECTED by the task deliveries\n"},
+		"-2147483648": {"\"public\".\"nmsdelivery\" -2147483648: DELETE NEXT RUN by the task deliveries\n"},
 		"3":           {"3: no such row\nNo known run"},
 	} {
 		code, out, errs := cleanupd(t, "explain", "nmsdelivery", key, "--server", r.grpc)

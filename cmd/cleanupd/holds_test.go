@@ -58,7 +58,7 @@ func TestHolds(t *testing.T) {
 		"--task",
 		"deliveries",
 	); code != 0 || db.Int("SELECT iDeliveryId FROM NmsDelivery WHERE iDeliveryId > 0") != 1 ||
-		!strings.Contains(out, "1 row is on hold") {
+		!strings.Contains(out, "1 obsolete row is on hold") {
 		t.Errorf("%d %s", code, out)
 	}
 	code, out, errs = do("holds")

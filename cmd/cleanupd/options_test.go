@@ -24,7 +24,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		errs string
 	}{
 		{"tasks", 0, []string{" #  TASK ", "\n 1  lists-to-delete ", "\n26  reactions "}, ""},
-		{"tasks -o yaml", 0, []string{"tasks:\n- description: "}, ""},
+		{"tasks -o yaml", 0, []string{"tasks:\n- dependsOn: "}, ""},
 		{
 			"options",
 			0,

@@ -1,5 +1,5 @@
-// Command generate writes docs/reference/tasks.md and options.md into a folder, from what the program itself says of its
-// tasks and options.
+// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from what the program itself
+// says of its tasks, options and messages.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
@@ -22,12 +23,15 @@ var files embed.FS
 
 var templates = template.Must(
 	template.New("").
-		Funcs(template.FuncMap{"code": code, "next": func(i int) int { return i + 1 }}).
+		Funcs(template.FuncMap{"code": code, "next": func(i int) int { return i + 1 }, "plural": message.Plural}).
 		ParseFS(files, "*.tmpl"),
 )
 
+// pages are the names of the documents.
+var pages = []string{"tasks.md", "options.md", "messages.md"}
+
 func main() {
-	for _, name := range []string{"tasks.md", "options.md"} {
+	for _, name := range pages {
 		path := filepath.Join(os.Args[1], name)
 		text, err := page(name)
 		if err == nil {
@@ -47,8 +51,30 @@ func page(name string) (string, error) {
 		return "", err
 	}
 	var text strings.Builder
-	err = templates.ExecuteTemplate(&text, name+".tmpl", map[string]any{"Tasks": tasks.Pipeline, "Options": options})
+	err = templates.ExecuteTemplate(&text, name+".tmpl", map[string]any{
+		"Tasks":   tasks.Pipeline,
+		"Options": options,
+		"Themes":  themes(),
+	})
 	return text.String(), err
+}
+
+// theme is a group of messages.
+type theme struct {
+	Title string
+	Kinds []*message.Kind
+}
+
+// themes returns the catalogue of messages by theme.
+func themes() (list []theme) {
+	for _, k := range message.Catalog() {
+		if len(list) == 0 || list[len(list)-1].Title != k.Theme {
+			list = append(list, theme{Title: k.Theme})
+		}
+		last := &list[len(list)-1]
+		last.Kinds = append(last.Kinds, k)
+	}
+	return list
 }
 
 // option is an option as the API describes it.

@@ -8,7 +8,7 @@ import (
 
 // The documents say what the program says; make generate writes them.
 func TestDocumentsAreCurrent(t *testing.T) {
-	for _, name := range []string{"tasks.md", "options.md"} {
+	for _, name := range pages {
 		want, err := page(name)
 		if err != nil {
 			t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/rowkey"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -43,7 +44,10 @@ func NewExplain() *cobra.Command {
 			w := cmd.OutOrStdout()
 			if len(args) == 2 {
 				key := strings.TrimPrefix(args[1], " ")
-				row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{Table: args[0], Key: key})
+				row, err := client.ExplainRow(cmd.Context(), &cleanupv1.ExplainRowRequest{
+					Table: args[0],
+					Key:   rowkey.Parse(key),
+				})
 				if err != nil {
 					return err
 				}
@@ -100,13 +104,14 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 	}
 	fmt.Fprintf(
 		s, "%s %s: %s\n", terminal.Printable(row.GetTable()), terminal.Printable(key),
-		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetSince(), row.GetWhy()),
+		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetDeleteAfterTime(), row.GetWhy()),
 	)
 	fmt.Fprintf(s, "reference time %s\n", format.Time(row.GetReferenceTime()))
 	for _, step := range row.GetSteps() {
 		fmt.Fprintf(
-			s, "\n%s, %s: %s\n", step.GetTask(), format.EnumName(step.GetAction()),
-			describeVerdict(step.GetVerdict(), "", step.GetSince(), step.GetWhy()),
+			s, "\n%s, %s: %s\n", step.GetTask(), format.EnumName(step.GetAction()), strings.TrimPrefix(
+				describeVerdict(step.GetVerdict(), "", step.GetDeleteAfterTime(), step.GetWhy()), "DELETE ",
+			),
 		)
 		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
 		for _, p := range step.GetParts() {
@@ -141,18 +146,10 @@ func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error 
 	return s.PrintTable(rows)
 }
 
-// verdicts are the texts of verdicts. A row that is selected is deleted, or changed by a step that updates.
-var verdicts = map[cleanupv1.Verdict]string{
-	cleanupv1.Verdict_VERDICT_GOES:    "SELECTED",
-	cleanupv1.Verdict_VERDICT_LATER:   "SELECTED LATER",
-	cleanupv1.Verdict_VERDICT_STAYS:   "NOT SELECTED",
-	cleanupv1.Verdict_VERDICT_UNKNOWN: "UNKNOWN",
-}
-
 // describeVerdict returns a verdict on a row, with the task and the reason if they are given.
 func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timestamp, reason string) string {
-	text := verdicts[v]
-	if v == cleanupv1.Verdict_VERDICT_LATER {
+	text := strings.ToUpper(format.EnumName(v))
+	if v == cleanupv1.Verdict_VERDICT_DELETE_LATER {
 		text += " from " + format.Time(since)
 	}
 	if task != "" {
@@ -167,15 +164,15 @@ func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timest
 // printTask prints what a task would do.
 func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
 	fmt.Fprintf(w, "%s, reference time %s\n", task.GetTask(), format.Time(task.GetReferenceTime()))
-	if set := task.GetSet(); set != nil {
+	if set := task.GetParents(); set != nil {
 		rule := terminal.Printable(set.GetRule())
-		fmt.Fprintf(w, "\nIt starts with %d rows of %s: %s\n", task.GetSetRows(), set.GetTable(), rule)
+		fmt.Fprintf(w, "\nIt starts with %d rows of %s: %s\n", task.GetParentCount(), set.GetTable(), rule)
 		printSQL(w, set)
 	}
 	for _, statement := range task.GetStatements() {
 		partitions := ""
-		if statement.GetPartitions() > 1 {
-			partitions = " in " + strconv.Itoa(int(statement.GetPartitions())) + " partitions"
+		if statement.GetPartitionCount() > 1 {
+			partitions = " in " + strconv.Itoa(int(statement.GetPartitionCount())) + " partitions"
 		}
 		action := ""
 		if statement.GetAction() != cleanupv1.PreviewAction_PREVIEW_ACTION_UNSPECIFIED {
@@ -201,7 +198,8 @@ func printSQL(w io.Writer, statement *cleanupv1.ExplainedStatement) {
 	for i, value := range statement.GetParameters() {
 		fmt.Fprintf(w, "  $%d = %s\n", i+1, terminal.Printable(value))
 	}
-	if statement.GetWay() != "" {
-		fmt.Fprintln(w, "  found by "+terminal.Printable(statement.GetWay()))
+	if method := statement.GetScanMethod(); method != cleanupv1.ScanMethod_SCAN_METHOD_UNSPECIFIED {
+		found := strings.TrimSpace(format.EnumName(method) + " " + statement.GetIndex())
+		fmt.Fprintln(w, "  found by "+terminal.Printable(found))
 	}
 }

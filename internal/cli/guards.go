@@ -194,10 +194,10 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	for _, l := range g.GetLatched() {
 		table = append(table, terminal.Row{
 			l.GetTask(),
-			l.GetGuard().GetGuard(),
+			format.EnumName(l.GetGuard().GetGuard()),
 			l.GetGuard().GetTable(),
 			humanize.Comma(l.GetGuard().GetNumber()),
-			humanize.Comma(l.GetGuard().GetMost()),
+			humanize.Comma(l.GetGuard().GetLimit()),
 			format.Time(l.GetTripTime()),
 			l.GetRunId(),
 		})
@@ -242,7 +242,12 @@ func (a *guardsFlag) Type() string { return "GUARD,TABLE,NUMBER" }
 
 // Set implements pflag.Value.
 func (a *guardsFlag) Set(text string) error {
-	guard, rest, _ := strings.Cut(text, ",")
+	name, rest, _ := strings.Cut(text, ",")
+	// scripts give the name in the JSON of a preview
+	kind := cleanupv1.GuardKind_value["GUARD_KIND_"+strings.TrimPrefix(strings.ToUpper(name), "GUARD_KIND_")]
+	if kind == 0 {
+		return fmt.Errorf("%q is not a guard, such as share", name)
+	}
 	i := strings.LastIndex(rest, ",")
 	if i < 0 {
 		return fmt.Errorf("must be GUARD,TABLE,NUMBER, such as share,%s,250000", `"public"."nmsbroadlogrcp"`)
@@ -251,7 +256,11 @@ func (a *guardsFlag) Set(text string) error {
 	if err != nil {
 		return fmt.Errorf("%q is not a number", rest[i+1:])
 	}
-	*a = append(*a, &cleanupv1.TrippedGuard{Guard: guard, Table: rest[:i], Number: number})
+	*a = append(*a, &cleanupv1.TrippedGuard{
+		Guard:  cleanupv1.GuardKind(kind),
+		Table:  rest[:i],
+		Number: number,
+	})
 	return nil
 }
 

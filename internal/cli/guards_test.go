@@ -14,8 +14,8 @@ import (
 func TestNumbersAreTyped(t *testing.T) {
 	t.Parallel()
 	trips := []*cleanupv1.TrippedGuard{
-		{Guard: "share", Table: "a", Number: 20, Most: 10},
-		{Guard: "growth", Table: "b", Number: 30},
+		{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "a", Number: 20, Limit: 10},
+		{Guard: cleanupv1.GuardKind_GUARD_KIND_GROWTH, Table: "b", Number: 30},
 	}
 	for typed, want := range map[string]bool{
 		"20\n30\n": true,

@@ -90,7 +90,7 @@ func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error
 	}
 	if v := r.GetVerification(); v != nil {
 		rows = append(
-			rows, terminal.Row{"verified at", receiptTime(v.GetTime())},
+			rows, terminal.Row{"verified at", receiptTime(v.GetVerifyTime())},
 			terminal.Row{"process instances left", joinOrNone(v.GetProcessInstanceIds())},
 			terminal.Row{"tasks left", joinOrNone(v.GetTaskIds())},
 			terminal.Row{"possible process instances", joinOrNone(v.GetPossibleProcessInstanceIds())},

@@ -106,22 +106,23 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 
 // runsTable returns a row for each run.
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
-	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "LEFT", "ERROR"}}
+	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "LEFT", "ERROR"}}
 	for _, r := range runs {
 		var deleted int64
 		for _, t := range r.GetResults() {
 			deleted += t.GetRowsDeleted()
 		}
-		state := format.EnumName(r.GetState())
+		state, done, foreseen := format.EnumName(r.GetState()), humanize.Comma(deleted), ""
 		if r.GetDryRun() {
-			state += " (dry)"
+			state, done, foreseen = state+" (dry)", "", done
 		}
 		table = append(table, terminal.Row{
 			r.GetId(),
 			state,
 			format.Time(r.GetCreateTime()),
 			format.Elapsed(r.GetStartTime(), r.GetEndTime()),
-			humanize.Comma(deleted),
+			done,
+			foreseen,
 			watch.RowsLeft(r.GetResults()...),
 			terminal.OneLine(r.GetError()),
 		})

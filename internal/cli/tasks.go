@@ -35,7 +35,7 @@ func NewTasks() *cobra.Command {
 					strconv.Itoa(i + 1),
 					t.GetName(),
 					t.GetTitle(),
-					strings.Join(t.GetNeeds(), " "),
+					strings.Join(t.GetDependsOn(), " "),
 					strings.Join(t.GetOptions(), " "),
 				})
 			}

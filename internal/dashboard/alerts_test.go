@@ -241,6 +241,21 @@ cleanupd_run_setbacks_total{job="c",instance="b"} 0x30 1 2 3 4x90`,
 		},
 		{"CleanupRunSetBack", "once", `cleanupd_run_setbacks_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
 		{
+			"CleanupRetainsWAL",
+			"one message",
+			`cleanupd_run_messages_total{job="c",instance="a",code="WAL_RETAINED",level="warning"} 0x30 1x90
+cleanupd_run_messages_total{job="c",instance="b",code="WAL_RETAINED",level="warning"} 0x120`,
+			time.Hour,
+			true,
+		},
+		{
+			"CleanupRetainsWAL",
+			"another message",
+			`cleanupd_run_messages_total{job="c",code="TABLE_LOCKED",level="warning"} 0x30 1x90`,
+			time.Hour,
+			false,
+		},
+		{
 			"CleanupThrottled",
 			"three quarters of the time, by two reasons",
 			`cleanupd_throttled_seconds_total{job="c",reason="replica lag"} 0+30x200

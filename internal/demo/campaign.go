@@ -30,7 +30,7 @@ func createCampaign(ctx context.Context, pg *localpg.Server, rows int) error {
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 
-// runCleanup runs the cleanup, and prints how many rows were deleted.
+// runCleanup runs the cleanup, and prints what became of the rows.
 func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -51,41 +51,62 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	if err != nil {
 		return rpc.PlainError(err)
 	}
-	if err := watch.NewRun(ctx, nil, client, stream).Print(watch.NewView(out)); err != nil {
+	run := watch.NewRun(ctx, nil, client, stream)
+	if err := run.Print(watch.NewView(out)); err != nil {
+		return rpc.PlainError(err)
+	}
+	stored, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: run.ID()})
+	if err != nil {
 		return rpc.PlainError(err)
 	}
 	after, err := campaigndb.CountAll(ctx, conn)
 	if err != nil {
 		return err
 	}
-	return printCounts(out, before, after)
+	return printCounts(out, before, after, stored.GetRun())
 }
 
-// printCounts prints how many rows of each table were deleted. Tables that had no rows are left out.
-func printCounts(s *terminal.Screen, before, after []campaigndb.Count) error {
-	remaining := map[string]int64{}
+// printCounts prints what became of the rows of each table: how many there were, how many the run reports as deleted, how
+// many were in dropped tables, how many the run added (options, and sums in place of statistics), and how many remain.
+// Tables without rows are left out.
+func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *cleanupv1.Run) error {
+	remaining, deleted := map[string]int64{}, map[string]int64{}
 	for _, c := range after {
 		remaining[c.Table] = c.Rows
 	}
-	table := []terminal.Row{{"TABLE", "DELETED", "REMAINING"}}
-	var totalDeleted, totalRemaining int64
-	for _, c := range before {
-		if c.Rows == 0 {
+	for _, result := range run.GetResults() {
+		if result.GetRowsDeleted() == 0 { // the task statistics lists the tables of all tasks again
 			continue
 		}
-		rows, exists := remaining[c.Table]
-		text := humanize.Comma(rows)
-		if !exists {
-			text = "dropped"
+		for _, table := range result.GetSpace() {
+			deleted[table.GetTable()] += table.GetRowsDeleted()
 		}
-		table = append(table, terminal.Row{c.Table, humanize.Comma(c.Rows - rows), text})
-		totalDeleted += c.Rows - rows
-		totalRemaining += rows
 	}
+	table := []terminal.Row{{"TABLE", "BEFORE", "DELETED", "DROPPED", "ADDED", "AFTER"}}
+	add := func(name string, figures [5]int64) {
+		row := terminal.Row{name}
+		for _, figure := range figures {
+			row = append(row, humanize.Comma(figure))
+		}
+		table = append(table, row)
+	}
+	var total [5]int64
+	for _, c := range before {
+		rows, exists := remaining[c.Table]
+		gone, dropped := deleted[pgx.Identifier{"public", c.Table}.Sanitize()], int64(0)
+		if !exists {
+			dropped = c.Rows
+		}
+		figures := [5]int64{c.Rows, gone, dropped, rows - c.Rows + gone + dropped, rows}
+		if figures == ([5]int64{}) {
+			continue
+		}
+		add(c.Table, figures)
+		for i, figure := range figures {
+			total[i] += figure
+		}
+	}
+	add("total", total)
 	fmt.Fprintln(s)
-	return s.PrintTable(append(table, terminal.Row{
-		"total",
-		humanize.Comma(totalDeleted),
-		humanize.Comma(totalRemaining),
-	}))
+	return s.PrintTable(table)
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // Task is a task on another database. It deletes items, such as process instances, each with everything that belongs to
@@ -52,7 +54,7 @@ type Candidates struct {
 	Rule   string
 	Cutoff time.Time
 	// Notes explain what cannot be considered.
-	Notes []string
+	Notes []message.Message
 }
 
 // Item is deleted with everything that belongs to it.

@@ -21,6 +21,8 @@ func Lost(err error) bool {
 		return true
 	}
 	switch state := Of(err); {
+	case LibraryMissing(err):
+		return true
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 			pgconn.SafeToRetry(err)
@@ -34,6 +36,15 @@ func Lost(err error) bool {
 		return true
 	}
 	return false
+}
+
+// LibraryMissing reports whether the server cannot load PL/pgSQL any longer, so that every call of a function written in
+// it fails: the binaries of PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of
+// libraries, whose messages are translated, unlike the names of files. A library of the application that is missing is
+// an error of its functions.
+func LibraryMissing(err error) bool {
+	var pgErr *pgconn.PgError
+	return errors.As(err, &pgErr) && pgErr.File == "dfmgr.c" && strings.Contains(pgErr.Message, "plpgsql")
 }
 
 // LostInDrop reports whether a DROP has lost the database. It has not if only the server's lock table is full: a DROP

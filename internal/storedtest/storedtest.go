@@ -4,6 +4,7 @@ package storedtest
 
 import (
 	"bytes"
+	"encoding"
 	"encoding/json"
 	"flag"
 	"os"
@@ -88,6 +89,12 @@ func fillStruct(t *testing.T, v reflect.Value) {
 	t.Helper()
 	if v.Type() == reflect.TypeFor[time.Time]() {
 		v.Set(reflect.ValueOf(time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)))
+		return
+	}
+	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok { // stored as a text
+		if err := text.UnmarshalText([]byte("text")); err != nil {
+			t.Fatal(err)
+		}
 		return
 	}
 	for i := range v.NumField() {

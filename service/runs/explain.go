@@ -35,7 +35,7 @@ const maxDeletions = 50
 // rows of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a
 // refused.Error.
 func (m *Manager) ExplainRow(
-	ctx context.Context, table, key string, byText func() error,
+	ctx context.Context, table string, key []explain.KeyColumn, byText func() error,
 ) (x explain.Row, deletions []store.Deletion, err error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
@@ -47,8 +48,17 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	checkFinished(t, events, n-n/50)
 	result := events[len(events)-1].Run.Result("audit-trail")
 	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 ||
-		result.Detail != fmt.Sprintf("obsolete rows retained: %d rows failed with an error", n/50) {
+		result.Detail != fmt.Sprintf("%d obsolete rows failed with an error", n/50) {
 		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
+	}
+	if d := result.Details; len(d) != 1 || d[0].Code != message.ResultFailed.Code ||
+		d[0].Params["rows"] != fmt.Sprint(n/50) {
+		t.Errorf("got details %v", d)
+	}
+	for _, k := range []*message.Kind{message.ResultFailed, message.RowsFailed} {
+		if got := measured(t, b, "cleanupd_run_messages_total", k.Code); got != 1 {
+			t.Errorf("%v messages %s were counted, want 1", got, k.Code)
+		}
 	}
 	if db.Int("SELECT epoch FROM cleanupd.run") < 2 ||
 		db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 <> 0") != 0 {

@@ -68,7 +68,8 @@ func TestReadsWhatThePreviousVersionStored(t *testing.T) {
 	}
 
 	events := watch(t, m, id)
-	if e := events[1]; e.Kind != store.LogLine || e.Task != "sessions" || e.Message != "a message" {
+	if e := events[1]; e.Kind != store.LogLine || e.Task != "sessions" || e.Message != "a message" ||
+		e.Code != "" || e.Params != nil {
 		t.Errorf("got event %+v", e)
 	}
 }

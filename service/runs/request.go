@@ -117,7 +117,7 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		case a.Guard == guard.Clock || a.Guard == guard.Idle:
 			wrong.Addf(field+"guard", "%s cannot be accepted, only set", a.Guard)
 		case !slices.Contains(acceptable, a.Guard):
-			wrong.Addf(field+"guard", "unknown guard %.64q; those that can be accepted are %v", a.Guard, acceptable)
+			wrong.Addf(field+"guard", "is missing or unknown; the guards that can be accepted are %v", acceptable)
 		case a.Table == "":
 			wrong.Add(field+"table", "is missing: the table as the preview shows it")
 		case a.Number < 0:

@@ -177,7 +177,7 @@ func TestAScheduleFromBefore(t *testing.T) {
 		`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline;
 			ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked,
 			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
-			DROP metadata, DROP rows_held; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
+			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
 			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica;
 		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
 			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted,

@@ -188,6 +188,33 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 	}
 }
 
+// While the server cannot load PL/pgSQL, since its binaries were replaced, a run waits, without using up attempts, and says
+// that the server must be restarted.
+func TestAServerThatWasUpgraded(t *testing.T) {
+	t.Parallel()
+	db, _ := migrated(t)
+	db.Do(`CREATE FUNCTION plain() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';
+		CREATE TRIGGER plain BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION plain()`)
+	a, b, run, log := stalled(t, db, 300, "")
+	library := func(name string) {
+		db.For("postgres").Do("UPDATE pg_proc SET probin = $1 WHERE proname = 'plpgsql_call_handler'", name)
+	}
+	library("$libdir/removed/plpgsql")
+	unready(t, a, "must be restarted")
+	for range 3 { // attempts that fail at the same row
+		db.Until("SELECT (epoch > $1)::int FROM cleanupd.run", db.Int("SELECT epoch FROM cleanupd.run"))
+	}
+	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d failed attempts are counted", n)
+	}
+	library("$libdir/plpgsql")
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 300)
+	if !said(events, severity.Warning, "PostgreSQL was upgraded") || !strings.Contains(log.String(), "58P01") {
+		t.Errorf("neither log says why it waited: %q, %s", logs(events), log)
+	}
+}
+
 // While the disk is full a run waits, without using up attempts, and says so.
 func TestADiskThatIsFull(t *testing.T) {
 	suite.Only(t, suite.Long) // TestErrorsThatPass/53100 is the same in small

@@ -210,7 +210,7 @@ func TestLagThatCanNotBeSeen(t *testing.T) {
 		run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 		work()
 		if name == "must be seen" {
-			throttled(db, "replica lag can not be seen: GRANT pg_monitor")
+			throttled(db, "replica lag cannot be seen")
 			db.Superuser("GRANT pg_monitor TO neolane")
 		}
 		events := watch(t, m, run.ID)

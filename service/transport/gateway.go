@@ -16,14 +16,17 @@ import (
 	"unicode/utf8"
 
 	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/grpc-ecosystem/grpc-gateway/v2/utilities"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
 // gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process
@@ -54,6 +57,7 @@ func (s *Server) gateway() (http.Handler, error) {
 			},
 		),
 		runtime.WithRoutingErrorHandler(routingError),
+		runtime.SetQueryParameterParser(queryParser{}),
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(callerMetadata),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
@@ -70,6 +74,18 @@ func (s *Server) gateway() (http.Handler, error) {
 			context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn),
 		),
 	)
+}
+
+// queryParser reads the key of a row as people write it, which protobuf's form of query parameters cannot express.
+type queryParser struct{ runtime.DefaultQueryParser }
+
+// Parse implements runtime.QueryParameterParser.
+func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
+	if in, ok := message.(*cleanupv1.ExplainRowRequest); ok {
+		in.Key = rowkey.Parse(values.Get("key"))
+		values.Del("key")
+	}
+	return p.DefaultQueryParser.Parse(message, values, filter)
 }
 
 // strictJSON reads protobuf's JSON strictly: unknown fields, and anything after the value, are errors.

@@ -292,7 +292,7 @@ func (c *Catalog) InPlaceOf(name string) *Table { return c.inPlace[strings.ToLow
 // DescribeMissing returns the message that a table is missing, or that a relation of another kind has its name.
 func (c *Catalog) DescribeMissing(name string) string {
 	if t := c.InPlaceOf(name); t != nil {
-		return fmt.Sprintf("%s is %s, and no table", name, t.Kind)
+		return fmt.Sprintf("%s is %s, not a table", name, t.Kind)
 	}
 	return fmt.Sprintf("table %s is missing", name)
 }

@@ -17,8 +17,3 @@ func Dropped(ctx context.Context, db Querier, err error, relation string) (dropp
 	}
 	return db.QueryRow(ctx, "SELECT to_regclass($1) IS NULL", relation).Scan(&dropped) == nil && dropped
 }
-
-// EmptyParent returns the message about a table without rows: a missing row is not known to be deleted.
-func EmptyParent(name string) string {
-	return "table " + name + " is empty, so nothing is without one: skipped"
-}

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -79,7 +81,7 @@ type Logs struct {
 	// cleaned.
 	Tables, Unfit []*Table
 	// Notes describe which names were ignored, and why.
-	Notes []string
+	Notes []message.Message
 }
 
 // DeliveryLogs returns the delivery-log tables that the delivery mappings name, and NmsBroadLogMid. It fails if the
@@ -101,21 +103,19 @@ func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err er
 	case mapping == nil && c.mappingsErr != nil:
 		return l, c.mappingsErr
 	case mapping == nil:
-		l.Notes = append(l.Notes, "table NmsDeliveryMapping is missing: no mapping names a log table")
+		l.Notes = append(l.Notes, message.MappingsMissing.With())
 	case !mapping.Has(family.mappingColumn):
-		l.Notes = append(l.Notes, fmt.Sprintf(
-			"column %s of NmsDeliveryMapping is missing: no mapping names such a log table", family.mappingColumn,
-		))
+		l.Notes = append(l.Notes, message.MappingColumnMissing.With("column", family.mappingColumn))
 	case c.mappingsErr != nil:
 		return l, c.mappingsErr
 	}
 	for _, name := range slices.Concat(c.mappings[family.mappingColumn], builtIn) {
 		t, problem := c.logTable(name, family)
 		switch {
-		case problem != "" && slices.Contains(builtIn, name) && t == nil:
+		case problem != nil && slices.Contains(builtIn, name) && t == nil:
 			// the table belongs to a module that is not installed
-		case problem != "":
-			l.Notes = append(l.Notes, problem)
+		case problem != nil:
+			l.Notes = append(l.Notes, *problem)
 			if t != nil && t.mayBeLog() && !slices.Contains(l.Unfit, t) {
 				l.Unfit = append(l.Unfit, t)
 			}
@@ -164,30 +164,29 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 
 // logTable returns the table of one name in the mappings, or the problem with the name. It returns both if the table
 // exists, but does not look like a log.
-func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem string) {
+func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem *message.Message) {
+	unusable := func(problem string) *message.Message {
+		m := message.MappingUnusable.With(
+			"column", family.mappingColumn, "schema", strconv.Quote(schemaName), "problem", problem,
+		)
+		return &m
+	}
 	name, ok := TableName(schemaName)
 	if !ok {
-		return nil, fmt.Sprintf(
-			"%s in a delivery mapping is %q, which has not the form namespace:name: passed over",
-			family.mappingColumn, schemaName,
-		)
+		return nil, unusable("does not have the form namespace:name")
 	}
 	if t = c.InPlaceOf(name); t != nil {
-		return t, fmt.Sprintf(
-			"%s in a delivery mapping is %q: %s: left alone", family.mappingColumn, schemaName, c.DescribeMissing(name),
-		)
+		return t, unusable("is " + t.Kind + ", not a table")
 	}
 	if t = c.Table(name); t == nil {
-		return nil, fmt.Sprintf(
-			"%s in a delivery mapping is %q, which names no table: passed over", family.mappingColumn, schemaName,
-		)
+		return nil, unusable("names no table")
 	}
 	if !t.inFamily(family) {
-		return t, fmt.Sprintf(
-			"table %s (%s %q in a delivery mapping) does not look like such a log (a unique key %s and the columns "+
-				"%s): left alone",
-			t.Name, family.mappingColumn, schemaName, family.key, strings.Join(family.columns, ", "),
+		m := message.NotALog.With(
+			"table", t.Name, "column", family.mappingColumn, "schema", strconv.Quote(schemaName), "key", family.key,
+			"columns", strings.Join(family.columns, ", "),
 		)
+		return t, &m
 	}
-	return t, ""
+	return t, nil
 }

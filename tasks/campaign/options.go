@@ -203,7 +203,7 @@ func (o *Options) Text(opt Option) string {
 // checkNumber fails if the option is stored as a text other than a number.
 func (o *Options) checkNumber(opt Option) error {
 	if row := o.rows[opt.Name]; row.text != nil && row.number == nil {
-		return fmt.Errorf("option %s is stored as the text %.40q, which is no number", opt.Name, *row.text)
+		return fmt.Errorf("option %s is stored as the text %.40q, which is not a number", opt.Name, *row.text)
 	}
 	return nil
 }
@@ -287,19 +287,19 @@ func (o *Options) InForce() map[string]string {
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
 		return NoStatistics, fmt.Errorf(
-			"%s: option %s cannot be read: acts as 1, nothing is done", o.hiddenReason, NoStats.Name,
+			"%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name,
 		)
 	}
 	if !o.Stored(NoStats) {
 		return NoStats.Default, nil
 	}
 	if err := o.checkNumber(NoStats); err != nil {
-		return NoStatistics, fmt.Errorf("%w: acts as 1, nothing is done", err)
+		return NoStatistics, fmt.Errorf("%w: treated as 1", err)
 	}
 	value := o.Number(NoStats)
 	if value < VacuumAnalyze || value > AnalyzeOnly {
 		return NoStatistics, fmt.Errorf(
-			"option %s is stored as %d, which is none of 0, 1 and 2: acts as 1, nothing is done", NoStats.Name, value,
+			"option %s is stored as %d, which is not 0, 1 or 2: treated as 1", NoStats.Name, value,
 		)
 	}
 	return int(value), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
@@ -18,8 +19,8 @@ import (
 type Zone struct {
 	// Name is the name of the zone, as in the setting TimeZone; empty if it is the database's zone.
 	Name string
-	// Reason explains which zone is used and why; empty if no table has such columns.
-	Reason string
+	// Reason explains which zone is used and why; it has no text if no table has such columns.
+	Reason message.Message
 	// Unknown is true if the application's zone cannot be determined. Name is then the zone in which dates are latest,
 	// so that rows that are obsolete in only some zones are retained.
 	Unknown bool
@@ -71,19 +72,16 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 		c.Zone = Zone{
 			Name:    latestZone,
 			Unknown: true,
-			Reason: fmt.Sprintf("the zone of dates without a time zone is not known: option %s %s; "+
-				"rows that are obsolete in only some zones are retained; set the option to an IANA name, such as "+
-				"Europe/Paris, or delete its row if the dates are in the database's zone, %s",
-				zoneOption, problem, own),
+			Reason:  message.TimeZoneUnknown.With("option", zoneOption, "problem", problem, "zone", own),
 		}
 	case stored == "":
-		c.Zone.Reason = fmt.Sprintf(
+		c.Zone.Reason = message.Infof(
 			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption,
 		)
 	default:
 		c.Zone = Zone{
 			Name: stored,
-			Reason: fmt.Sprintf(
+			Reason: message.Infof(
 				"dates without a time zone are read in the zone %s, which option %s names", stored, zoneOption,
 			),
 		}

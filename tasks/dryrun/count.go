@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/candidates"
@@ -87,8 +87,7 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 
 // skipUnlogged reports that the standby has none of the rows of an unlogged table.
 func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
-	t.Log(ctx, severity.Warning, j.Name+" is unlogged: its rows are not counted, since the standby has none of them; "+
-		"a dry run without --preview-database-url counts them")
+	t.Log(ctx, message.UnloggedNotCounted.With("table", j.Name))
 	t.found.tables.at(j.Table.Quoted(), preview.Delete, t.Plan.Describe(j)).
 		remark(j.Name + " is unlogged: the standby has none of its rows, which are not counted")
 	t.Retained.Tables++

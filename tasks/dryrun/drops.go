@@ -2,12 +2,11 @@ package dryrun
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
@@ -23,7 +22,7 @@ func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, t.countUnused)
-	t.Log(ctx, severity.Warning, blocked...)
+	t.Log(ctx, blocked...)
 	return done, err
 }
 
@@ -55,8 +54,8 @@ func (t *task) countUnused(
 				return false
 			}
 			again = true
-			message := fmt.Sprintf("%s could not be dropped: %s depends on it", w.Name, dependents[w.Quoted()][i])
-			blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: message})
+			m := message.WorkTableNotDropped.With("table", w.Name, "error", dependents[w.Quoted()][i]+" depends on it")
+			blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: m})
 			return true
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
@@ -79,7 +80,7 @@ func (x *executor) Try(ctx context.Context, _ string, attempt func() error) erro
 
 // Finish implements pipeline.Executor.
 func (x *executor) Finish(ctx context.Context, t plan.Task, a *pipeline.Attempt, o *pipeline.Outcome) error {
-	x.found.problems[t.Name] = cmp.Or(o.Problem, o.Detail)
+	x.found.problems[t.Name] = cmp.Or(o.Problem, message.Join(o.Details))
 	if a != nil {
 		o.Preview = x.preview(x.run.Database.InZone(ctx), t.Name)
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cleanupd/cleanupd/internal/external"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -16,7 +15,7 @@ func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o extern
 	candidates, name := a.Candidates, a.Task.Name
 	if a.Binder.Env.Holds.Everything {
 		a.Retained.OnHold = int64(len(candidates.Items))
-		a.Log(ctx, severity.Warning, figures.EverythingOnHold(candidates))
+		a.Log(ctx, figures.EverythingOnHold(candidates))
 		return pipeline.Skipped, nil
 	}
 	var sum purge.Tally

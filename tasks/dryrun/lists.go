@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -64,7 +63,7 @@ func (t *task) countGroup(ctx context.Context, j plan.Job, ids []int64) (deleted
 	}
 	t.Retained = t.Retained.Plus(retained)
 	if retained.OnHold == 0 {
-		t.Log(ctx, severity.Warning, worktables.RetainedMessage(ids[0], err))
+		t.Log(ctx, worktables.ListRetained(ids[0], err))
 	}
 	return nil, nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -97,10 +97,9 @@ func (x *executor) awaitStandby(ctx context.Context) error {
 				maxWait, behind,
 			)
 		case !logged:
-			x.run.Database.Log(
-				ctx, severity.Info,
-				fmt.Sprintf("the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind),
-			)
+			x.run.Database.Log(ctx, message.Infof(
+				"the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind,
+			))
 		}
 		if err := x.run.Journal.Proceed(ctx); err != nil {
 			return err

@@ -2,9 +2,8 @@ package dryrun
 
 import (
 	"context"
-	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/hold"
@@ -106,7 +105,7 @@ func (t *task) vacuum(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	for _, g := range commands.Groups(tables) {
-		t.Log(ctx, severity.Info, fmt.Sprintf("would run %s on %d tables", g.Command, len(g.Tables)))
+		t.Log(ctx, message.Infof("would run %s on %d tables", g.Command, len(g.Tables)))
 	}
 	return true, nil
 }

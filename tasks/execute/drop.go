@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -57,7 +57,7 @@ func (d drops) dropAll(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, d.dropUnused)
-	d.task.Log(ctx, severity.Warning, blocked...)
+	d.task.Log(ctx, blocked...)
 	return done, err
 }
 
@@ -117,12 +117,12 @@ func (d drops) dropGroup(
 		return nextSize(size, maxGroup, time.Since(begun)), nil, nil
 	}
 	for _, w := range tables {
-		message, err := d.dropOne(ctx, k, w)
+		m, err := d.dropOne(ctx, k, w)
 		if err != nil {
 			return size, blocked, err
 		}
-		if message != "" {
-			blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: message})
+		if m != nil {
+			blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: *m})
 		}
 	}
 	return max(size/2, 1), blocked, nil
@@ -151,28 +151,30 @@ func (d drops) dropTogether(
 
 // dropOne drops a work table. It logs an error and leaves the table, but returns the message if other objects depend on
 // the table, since these may be dropped later.
-func (d drops) dropOne(ctx context.Context, k worktables.Kind, w campaign.WorkTable) (blocked string, err error) {
+func (d drops) dropOne(
+	ctx context.Context, k worktables.Kind, w campaign.WorkTable,
+) (blocked *message.Message, err error) {
 	err = d.task.Binder.Engine.Retry(ctx, w.Name, func() error {
 		return d.dropTogether(ctx, k, []campaign.WorkTable{w}, singleTimeouts)
 	})
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.Is(err, errInUse):
-		d.task.Log(ctx, severity.Info, w.Name+" came into use meanwhile: left alone")
-		return "", nil
+		d.task.Log(ctx, message.Infof("%s has come into use: not dropped", w.Name))
+		return nil, nil
 	case campaign.Dropped(ctx, d.task.Binder.Pool, err, w.Quoted()):
-		d.task.Log(ctx, severity.Info, w.Name+" no longer exists")
-		return "", nil
+		d.task.Log(ctx, message.Infof("%s no longer exists", w.Name))
+		return nil, nil
 	case errors.As(err, &pgErr) && !sqlstate.LostInDrop(err):
-		message := fmt.Sprintf("%s could not be dropped: %s", w.Name, purge.Message(err))
+		m := message.WorkTableNotDropped.With("table", w.Name, "error", purge.Message(err))
 		if pgErr.Code == pgerrcode.DependentObjectsStillExist {
-			return message, nil
+			return &m, nil
 		}
-		d.task.Log(ctx, severity.Warning, message)
+		d.task.Log(ctx, m)
 		d.task.Retained.Tables++
-		return "", nil
+		return nil, nil
 	}
-	return "", err
+	return nil, err
 }
 
 // drop drops work tables of one kind. It waits only briefly for their locks.

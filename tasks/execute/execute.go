@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/guard"
@@ -39,7 +39,7 @@ func (x *executor) Try(ctx context.Context, task string, attempt func() error) e
 		if !errors.Is(err, pipeline.ErrHoldCreated) {
 			return err
 		}
-		x.run.Database.Log(ctx, severity.Info, task+": a hold was created: the rest is done by it")
+		x.run.Database.Log(ctx, message.Infof("%s: a hold was created and applies to the rest of the task", task))
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/cleanupd/cleanupd/internal/external"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -21,7 +20,7 @@ func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o extern
 	id := x.run.Config.ID
 	if a.Binder.Env.Holds.Everything {
 		a.Retained.OnHold = int64(len(a.Candidates.Items))
-		a.Log(ctx, severity.Warning, figures.EverythingOnHold(a.Candidates))
+		a.Log(ctx, figures.EverythingOnHold(a.Candidates))
 		rows, err := o.Deleted(ctx, id) // before everything was on hold
 		if err != nil {
 			return pipeline.Failed, err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
@@ -68,8 +68,7 @@ func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 		size = nextSize(size, limit, time.Since(begun))
 	}
 	if l.failed > 0 {
-		message := fmt.Sprintf("%s: %d obsolete rows failed with an error; left", l.job.Name, l.failed)
-		t.Log(ctx, severity.Warning, message)
+		t.Log(ctx, message.RowsFailed.With("table", l.job.Name, "rows", l.failed))
 	}
 	return nil
 }
@@ -85,7 +84,7 @@ func (l *listDeleter) retain(ctx context.Context, id int64, retained purge.Retai
 	if retained.OnHold > 0 || (retained.Failed > 0 && l.failed > purge.FailedRowsLogged) {
 		return
 	}
-	t.Log(ctx, severity.Warning, worktables.RetainedMessage(id, err))
+	t.Log(ctx, worktables.ListRetained(id, err))
 }
 
 // deleteTogether deletes the lists that are still obsolete, with their tables. Several lists do not wait for

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -56,7 +55,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 		FirstError: rowErrors[0].Err,
 	})
 	for _, r := range rowErrors[:min(len(rowErrors), purge.FailedRowsLogged)] {
-		t.Log(ctx, severity.Warning, purge.DescribeRowError(p.Table.Name, r.Row, nil, r.Err))
+		t.Log(ctx, purge.RowFailed(p.Table.Name, r.Row, nil, r.Err))
 	}
 	return true, nil
 }

@@ -3,10 +3,9 @@ package execute
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -66,7 +65,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 		return t.sweepWithoutCompanion(ctx, j, parents, err)
 	}
 	if campaign.Dropped(ctx, t.Binder.Pool, err, s.Relation) {
-		t.Log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
+		t.Log(ctx, message.TableDropped.With("table", j.Name))
 		return nil, nil
 	}
 	var failed purge.Retained
@@ -85,9 +84,7 @@ func (t *task) sweepWithoutCompanion(
 ) (retained []int64, err error) {
 	j.Companion = nil
 	if retained, err = t.sweep(ctx, j, parents); err == nil {
-		t.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%s: %s could not be written: %s", j.Name, j.CompanionWrites, sqlstate.Explain(failed),
-		))
+		t.Log(ctx, message.JobLogNotWritten.With("table", j.Name, "error", sqlstate.Explain(failed)))
 	}
 	return retained, err
 }
@@ -105,9 +102,8 @@ func (t *task) parentsOfRetained(
 		ids = parents
 	}
 	if len(ids) > 0 { // a locked table may have had no such rows
-		t.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%d rows of %s are retained, because their rows in %s are; the next run deletes both",
-			len(ids), t.Plan.Parents.Table.Name, j.Name,
+		t.Log(ctx, message.DependentsRetained.With(
+			"rows", len(ids), "table", t.Plan.Parents.Table.Name, "dependents", j.Name,
 		))
 	}
 	return ids

@@ -9,7 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -54,10 +54,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	defer func() { t.Cursor.Pending = nil }()
 	rows := len(t.Cursor.Pending.Keys)
 	uncounted := func(why string) error {
-		t.Log(ctx, severity.Warning, fmt.Sprintf(
-			"whether the last %d rows of a previous replica were changed is not known, they are not counted: %s",
-			rows, why,
-		))
+		t.Log(ctx, message.RemoteRowsUncounted.With("rows", rows, "problem", why))
 		return nil
 	}
 	i := slices.IndexFunc(t.Jobs, func(j plan.Job) bool { return j.Unit == t.Cursor.Unit })
@@ -83,18 +80,16 @@ func (t *task) advance(ctx context.Context) error {
 	case moment == (campaign.Option{}) || t.Retained != (purge.Retained{}):
 		return nil
 	case !catalog.KeepsMoments():
-		t.Log(
-			ctx, severity.Info,
+		t.Log(ctx, message.Infof(
 			"table XtkOption, or a column of it, is missing, which keeps when the last cleanup was: the next run "+
-				"asks for all addresses again",
-		)
+				"looks at all addresses again",
+		))
 		return nil
 	case t.Binder.Env.Holds.WholeTable(catalog.Table("XtkOption")):
-		t.Log(
-			ctx, severity.Info,
-			"table XtkOption is held, which keeps when the last cleanup was: the next run asks for the same "+
+		t.Log(ctx, message.Infof(
+			"table XtkOption is on hold, which keeps when the last cleanup was: the next run looks at the same "+
 				"addresses again",
-		)
+		))
 		return nil
 	}
 	return t.inBatch(ctx, t.Task.Name, func(tx pgx.Tx) (purge.Delta, error) {

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -59,10 +59,7 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	output := vacuum.NewOutput()
 	conn, err := connectForVacuum(ctx, t.Binder, output)
 	if err != nil && t.Binder.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more connections
-		t.Log(
-			ctx, severity.Warning,
-			fmt.Sprintf("no connection is free for VACUUM, which is left to autovacuum: %v", err),
-		)
+		t.Log(ctx, message.VacuumUnavailable.With("error", err))
 		return nil
 	}
 	if err != nil {
@@ -70,7 +67,7 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	}
 	defer func() {
 		_ = conn.Close(context.WithoutCancel(ctx))
-		t.Log(ctx, severity.Info, output.Flush()...)
+		t.Log(ctx, message.Infos(output.Flush()...)...)
 	}()
 	last := slices.IndexFunc(tables, func(s vacuum.Storage) bool { return s.Quoted() == t.Cursor.Unit })
 	if last >= 0 {
@@ -83,24 +80,24 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 		name, command := s.Quoted(), commands.Command(s)
 		err := t.vacuumOne(ctx, conn, s, command)
 		if err != nil || output.Due() {
-			t.Log(ctx, severity.Info, output.Flush()...)
+			t.Log(ctx, message.Infos(output.Flush()...)...)
 		}
 		switch {
 		case pipeline.EndsAttempt(err) || sqlstate.Lost(err):
 			return err
 		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
-			t.Log(ctx, severity.Warning, name+" is locked by someone: passed over")
+			t.Log(ctx, message.VacuumLocked.With("table", name))
 			locked++
 		case err != nil && !campaign.Dropped(ctx, t.Binder.Pool, err, name):
 			failed = append(failed, fmt.Errorf("%s %s: %w", command, name, err))
-			t.Log(ctx, severity.Warning, name+": VACUUM or ANALYZE failed: "+purge.Message(err))
+			t.Log(ctx, message.VacuumFailed.With("table", name, "error", purge.Message(err)))
 			t.Retained.Tables++
 		}
 		t.Cursor.Unit, t.Cursor.Before = name, t.Retained
 	}
-	t.Log(ctx, severity.Info, output.Flush()...)
-	t.Log(ctx, severity.Info, fmt.Sprintf(
-		"%d tables: %d done, %d locked by someone, %d failed",
+	t.Log(ctx, message.Infos(output.Flush()...)...)
+	t.Log(ctx, message.Infof(
+		"%d tables: %d done, %d locked by others, %d failed",
 		len(tables), len(tables)-locked-len(failed), locked, len(failed),
 	))
 	if len(failed) > 0 && len(failed) == len(tables) {

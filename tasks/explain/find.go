@@ -24,37 +24,35 @@ type row struct {
 	zero bool
 }
 
-// keyColumn is one column of a key with its value.
-type keyColumn struct{ name, value string }
+// KeyColumn is a column of a key with its value.
+type KeyColumn struct {
+	// Column is its name, in any case; it may be empty for the table's own integer key.
+	Column string
+	// Value is an integer, a time as in RFC 3339, or a text.
+	Value string
+}
 
-// parseKey parses a key of a table.
-func parseKey(t *campaign.Table, key string) (columns []keyColumn, err error) {
-	if !strings.Contains(key, "=") {
-		if t.Key == "" {
-			return nil, fmt.Errorf(
-				"%w: %s has no single integer key: give COLUMN=VALUE, several of them with commas", ErrKey, t.Name,
-			)
+// resolve returns the columns of a key by their names in the table.
+func resolve(t *campaign.Table, key []KeyColumn) (columns []KeyColumn, err error) {
+	for _, c := range key {
+		name := strings.ToLower(strings.TrimSpace(c.Column))
+		switch {
+		case name == "" && len(key) == 1 && t.Key != "":
+			name = t.Key
+		case name == "":
+			return nil, fmt.Errorf("%w: give the columns of a unique key of %s with their values", ErrKey, t.Name)
+		case !t.Has(name):
+			return nil, fmt.Errorf("%w: %s has no column %.64q", ErrKey, t.Name, c.Column)
 		}
-		return []keyColumn{{t.Key, key}}, nil
-	}
-	for part := range strings.SplitSeq(key, ",") {
-		name, value, ok := strings.Cut(part, "=")
-		if name = strings.ToLower(strings.TrimSpace(name)); !ok || !t.Has(name) {
-			if last := len(columns) - 1; last >= 0 { // a text may have commas itself
-				columns[last].value += "," + part
-				continue
-			}
-			return nil, fmt.Errorf("%w: %.64q names no column of %s", ErrKey, part, t.Name)
-		}
-		columns = append(columns, keyColumn{name, value})
+		columns = append(columns, KeyColumn{name, c.Value})
 	}
 	return columns, nil
 }
 
 // find returns the row with a key, which an index finds, or nil. It calls onText first if the key is a
 // text.
-func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key string, onText func() error) (*row, error) {
-	columns, err := parseKey(t, key)
+func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, onText func() error) (*row, error) {
+	columns, err := resolve(t, key)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +63,10 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key string, onText 
 		if err != nil {
 			return nil, err
 		}
-		is := sqlexpr.Format("r.%s = %s", pgx.Identifier{c.name}.Sanitize(), sqlexpr.Arg(value, sqlType))
+		is := sqlexpr.Format("r.%s = %s", pgx.Identifier{c.Column}.Sanitize(), sqlexpr.Arg(value, sqlType))
 		r.key = sqlexpr.Join(" AND ", r.key, is)
 		hasText = hasText || sqlType == "text"
-		r.zero = r.zero || (c.name == t.Key && value == int64(0))
+		r.zero = r.zero || (c.Column == t.Key && value == int64(0))
 	}
 	if err := checkIndexed(ctx, tx, t, columns); err != nil {
 		return nil, err
@@ -99,44 +97,44 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key string, onText 
 }
 
 // parse returns the value of a column of a key, and the SQL type to compare it as: bigint, text or timestamptz.
-func (c keyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
+func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (value any, sqlType string, err error) {
 	if err := tx.QueryRow(ctx, "SELECT format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND "+
-		"attname = $2 AND NOT attisdropped", t.OID, c.name).
+		"attname = $2 AND NOT attisdropped", t.OID, c.Column).
 		Scan(&sqlType); err != nil {
 		return nil, "", err
 	}
-	if t.HasInteger(c.name) {
+	if t.HasInteger(c.Column) {
 		sqlType = "bigint"
 	}
 	switch sqlType {
 	case "bigint":
-		n, err := strconv.ParseInt(strings.TrimSpace(c.value), 10, 64)
+		n, err := strconv.ParseInt(strings.TrimSpace(c.Value), 10, 64)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is an integer, and %.64q is none", ErrKey, c.name, c.value)
+			return nil, "", fmt.Errorf("%w: %s is an integer, and %.64q is none", ErrKey, c.Column, c.Value)
 		}
 		return n, "bigint", nil
 	case "character varying", "text", "character":
-		return c.value, "text", nil
+		return c.Value, "text", nil
 	case "timestamp with time zone", "timestamp without time zone":
-		at, err := time.Parse(time.RFC3339, c.value)
+		at, err := time.Parse(time.RFC3339, c.Value)
 		if err != nil {
 			return nil, "", fmt.Errorf(
-				"%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey, c.name, c.value,
+				"%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey, c.Column, c.Value,
 			)
 		}
 		return at, "timestamptz", nil
 	}
-	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.name, sqlType)
+	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.Column, sqlType)
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns
 // are not the ones of a unique key: by other columns a caller could search for people. Without a unique key, and
 // without a recipient, it accepts any columns. A table that is elsewhere may have its indexes there: it accepts only
 // its own key.
-func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []keyColumn) error {
+func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []KeyColumn) error {
 	var names []string
 	for _, c := range columns {
-		names = append(names, c.name)
+		names = append(names, c.Column)
 	}
 	slices.Sort(names)
 	ownKey := len(names) == 1 && names[0] == t.Key

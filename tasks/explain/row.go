@@ -28,10 +28,10 @@ type Verdict string
 const (
 	// Deleted is the verdict if the next run deletes or updates the row, and DeletedLater if a later run does, if
 	// nothing else changes.
-	Deleted      Verdict = "GOES"
-	DeletedLater Verdict = "LATER"
+	Deleted      Verdict = "DELETE_NEXT_RUN"
+	DeletedLater Verdict = "DELETE_LATER"
 	// Kept is the verdict if no run does, and Unknown if that cannot be determined.
-	Kept    Verdict = "STAYS"
+	Kept    Verdict = "RETAINED"
 	Unknown Verdict = "UNKNOWN"
 )
 
@@ -161,10 +161,10 @@ func (e *Explainer) rollsUp(p *plan.Plan, table *campaign.Table) bool {
 	return r != nil && e.simulation.Database().Env.Catalog.Table(r.Table) == table
 }
 
-// Row explains a row. key is the value of the table's own key, or COLUMN=VALUE for each column of a unique key,
-// separated by commas. onText is called if the key is a text, before the row is looked for; its error ends the search.
+// Row explains a row by the columns of a unique key. onText is called if the key is a text, before the row is looked for;
+// its error ends the search.
 // Row fails with ErrKey, or a refused.Error.
-func (e *Explainer) Row(ctx context.Context, key string, onText func() error) (x Row, err error) {
+func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() error) (x Row, err error) {
 	x.Table, x.Now = e.table.Quoted(), e.config.Now
 	d := e.simulation.Database()
 	ctx = d.InZone(ctx)

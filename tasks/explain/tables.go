@@ -6,10 +6,11 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
@@ -34,7 +35,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		return nil, err
 	}
 	if p.UpToDate() {
-		a.Log(ctx, severity.Info, "coalesceUpToDate")
+		a.Log(ctx, message.Infof("coalesceUpToDate"))
 		return nil, nil
 	}
 	statement, err := p.Statement(ctx, a.Binder.Pool, []pgtype.TID{})
@@ -45,7 +46,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		Rule:       p.Rule(),
 		SQL:        sql,
 		Parameters: format(args),
-		ScanMethod: "PostgreSQL's own plan",
+		Scan:       purge.Scan{Method: purge.PlannerScan},
 		Partitions: 1,
 	}}, err
 }

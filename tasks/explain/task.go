@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgerrcode"
 
 	"github.com/cleanupd/cleanupd/internal/external"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/figures"
@@ -33,8 +33,8 @@ type Statement struct {
 	SQL string
 	// Parameters are the values of its parameters; of a long list the first ones.
 	Parameters []string
-	// ScanMethod is how the rows are found.
-	ScanMethod string
+	// Scan is how the rows are found.
+	Scan purge.Scan
 	// Partitions is in how many partitions it is done, one after another. The SQL names the first one.
 	Partitions int
 }
@@ -72,7 +72,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	}
 	defer func() { e.Skips = append(e.Skips, skips.messages...) }()
 	if z := a.Binder.Env.Catalog.Zone; z.Unknown {
-		skips.add(z.Reason)
+		skips.add(z.Reason.Text)
 	}
 	ctx = a.Database().InZone(ctx)
 	for _, n := range a.Plan.Notes {
@@ -96,7 +96,7 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 		sql, args := p.Query("r." + p.Key).Build()
 		e.Parents = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: sql, Parameters: format(args)}
 	}
-	if e.Statements, err = sweeps(ctx, a, ids); err != nil {
+	if e.Statements, err = sweeps(ctx, a, ids, skips); err != nil {
 		return e, err
 	}
 	for _, more := range []func(context.Context, *pipeline.Attempt, *skipLog) ([]Statement, error){
@@ -145,9 +145,9 @@ func (s *skipLog) add(message string) {
 func (s *skipLog) At(string, int64) {}
 
 // Log implements pipeline.Progress.
-func (s *skipLog) Log(_ context.Context, _ severity.Level, messages ...string) error {
+func (s *skipLog) Log(_ context.Context, messages ...message.Message) error {
 	for _, m := range messages {
-		s.add(m)
+		s.add(m.Text)
 	}
 	return nil
 }
@@ -169,14 +169,16 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 			return err
 		}
 		if empty {
-			skips.add(campaign.EmptyParent(name))
+			skips.add(message.ParentTableEmpty.With("table", name).Text)
 		}
 	}
 	return nil
 }
 
 // sweeps returns the statements of the task's jobs, one for all partitions of a table.
-func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []Statement, err error) {
+func sweeps(
+	ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog,
+) (all []Statement, err error) {
 	for i, j := range a.Plan.Jobs {
 		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
 			all[len(all)-1].Partitions++
@@ -192,7 +194,7 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 		}
 		sql, args := sweep.SQL().Build()
 		s.SQL, s.Parameters = sql, format(args)
-		if s.ScanMethod, err = scanMethod(ctx, a, sweep); err != nil {
+		if s.Scan, err = scan(ctx, a, sweep, skips); err != nil {
 			return nil, err
 		}
 		all = append(all, s)
@@ -200,17 +202,19 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64) (all []St
 	return all, nil
 }
 
-// scanMethod returns how the rows of a sweep are found.
-func scanMethod(ctx context.Context, a *pipeline.Attempt, s purge.Sweep) (string, error) {
-	method, err := a.Binder.Engine.ScanMethod(ctx, s)
+// scan returns how the rows of a sweep are found; nothing, and a line in the log, if that is unknown.
+func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
+	scan, err := a.Binder.Engine.Scan(ctx, s)
 	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
-		return "not at all: " + remote.Reason, nil
+		skips.add(s.Relation + ": its rows cannot be found: " + remote.Reason)
+		return purge.Scan{}, nil
 	}
 	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||
 		campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation) {
-		return "unknown: the table is locked or no longer exists", nil
+		skips.add(s.Relation + ": the table is locked or no longer exists")
+		return purge.Scan{}, nil
 	}
-	return method, err
+	return scan, err
 }
 
 // explainOutside adds what a task on another database would do.

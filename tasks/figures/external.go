@@ -2,10 +2,10 @@ package figures
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -41,8 +41,6 @@ func JudgeItems(
 }
 
 // EverythingOnHold returns the message about a task on another database while everything is on hold.
-func EverythingOnHold(c *external.Candidates) string {
-	return fmt.Sprintf(
-		"everything is on hold: %d rows of %s are retained, with all that belongs to them", len(c.Items), c.Table,
-	)
+func EverythingOnHold(c *external.Candidates) message.Message {
+	return message.EverythingOnHold.With("rows", len(c.Items), "table", c.Table)
 }

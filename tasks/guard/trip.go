@@ -69,7 +69,7 @@ func Refuse(trips []Trip) error {
 			"guard":  string(first.Guard),
 			"table":  first.Table,
 			"number": fmt.Sprint(first.Number),
-			"most":   fmt.Sprint(first.Limit),
+			"limit":  fmt.Sprint(first.Limit),
 			"guards": all,
 		},
 		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it",

@@ -4,12 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -18,7 +17,7 @@ import (
 )
 
 // ErrTable reports that a work table is on hold.
-var ErrTable = errors.New("its table is held")
+var ErrTable = errors.New("its table is on hold")
 
 // WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
 // recipient on hold, by the environment of an attempt.
@@ -64,7 +63,11 @@ func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
 // table that cannot be read counts as one that has, with a warning.
 func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTable) (map[string]bool, error) {
 	has := map[string]bool{}
-	unreadable, first := 0, ""
+	var (
+		unreadable int
+		first      string
+		problem    error
+	)
 	for _, t := range tables {
 		if !w.mayHaveRecipients(t) {
 			continue
@@ -72,7 +75,7 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 		found, err := w.read(ctx, t)
 		if sqlstate.Of(err) != "" && !sqlstate.LostInDrop(err) {
 			if unreadable++; unreadable == 1 {
-				first = t.Name + ": " + purge.Message(err)
+				first, problem = t.Name, err
 			}
 			found, err = true, nil
 		}
@@ -82,8 +85,8 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 		has[t.Name] = found
 	}
 	if unreadable > 0 {
-		w.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%d tables may have held rows and could not be read: they are retained; the first is %s", unreadable, first,
+		w.Log(ctx, message.WorkTablesUnreadable.With(
+			"tables", unreadable, "table", first, "error", purge.Message(problem),
 		))
 	}
 	return has, nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -27,8 +27,8 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	}
 	table := p.Binder.Plan.Parents.Table
 	if missing := table.Missing(columns...); missing != nil {
-		p.Log(ctx, severity.Info, fmt.Sprintf(
-			"%s has no column %s, which tells the deliveries of mid-sourcing servers: all are purged here alone",
+		p.Log(ctx, message.Infof(
+			"%s has no column %s, which identifies deliveries of mid-sourcing servers: all are deleted only here",
 			table.Name, missing[0],
 		))
 		return nil, nil
@@ -78,7 +78,7 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 	}
 	if restored = binding.Intersection(left, restored); len(restored) > 0 {
 		slices.Sort(restored)
-		p.Log(ctx, severity.Info, fmt.Sprintf(
+		p.Log(ctx, message.Infof(
 			"%d deliveries that were left on the mid-sourcing server %q are here again: they are retained there "+
 				"as long as here",
 			len(slices.Compact(restored)), account,

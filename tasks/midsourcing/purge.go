@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 )
 
@@ -17,7 +18,7 @@ type Purge struct {
 	Binder   *binding.Binder
 	Remote   Remote
 	Register Register
-	Log      func(ctx context.Context, level severity.Level, messages ...string)
+	Log      func(ctx context.Context, messages ...message.Message)
 	// Leftovers is true if deliveries that earlier runs left on servers are deleted, too.
 	Leftovers bool
 }
@@ -77,17 +78,13 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 		}
 		ids := slices.Sorted(maps.Keys(d))
 		if p.Config.keeps(account) {
-			p.Log(ctx, severity.Info, fmt.Sprintf(
+			p.Log(ctx, message.Infof(
 				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(d), account,
 			))
 			r.IDs = binding.Without(r.IDs, ids)
 			continue
 		}
-		p.Log(ctx, severity.Warning, fmt.Sprintf(
-			"no database is configured for the mid-sourcing account %q: its %d deliveries are purged here alone, and "+
-				"recorded as left there",
-			account, len(d),
-		))
+		p.Log(ctx, message.RemoteDeliveriesLeft.With("account", strconv.Quote(account), "deliveries", len(d)))
 		if err := p.Remote.DeleteHereAlone(ctx, ids); err != nil {
 			return r, err
 		}
@@ -159,7 +156,7 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	if err := p.Remote.Forget(ctx, account, purged); err != nil {
 		return retained, fmt.Errorf("%w: %w", ErrMain, err)
 	}
-	p.Log(ctx, severity.Info, fmt.Sprintf(
+	p.Log(ctx, message.Infof(
 		"mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
 		account, summary.Verb, len(done), len(binding.Intersection(left, purged)), summary.Deleted, summary.Updated,
 	))

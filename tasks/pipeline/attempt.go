@@ -14,11 +14,10 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/rescue"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -134,8 +133,8 @@ func (r *Run) NewAttempt(p *plan.Plan) *Attempt {
 func (a *Attempt) Database() *Database { return a.run.Database }
 
 // Log writes messages to the journal, if there are any.
-func (a *Attempt) Log(ctx context.Context, level severity.Level, messages ...string) {
-	a.run.Database.Log(ctx, level, messages...)
+func (a *Attempt) Log(ctx context.Context, messages ...message.Message) {
+	a.run.Database.Log(ctx, messages...)
 }
 
 // Options returns the effective options that the task reads.
@@ -169,9 +168,7 @@ func (a *Attempt) Journal() Journal { return a.run.Journal }
 
 // logPlan logs the notes of the plan, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {
-	for _, n := range a.Plan.Notes {
-		a.Log(ctx, n.Level, n.Text)
-	}
+	a.Log(ctx, a.Plan.Notes...)
 	var rules []string
 	for _, j := range a.Plan.Jobs {
 		rules = append(rules, fmt.Sprintf("%s: %s", j.Name, cmp.Or(j.Rule, "all")))
@@ -217,22 +214,19 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 		return false, fmt.Errorf("ask %s: %w", o.Parent, err)
 	}
 	if empty {
-		a.Log(ctx, severity.Warning, campaign.EmptyParent(o.Parent))
+		a.Log(ctx, message.ParentTableEmpty.With("table", o.Parent))
 	}
 	return !empty, nil
 }
 
 // doOutside makes the attempt of a task on another database.
 func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (State, error) {
-	reason := ""
 	switch {
 	case t.Work == nil:
-		reason = "the task was removed meanwhile"
+		a.Log(ctx, message.TaskRemoved.With())
+		return Skipped, nil
 	case t.Disabled && !a.run.Config.DryRun:
-		reason = "the task was disabled meanwhile"
-	}
-	if reason != "" {
-		a.Log(ctx, severity.Warning, reason)
+		a.Log(ctx, message.TaskDisabled.With())
 		return Skipped, nil
 	}
 	var err error
@@ -240,7 +234,7 @@ func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (S
 		return Failed, err
 	}
 	if !a.run.Database.Env.Holds.Everything {
-		a.Log(ctx, severity.Warning, a.Candidates.Notes...)
+		a.Log(ctx, a.Candidates.Notes...)
 		if saved := a.Saved(); saved != nil {
 			a.Candidates.Items = slices.DeleteFunc(a.Candidates.Items, func(i external.Item) bool {
 				return !slices.Contains(saved.Parents, i.ID)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/rescue"
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -79,10 +79,7 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 		return err
 	})
 	if started {
-		r.Database.Log(
-			ctx, severity.Warning,
-			"the application's own workflow cleanup is started, too: stop it, or two clean one database",
-		)
+		r.Database.Log(ctx, message.ApplicationCleanupStarted.With())
 	}
 	return err
 }
@@ -108,7 +105,7 @@ func (r *Run) guardStart(ctx context.Context) error {
 		return nil
 	}
 	if r.Config.DryRun {
-		r.Database.Log(ctx, severity.Warning, fmt.Sprintf("the guard %s would refuse a run: %s", name, why))
+		r.Database.Log(ctx, message.GuardWouldRefuse.With("guard", name, "problem", why))
 		return nil
 	}
 	return &refused.Error{
@@ -140,9 +137,7 @@ func (r *Run) newestActivity(ctx context.Context, maxIdle time.Duration) (newest
 		case sqlstate.Lost(err) || ctx.Err() != nil:
 			return newest, cmp.Or(err, ctx.Err())
 		case err != nil:
-			r.Database.Log(ctx, severity.Warning, fmt.Sprintf(
-				"%s cannot tell whether the application is idle: %s", a.table.Name, sqlstate.Explain(err),
-			))
+			r.Database.Log(ctx, message.IdlenessUnknown.With("table", a.table.Name, "error", sqlstate.Explain(err)))
 		case recent:
 			return r.Config.Now, nil
 		case at != nil && at.After(newest):

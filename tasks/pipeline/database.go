@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -51,9 +51,9 @@ func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool
 
 // Log writes messages to the journal, if there are any. If that fails, the next batch fails, too, which must write to
 // it.
-func (d *Database) Log(ctx context.Context, level severity.Level, messages ...string) {
+func (d *Database) Log(ctx context.Context, messages ...message.Message) {
 	if len(messages) > 0 {
-		_ = d.journal.Progress.Log(ctx, level, messages...)
+		_ = d.journal.Progress.Log(ctx, messages...)
 	}
 }
 
@@ -94,19 +94,11 @@ func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 	if before == nil {
 		before = &campaign.Catalog{}
 	}
-	if z := now.Zone; z != before.Zone && z.Reason != "" {
-		level := severity.Info
-		if z.Unknown {
-			level = severity.Warning
-		}
-		d.Log(ctx, level, z.Reason)
+	if why := now.Zone.Reason; why.Text != "" && why.Text != before.Zone.Reason.Text {
+		d.Log(ctx, why)
 	}
 	if others := now.OtherSchemas; len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
-		d.Log(ctx, severity.Warning, fmt.Sprintf(
-			"schema %s is cleaned; tables of Campaign in %s are not: to clean those, run a service whose role "+
-				"has that schema first in its search_path",
-			now.Schema, strings.Join(others, ", "),
-		))
+		d.Log(ctx, message.SchemasNotCleaned.With("schema", now.Schema, "others", strings.Join(others, ", ")))
 	}
 }
 

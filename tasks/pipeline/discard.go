@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -48,9 +48,9 @@ func (discard) TaskFinished(context.Context, Outcome) error { return nil }
 
 func (d discard) At(object string, expected int64) { d.at(object, expected) }
 
-func (discard) Log(context.Context, severity.Level, ...string) error { return nil }
+func (discard) Log(context.Context, ...message.Message) error { return nil }
 
-func (discard) ScanMethod(string) {}
+func (discard) Scanning(purge.Scan) {}
 
 func (discard) Throttled(purge.Throttle) {}
 

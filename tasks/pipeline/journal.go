@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -63,13 +63,13 @@ type Progress interface {
 	// is not known.
 	At(object string, expected int64)
 	// Log writes messages.
-	Log(ctx context.Context, level severity.Level, messages ...string) error
+	Log(ctx context.Context, messages ...message.Message) error
 }
 
 // Activity receives what the engine does. It is called concurrently.
 type Activity interface {
-	// ScanMethod reports how the rows of the current table are found.
-	ScanMethod(method string)
+	// Scanning reports how the rows of the current table are found.
+	Scanning(scan purge.Scan)
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(throttle purge.Throttle)
 	// Retried reports the SQLSTATE that causes a retry.

@@ -3,8 +3,8 @@ package pipeline
 import (
 	"errors"
 	"fmt"
-	"strings"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -32,8 +32,8 @@ type Outcome struct {
 	Problem string
 	// Retained is how many obsolete rows were not deleted.
 	Retained purge.Retained
-	// Detail describes what was retained, or why the task was not run; "" if there is neither.
-	Detail string
+	// Details describe what was retained, or why the task was not run.
+	Details []message.Message
 	// Reason and Metadata come from a refused.Error; "" if the task was not refused. Trips are the guards that refused
 	// it.
 	Reason   string
@@ -67,40 +67,18 @@ func (o *Outcome) err(task string) error {
 	return errors.New(text)
 }
 
-// retainedDetail describes what a task retained; "" if it retained nothing.
-func retainedDetail(r purge.Retained) string {
-	var parts []string
-	for _, p := range []struct {
-		n         int64
-		one, many string
-	}{
-		{r.Failed, "row failed with an error", "rows failed with an error"},
-		{r.Locked, "row was locked by others", "rows were locked by others"},
-		{r.Suppressed, "row is kept by a trigger or rule", "rows are kept by a trigger or rule"},
-		{r.Dependent, "row is bound to retained rows", "rows are bound to retained rows"},
-		{r.OnHold, "row is on hold", "rows are on hold"},
-		{r.Tables, "table could not be finished", "tables could not be finished"},
-	} {
-		switch {
-		case p.n == 1:
-			parts = append(parts, "1 "+p.one)
-		case p.n > 1:
-			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.many))
+// retainedDetails describes what a task retained.
+func retainedDetails(r purge.Retained) (details []message.Message) {
+	add := func(n int64, m message.Message) {
+		if n > 0 {
+			details = append(details, m)
 		}
 	}
-	if parts == nil {
-		return ""
-	}
-	return "obsolete rows retained: " + strings.Join(parts, ", ")
-}
-
-// vacuumDetail describes on how many tables VACUUM or ANALYZE failed; "" if on none.
-func vacuumDetail(tables int64) string {
-	switch tables {
-	case 0:
-		return ""
-	case 1:
-		return "VACUUM or ANALYZE failed on 1 table"
-	}
-	return fmt.Sprintf("VACUUM or ANALYZE failed on %d tables", tables)
+	add(r.Failed, message.ResultFailed.With("rows", r.Failed))
+	add(r.Locked, message.ResultLocked.With("rows", r.Locked))
+	add(r.Suppressed, message.ResultSuppressed.With("rows", r.Suppressed))
+	add(r.Dependent, message.ResultDependent.With("rows", r.Dependent))
+	add(r.OnHold, message.ResultOnHold.With("rows", r.OnHold))
+	add(r.Tables, message.ResultTables.With("tables", r.Tables))
+	return details
 }

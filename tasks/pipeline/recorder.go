@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -28,13 +28,13 @@ func (r *recorder) startTask() {
 }
 
 // Warn implements purge.Recorder.
-func (r *recorder) Warn(message string) {
+func (r *recorder) Warn(m message.Message) {
 	r.mu.Lock()
-	known := r.warned[message]
-	r.warned[message] = true
+	known := r.warned[m.Text]
+	r.warned[m.Text] = true
 	r.mu.Unlock()
 	if !known {
-		_ = r.journal.Progress.Log(r.ctx, severity.Warning, message)
+		_ = r.journal.Progress.Log(r.ctx, m)
 	}
 }
 

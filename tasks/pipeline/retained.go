@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgerrcode"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -27,18 +27,18 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		var why string
 		switch {
 		case r.Table.RowSecurity:
-			why = "row security may hide rows of theirs in " + r.Table.Name
+			why = "row security may hide dependent rows in " + r.Table.Name
 		case !r.Table.ShowsAllRows():
-			why = fmt.Sprintf("%s, %s, may not show rows of theirs", r.Table.Name, r.Table.Kind)
+			why = fmt.Sprintf("%s, %s, may not show dependent rows", r.Table.Name, r.Table.Kind)
 		case r.Link == "":
-			why = fmt.Sprintf("%s, which is left alone, may have rows of their messages", r.Table.Name)
+			why = fmt.Sprintf("%s, which is skipped, may have rows of the messages", r.Table.Name)
 		case !r.Table.HasInteger(r.Link):
 			why = fmt.Sprintf(
-				"%s, which is left alone, may have rows of theirs: its column %s is no integer", r.Table.Name, r.Link,
+				"%s, which is skipped, may have dependent rows: its column %s is not an integer", r.Table.Name, r.Link,
 			)
 		default:
 			var err error
-			why = "rows of theirs are in " + r.Table.Name + ", which is left alone"
+			why = "dependent rows are in " + r.Table.Name + ", which is skipped"
 			query := sqlexpr.Format(
 				"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
 				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"),
@@ -49,11 +49,7 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		}
 		if len(retained) > 0 {
 			name := a.Plan.Parents.Table.Name
-			a.Log(
-				ctx,
-				severity.Warning,
-				fmt.Sprintf("%d rows of %s are retained, because %s", len(retained), name, why),
-			)
+			a.Log(ctx, message.ParentsRetained.With("rows", len(retained), "table", name, "problem", why))
 		}
 		parents = a.RetainParents(parents, retained)
 	}
@@ -72,9 +68,9 @@ func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
 func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err error) error {
 	switch {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
-		a.Log(ctx, severity.Warning, j.Name+": someone keeps the whole table locked: the rest of it is not counted")
+		a.Log(ctx, message.TableLocked.With("table", j.Name))
 	case campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation):
-		a.Log(ctx, severity.Warning, j.Name+": the table was dropped meanwhile: skipped")
+		a.Log(ctx, message.TableDropped.With("table", j.Name))
 	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
 		a.RemoteFailed(ctx, j, s, err)
 	default:
@@ -88,19 +84,17 @@ func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err 
 func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
 	var rows int64
 	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
-	many := fmt.Sprintf("%d obsolete rows are", rows)
+	left := fmt.Sprint(rows)
 	switch {
 	case err != nil:
-		many = "obsolete rows may be"
+		left = "unknown"
 	case rows == 0:
-		a.Log(ctx, severity.Warning, fmt.Sprintf(
-			"%s is %s, and no obsolete row is left there, after a refusal: %v", j.Name, j.Location, failed,
-		))
+		a.Log(ctx, message.RemoteTableClean.With("table", j.Name, "location", j.Location, "error", failed))
 		return purge.Retained{}
 	}
-	message := fmt.Sprintf("%s is %s, and it could not be cleaned: %v; %s left", j.Name, j.Location, failed, many)
-	a.Log(ctx, severity.Warning, message)
-	a.Unfinished = errors.Join(a.Unfinished, errors.New(message))
+	m := message.RemoteTableFailed.With("table", j.Name, "location", j.Location, "error", failed, "rows", left)
+	a.Log(ctx, m)
+	a.Unfinished = errors.Join(a.Unfinished, errors.New(m.Text))
 	retained := purge.Retained{Tables: 1}
 	a.Retained = a.Retained.Plus(retained)
 	return retained
@@ -116,7 +110,7 @@ func (a *Attempt) Err() error { return errors.Join(a.Unfinished, a.tooManyFailed
 func (a *Attempt) tooManyFailed() error {
 	failed := a.Retained.Failed
 	all := failed + a.run.Journal.Counts.Done()
-	text := fmt.Sprintf("%d of %d rows refuse", failed, all)
+	text := fmt.Sprintf("%d of %d rows failed", failed, all)
 	switch {
 	case failed <= purge.MaxFailedRows && failed*maxFailedShare <= all:
 		return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
@@ -104,7 +105,7 @@ func (r *Run) Tasks(ctx context.Context, x Executor) (failed error) {
 // Task does one task and returns its outcome. Its error is about the run, not the task.
 func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err error) {
 	if i := slices.IndexFunc(t.Requires, func(name string) bool { return r.failed[name] }); i >= 0 {
-		o = Outcome{State: NotRun, Detail: fmt.Sprintf("it needs the task %s, which did not succeed", t.Requires[i])}
+		o = Outcome{State: NotRun, Details: []message.Message{message.DependencyFailed.With("task", t.Requires[i])}}
 		r.failed[t.Name] = true
 		return o, x.Finish(ctx, t, nil, &o)
 	}
@@ -125,9 +126,9 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 		o.fail(sqlstate.Explain(err), err)
 	}
 	o.Options, o.Cutoffs = optionsOf(r.Config, r.Database.Env, t), r.cutoffs(a)
-	o.Retained, o.Detail = a.Retained, retainedDetail(a.Retained)
-	if t.Vacuums {
-		o.Detail = vacuumDetail(a.Retained.Tables)
+	o.Retained, o.Details = a.Retained, retainedDetails(a.Retained)
+	if failed := a.Retained.Tables; t.Vacuums && failed > 0 {
+		o.Details = []message.Message{message.ResultVacuum.With("tables", failed)}
 	}
 	r.State.RetainedParents[t.Name] = a.ParentsRetained
 	if err := x.Finish(ctx, t, a, &o); err != nil {

@@ -3,10 +3,9 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -38,9 +37,7 @@ func (r *Run) OnServer(ctx context.Context, account string, t plan.Task, j Journ
 		return nil, err
 	}
 	a := server.NewAttempt(compiled)
-	for _, n := range compiled.Notes {
-		a.Log(ctx, n.Level, n.Text)
-	}
+	a.Log(ctx, compiled.Notes...)
 	return a, binding.RightsError(compiled.Rights)
 }
 
@@ -52,10 +49,10 @@ type serverProgress struct {
 
 func (p serverProgress) At(object string, _ int64) { p.next.At(p.account+": "+object, -1) }
 
-func (p serverProgress) Log(ctx context.Context, level severity.Level, messages ...string) error {
+func (p serverProgress) Log(ctx context.Context, messages ...message.Message) error {
 	named := slices.Clone(messages)
 	for i, m := range messages {
-		named[i] = fmt.Sprintf("mid-sourcing server %q: %s", p.account, m)
+		named[i] = m.OnServer(p.account)
 	}
-	return p.next.Log(ctx, level, named...)
+	return p.next.Log(ctx, named...)
 }

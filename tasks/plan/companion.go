@@ -3,7 +3,7 @@ package plan
 import (
 	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -26,13 +26,13 @@ func (c *compiler) companion(step Step) (statement *purge.Companion, writes stri
 func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	log := c.env.Catalog.Table("XtkJobLog")
 	if log == nil || !log.Has("iJobLogId", "iJobId", "sMessage", "tsLog") {
-		c.plan.note(severity.Info, "table XtkJobLog, or a column of it, is missing: no entry is written")
+		c.plan.notef("table XtkJobLog, or a column of it, is missing: no entry is written")
 		return nil
 	}
 	c.plan.requireRights(c.env, log, "INSERT")
 	ids, err := c.env.Catalog.NewIDs(log, "iJobLogId")
 	if err != nil {
-		c.plan.note(severity.Warning, "no entry of the job log is written: %v", err)
+		c.plan.note(message.JobLogNotWritten.With("table", c.table.Name, "error", err))
 		return nil
 	}
 	return &purge.Companion{

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -73,7 +73,7 @@ func Compile(t Task, env Env) (*Plan, error) {
 type stepCompiler struct {
 	env         Env
 	plan        *Plan
-	parentNotes []Note // notes about the parent set
+	parentNotes []message.Message // notes about the parent set
 	step        Step
 	number      int             // from 1
 	planned     map[uint32]bool // object ids of relations that have a job: selectors may also return a partition itself
@@ -107,29 +107,21 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
 	why := c.unusable()
-	if paired := s.step.Paired; why == "" && paired != nil && s.env.Catalog.InPlaceOf(paired.Table) != nil {
-		why = fmt.Sprintf(
-			"%s, whose rows go with those of %s: left alone", s.env.Catalog.DescribeMissing(paired.Table), table.Name,
-		)
+	if paired := s.step.Paired; why == nil && paired != nil {
+		if t := s.env.Catalog.InPlaceOf(paired.Table); t != nil {
+			m := message.PairedNotATable.With("table", table.Name, "paired", paired.Table, "kind", t.Kind)
+			why = &m
+		}
 	}
-	if why != "" {
-		s.plan.note(severity.Warning, "%s", why)
-		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
-		s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, job.Rule, why})
-		s.retain(table)
+	if why != nil {
+		s.leaveAlone(table, job.Rule, *why)
 		return nil
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	if table.RowSecurity {
-		s.plan.note(
-			severity.Warning,
-			"row security may hide rows of %s: rows that the role %s does not see are retained; let it own the table, or grant "+
-				"it BYPASSRLS",
-			table.Name,
-			s.env.Catalog.Role,
-		)
+		s.plan.note(message.RowsHidden.With("table", table.Name, "role", s.env.Catalog.Role))
 		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
 		s.retain(table)
 	}
@@ -148,7 +140,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 	}
 	if s.step.Update != nil && job.Set == nil { // a sweep without assignments deletes
-		s.plan.note(severity.Info, "%s has none of the columns that would be changed: skipped", table.Name)
+		s.plan.notef("%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
 	job.Companion, job.CompanionWrites = c.companion(s.step)
@@ -168,7 +160,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	s.plan.requireRights(s.env, table, rights...)
 	leaves := table.Leaves
 	if len(leaves) == 0 {
-		s.plan.note(severity.Info, "%s is partitioned and has no partition", table.Name)
+		s.plan.notef("%s is partitioned and has no partition", table.Name)
 	}
 	if s.step.Tables != nil { // lists are few
 		whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
@@ -186,6 +178,14 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
 	return nil
+}
+
+// leaveAlone skips a table, and notes why.
+func (s *stepCompiler) leaveAlone(table *campaign.Table, rule string, why message.Message) {
+	s.plan.note(why)
+	s.plan.SkippedTables = append(s.plan.SkippedTables, table)
+	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why.Text})
+	s.retain(table)
 }
 
 // retain makes a skipped table retain the parents that its rows refer to: all parents, if they refer to messages.
@@ -252,7 +252,7 @@ func (s *stepCompiler) paired() *purge.Paired {
 	}
 	table := s.env.Catalog.Table(t.Table)
 	if table == nil || !table.Has(t.Key) {
-		s.plan.note(severity.Info, "table %s, or its column %s, is missing: skipped", t.Table, t.Key)
+		s.plan.notef("table %s, or its column %s, is missing: skipped", t.Table, t.Key)
 		return nil
 	}
 	s.plan.requireRights(s.env, table, "SELECT", "DELETE")

@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -26,29 +26,26 @@ type compiler struct {
 // requireColumns reports whether a row has all columns, and notes the first missing one.
 func (c *compiler) requireColumns(r row, columns ...string) bool {
 	if missing := r.table.Missing(columns...); missing != nil {
-		c.plan.note(severity.Info, "%s has no column %s: skipped", r.table.Name, missing[0])
+		c.plan.notef("%s has no column %s: skipped", r.table.Name, missing[0])
 		return false
 	}
 	return true
 }
 
-// unusable returns why the whole table is left alone; empty if it is not.
-func (c *compiler) unusable() string {
-	if id := c.table.UnusableID(); id != "" {
-		return fmt.Sprintf(
-			"the id of %s, %s, is no integer, so that its zero record is not known: left alone; ALTER TABLE %s ALTER "+
-				"%[2]s TYPE bigint helps",
-			c.table.Name, id, c.table.Quoted(),
-		)
+// unusable returns why the whole table is skipped; nil if it is not.
+func (c *compiler) unusable() *message.Message {
+	var why message.Message
+	id := c.table.UnusableID()
+	switch {
+	case id != "":
+		statement := fmt.Sprintf("ALTER TABLE %s ALTER %s TYPE bigint", c.table.Quoted(), id)
+		why = message.IDNotInteger.With("table", c.table.Name, "column", id, "statement", statement)
+	case c.table.RowSecurityAbove:
+		why = message.PartitionsExposed.With("table", c.table.Name, "role", c.env.Catalog.Role)
+	default:
+		return nil
 	}
-	if c.table.RowSecurityAbove {
-		return fmt.Sprintf(
-			"row security may hide rows of %s, which its partitions or children show: left alone; let the role %s own "+
-				"the table, or grant it BYPASSRLS",
-			c.table.Name, c.env.Catalog.Role,
-		)
-	}
-	return ""
+	return &why
 }
 
 // recordRead records that the SQL reads another table.
@@ -64,16 +61,21 @@ func (c *compiler) cannotJoin() bool { return c.elsewhere || c.table.Elsewhere !
 
 // trustedParent returns a parent table. It returns nil, with a note, if a row that is not found there may still exist.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {
-	t := c.env.Catalog.Table(name)
+	t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name)
+	unknown := func(problem string) {
+		c.plan.note(message.OrphansUnknown.With("table", name, "problem", problem))
+	}
 	switch {
+	case inPlace != nil:
+		unknown("it is " + inPlace.Kind + ", not a table")
 	case t == nil:
-		c.plan.note(severity.Warning, "%s, so nothing is without one: skipped", c.env.Catalog.DescribeMissing(name))
+		unknown("it is missing")
 	case !t.Has(key):
-		c.plan.note(severity.Warning, "table %s has no column %s, so nothing is without one: skipped", name, key)
+		unknown("it has no column " + key)
 	case !t.CanSelect:
 		c.plan.requireRights(c.env, t, "SELECT")
 	case t.RowSecurity:
-		c.plan.note(severity.Warning, "row security may hide rows of %s, so nothing is without one: skipped", name)
+		unknown("row security may hide its rows")
 	default:
 		c.recordRead(t)
 		return t

@@ -1,7 +1,7 @@
 package plan
 
 import (
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -10,7 +10,7 @@ import (
 // use.
 func compileDrop(p *Plan, kind WorkTables, env Env) {
 	if env.Catalog.Table("NmsDelivery") == nil {
-		p.note(severity.Warning, "table NmsDelivery is missing, whose owner tells the application's tables: skipped")
+		p.note(message.DeliveriesMissing.With())
 		return
 	}
 	c := compiler{env: env, plan: p}
@@ -29,13 +29,9 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 		p.requireRights(env, d.Groups, "SELECT")
 		switch {
 		case d.Groups == nil:
-			p.note(severity.Info, "table NmsGroup is missing: tables with _grp and an id in their names are retained")
+			p.notef("table NmsGroup is missing: tables with _grp and an id in their names are retained")
 		case d.Groups.RowSecurity:
-			p.note(
-				severity.Warning,
-				"row security may hide rows of %s: tables with _grp and an id in their names are retained",
-				d.Groups.Name,
-			)
+			p.note(message.ListsHidden.With("table", d.Groups.Name))
 			d.Groups = nil
 		default:
 			d.KnownLists, d.HasLists = idQuery(p, env, d.Groups, "iGroupId", nil), existsQuery(p, env, d.Groups)

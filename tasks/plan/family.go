@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -35,20 +35,14 @@ func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) 
 		case slices.Contains(env.Include[f.Task], t.Name):
 			found = append(found, t)
 		default:
-			p.note(
-				severity.Info,
-				"table %[1]s looks like %[2]s, but %[3]s: left alone; serve --include %[4]s=%[1]s makes this task "+
-					"take it in",
-				t.Name, f.Noun, f.Criterion, f.Task,
-			)
+			p.note(message.TableNotIncluded.With(
+				"table", t.Name, "kind", f.Noun, "criterion", f.Criterion, "task", f.Task,
+			))
 		}
 	}
 	for _, name := range env.Include[f.Task] {
 		if t := env.Catalog.Table(name); t == nil || !f.Matches(t) {
-			p.note(
-				severity.Warning, "table %s, which is included, is missing or no longer looks like %s: skipped", name,
-				f.Noun,
-			)
+			p.note(message.IncludedTableUnfit.With("table", name, "task", f.Task, "kind", f.Noun))
 		}
 	}
 	return found, nil

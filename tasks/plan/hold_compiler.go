@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -62,12 +62,8 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr 
 		}
 	}
 	if c.cascades++; c.cascades > maxCascades || visits == maxVisits {
-		c.sql.plan.note(
-			severity.Warning,
-			"rows of %s are retained while there are holds if foreign keys lead from them to %s, and on: what these "+
-				"delete or change is not followed",
-			path[0].NameIn(c.sql.env.Catalog.Schema), r.table.NameIn(c.sql.env.Catalog.Schema),
-		)
+		schema := c.sql.env.Catalog.Schema
+		c.sql.plan.note(message.HoldTooDeep.With("table", path[0].NameIn(schema), "last", r.table.NameIn(schema)))
 		return sqlexpr.SQL("true")
 	}
 	sides := []sqlexpr.Expr{c.row(r)}
@@ -115,11 +111,9 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 	if child.CanSelect {
 		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
 	}
-	p.note(
-		severity.Warning,
-		"rows of %s are retained while there are holds: a foreign key deletes or changes rows of %s with them, which "+
-			"may be on hold and cannot be seen: %s",
-		parent.NameIn(env.Catalog.Schema), child.NameIn(env.Catalog.Schema), remedy,
-	)
+	schema := env.Catalog.Schema
+	p.note(message.HoldHidden.With(
+		"table", parent.NameIn(schema), "child", child.NameIn(schema), "statement", remedy,
+	))
 	return false
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -16,12 +15,12 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 		return nil, nil
 	}
 	if table == nil || !table.Has(s.Key) {
-		p.note(severity.Info, "table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
+		p.notef("table %s, or its column %s, is missing: skipped", s.Parent, s.Key)
 		return nil, nil
 	}
 	c := compiler{env: env, plan: p, table: table}
-	if why := c.unusable(); why != "" {
-		p.note(severity.Warning, "%s", why)
+	if why := c.unusable(); why != nil {
+		p.note(*why)
 		p.SkippedTables = append(p.SkippedTables, table)
 		return nil, nil
 	}

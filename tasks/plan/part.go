@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -210,7 +209,7 @@ func (p SQL) applies(c *compiler, r row) bool {
 		if s.Table != "" {
 			source.table = c.env.Catalog.Table(s.Table)
 			if source.table == nil {
-				c.plan.note(severity.Info, "table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
+				c.plan.notef("table %s is missing, which %s is judged by: skipped", s.Table, c.table.Name)
 				return false
 			}
 			c.recordRead(source.table)

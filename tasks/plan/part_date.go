@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -75,7 +75,7 @@ func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 func (p Age) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	cutoff, _, err := p.cutoff(c.env)
 	if err != nil {
-		c.plan.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.plan.note(message.OptionUnusable.With("error", err, "table", c.table.Name))
 		return condition, false
 	}
 	if p.operator == ">" {
@@ -140,24 +140,20 @@ func Since(column string, stored campaign.Option) Part { return since{column: co
 func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
 func (p since) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
+	problem := ""
 	if options := c.env.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
-		c.plan.note(
-			severity.Warning,
-			"row security may hide rows of XtkOption, which keeps when the last cleanup was; %s is left as it is",
-			c.table.Name,
-		)
-		return condition, false
+		problem = "row security may hide rows of XtkOption"
 	}
 	if c.env.Catalog.InPlaceOf("XtkOption") != nil {
-		c.plan.note(
-			severity.Warning, "%s, which keeps when the last cleanup was; %s is left as it is",
-			c.env.Catalog.DescribeMissing("XtkOption"), c.table.Name,
-		)
+		problem = c.env.Catalog.DescribeMissing("XtkOption")
+	}
+	if problem != "" {
+		c.plan.note(message.LastCleanupUnknown.With("problem", problem, "table", c.table.Name))
 		return condition, false
 	}
 	last, err := c.env.Options.Moment(p.stored)
 	if err != nil {
-		c.plan.note(severity.Warning, "%v; %s is left as it is", err, c.table.Name)
+		c.plan.note(message.OptionUnusable.With("error", err, "table", c.table.Name))
 		return condition, false
 	}
 	if last != nil {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -59,7 +58,7 @@ type Linked struct {
 func (p Linked) applies(c *compiler, r row) bool {
 	to := row{"p", c.env.Catalog.Table(p.To)}
 	if to.table == nil {
-		c.plan.note(severity.Info, "table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
+		c.plan.notef("table %s is missing, which %s is judged by: skipped", p.To, c.table.Name)
 		return false
 	}
 	c.recordRead(to.table)

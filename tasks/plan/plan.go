@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -55,7 +55,7 @@ type Plan struct {
 	// RollUpOnHold is true if foreign keys may delete or change rows on hold with rows that are rolled up.
 	RollUpOnHold bool
 	// Notes describe what the plan leaves out, and why.
-	Notes []Note
+	Notes []message.Message
 	// Rights are the missing GRANT statements.
 	Rights []string
 }
@@ -168,12 +168,6 @@ type Drop struct {
 	KnownLists, HasLists sqlexpr.Expr
 }
 
-// Note is a message for people.
-type Note struct {
-	Level severity.Level
-	Text  string
-}
-
 // DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
@@ -243,12 +237,14 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 }
 
 // note adds a note, each text once.
-func (p *Plan) note(level severity.Level, format string, args ...any) {
-	n := Note{level, fmt.Sprintf(format, args...)}
-	if !slices.Contains(p.Notes, n) {
-		p.Notes = append(p.Notes, n)
+func (p *Plan) note(m message.Message) {
+	if !slices.ContainsFunc(p.Notes, func(n message.Message) bool { return n.Text == m.Text }) {
+		p.Notes = append(p.Notes, m)
 	}
 }
+
+// notef adds a note for information.
+func (p *Plan) notef(format string, args ...any) { p.note(message.Infof(format, args...)) }
 
 // Describe returns which rows a job deletes or updates, with the rule of the parents that these depend on.
 func (p *Plan) Describe(j Job) string {

@@ -241,9 +241,8 @@ func TestRules(t *testing.T) {
 				"tsLastModified",
 				campaign.VisitorPurge,
 			)},
-			note: "option " +
-				"NmsCleanup_VisitorPurgeDelay is stored as 60 seconds, less than a day: not used; nmsvisitor is left " +
-				"as it is",
+			note: "nmsvisitor is not cleaned: option NmsCleanup_VisitorPurgeDelay is stored as 60 seconds, less than " +
+				"a day: not used",
 		},
 		"no parent": {
 			table: "XtkReject",
@@ -252,7 +251,7 @@ func TestRules(t *testing.T) {
 				Parent: "XtkNone",
 				Key:    "iJobId",
 			}},
-			note: "table XtkNone is missing, so nothing is without one: skipped",
+			note: "no row counts as an orphan of XtkNone, because it is missing: skipped",
 		},
 		"no parent's key": {
 			table: "XtkReject",
@@ -261,7 +260,7 @@ func TestRules(t *testing.T) {
 				Parent: "XtkJob",
 				Key:    "iNone",
 			}},
-			note: "table XtkJob has no column iNone, so nothing is without one: skipped",
+			note: "no row counts as an orphan of XtkJob, because it has no column iNone: skipped",
 		},
 		"no linked table": {
 			table: "XtkReject",

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -22,7 +22,7 @@ func Tables(names ...string) Selector {
 			if t := env.Catalog.Table(name); t != nil {
 				found = append(found, t)
 			} else if !p.skipInPlaceOf(name, env.Catalog) {
-				p.note(severity.Info, "table %s is missing: skipped", name)
+				p.notef("table %s is missing: skipped", name)
 			}
 		}
 		return found, nil
@@ -39,7 +39,7 @@ func Matching(what string, pattern *regexp.Regexp, hasFeatures func(t *campaign.
 		}
 		found := env.Catalog.Tables(matches)
 		if found == nil {
-			p.note(severity.Info, "there are no %s: skipped", what)
+			p.notef("there are no %s: skipped", what)
 		}
 		return found, nil
 	}
@@ -63,7 +63,7 @@ func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	if t == nil {
 		return false
 	}
-	p.note(severity.Warning, "%s: left alone", c.DescribeMissing(name))
+	p.note(message.NotATable.With("table", name, "kind", t.Kind))
 	p.SkippedTables = append(p.SkippedTables, t)
 	return true
 }
@@ -77,7 +77,7 @@ func LinkedToLists(env Env, p *Plan) ([]*campaign.Table, error) {
 		if t := env.Catalog.Table(name); t != nil {
 			found = append(found, t)
 		} else if !p.skipInPlaceOf(name, env.Catalog) {
-			p.note(severity.Warning, "table %s is missing, whose lists' ids are to be followed: skipped", name)
+			p.note(message.RelatedListTableMissing.With("table", name))
 		}
 	}
 	return append(found, env.Catalog.Tables(func(t *campaign.Table) bool { return t.OfLists })...), nil
@@ -109,8 +109,8 @@ func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (fou
 		if err != nil {
 			return nil, err
 		}
-		for _, text := range logs.Notes {
-			p.note(severity.Warning, "%s", text)
+		for _, m := range logs.Notes {
+			p.note(m)
 		}
 		p.SkippedTables = append(p.SkippedTables, logs.Unfit...)
 		for _, t := range logs.Tables {

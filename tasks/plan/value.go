@@ -3,7 +3,6 @@ package plan
 import (
 	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -41,9 +40,7 @@ type Message string
 func (v Message) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 	t := c.env.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
-		c.plan.note(
-			severity.Info, "table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name,
-		)
+		c.plan.notef("table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
 		return value, false
 	}
 	c.plan.requireRights(c.env, t, "SELECT")

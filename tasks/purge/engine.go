@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
@@ -53,14 +54,14 @@ type Ledger interface {
 
 // Recorder receives what an engine reports, and may stop it. It is called concurrently if there are several workers.
 type Recorder interface {
-	// ScanMethod reports how the rows of a sweep are found.
-	ScanMethod(method string)
+	// Scanning reports how the rows of a sweep are found.
+	Scanning(scan Scan)
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(throttle Throttle)
 	// Retried reports the SQLSTATE that causes a retry.
 	Retried(state string)
 	// Warn reports what an operator should know.
-	Warn(message string)
+	Warn(m message.Message)
 	// Proceed fails if the sweep must stop. It is called while a batch waits, and before a retry.
 	Proceed(ctx context.Context) error
 }

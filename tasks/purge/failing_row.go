@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -108,7 +109,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 	}
 	w.bisection.Skipped()
 	if w.progress.fail(row, failure) {
-		w.table.engine.Recorder.Warn(DescribeRowError(w.table.sweep.Name, row, key, failure))
+		w.table.engine.Recorder.Warn(RowFailed(w.table.sweep.Name, row, key, failure))
 	}
 	return nil
 }
@@ -124,13 +125,13 @@ func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *
 	})
 }
 
-// DescribeRowError returns the text of the error of a row, which is named by its key; or by its TID if key is nil.
-func DescribeRowError(table string, row pgtype.TID, key *string, err error) string {
+// RowFailed returns the message about the error of a row, which is named by its key; or by its TID if key is nil.
+func RowFailed(table string, row pgtype.TID, key *string, err error) message.Message {
 	name := fmt.Sprintf("at TID (%d,%d)", row.BlockNumber, row.OffsetNumber)
 	if key != nil {
 		name = *key
 	}
-	return fmt.Sprintf("%s: row %s failed and is retained: %s", table, name, Message(err))
+	return message.RowFailed.With("table", table, "row", name, "error", Message(err))
 }
 
 // Message returns the message, the SQLSTATE and the hint of an error of PostgreSQL, on one line without control

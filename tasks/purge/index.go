@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -21,11 +22,48 @@ const findTimeout = 5 * time.Minute
 // smallTable is the number of blocks up to which a table is swept even if it has an index: a few batches cover it.
 const smallTable = 1024
 
-// ScanMethod returns how the rows of a sweep would be found now: by an index, by a key, or by reading the table. It
-// changes and locks nothing.
-func (e *Engine) ScanMethod(ctx context.Context, s Sweep) (method string, err error) {
+// ScanMethod is a way to find the rows of a sweep. The values are stored.
+type ScanMethod string
+
+// Scan methods.
+const (
+	// TableScan reads the table block by block.
+	TableScan ScanMethod = "table"
+	// IndexScan reads an index.
+	IndexScan ScanMethod = "index"
+	// RemoteKeyScan reads a table on another server in the order of its key.
+	RemoteKeyScan ScanMethod = "key"
+	// PartitionDrop drops the partition, whose rows are all obsolete.
+	PartitionDrop ScanMethod = "drop of the partition"
+	// PlannerScan leaves it to PostgreSQL, as for any of its statements.
+	PlannerScan ScanMethod = "planner"
+)
+
+// Scan is how the rows of a sweep are found. The zero Scan means that nothing is known of it.
+type Scan struct {
+	Method ScanMethod
+	// Index is the name of the index, or of the column of the key; "" for other methods.
+	Index string
+}
+
+// MarshalText implements encoding.TextMarshaler: the method, followed by the index if there is one.
+func (s Scan) MarshalText() ([]byte, error) {
+	return []byte(strings.TrimSuffix(string(s.Method)+" "+s.Index, " ")), nil
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *Scan) UnmarshalText(text []byte) error {
+	if s.Method = ScanMethod(text); s.Method != PartitionDrop {
+		method, index, _ := strings.Cut(string(text), " ")
+		s.Method, s.Index = ScanMethod(method), index
+	}
+	return nil
+}
+
+// Scan returns how the rows of a sweep would be found now. It changes and locks nothing.
+func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 	if s.Elsewhere {
-		return "key " + s.ByKey, s.RemoteError()
+		return Scan{RemoteKeyScan, s.ByKey}, s.RemoteError()
 	}
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		info, err := t.inspect(ctx)
@@ -33,12 +71,12 @@ func (e *Engine) ScanMethod(ctx context.Context, s Sweep) (method string, err er
 			return err
 		}
 		index, _, err := t.chooseIndex(ctx, info)
-		if method = "table"; index != "" {
-			method = "index " + index
+		if scan.Method = TableScan; index != "" {
+			scan = Scan{IndexScan, index}
 		}
 		return err
 	})
-	return method, err
+	return scan, err
 }
 
 // chooseIndex returns the name of the index by which to find the rows, and about where they are. The name is empty if

@@ -133,8 +133,8 @@ func TestScanMethodIsChosen(t *testing.T) {
 					a.biggest(),
 				)
 			}
-			if a.scanMethod != c.want {
-				t.Errorf("the scan method is %q, want %q", a.scanMethod, c.want)
+			if text, _ := a.scan.MarshalText(); string(text) != c.want {
+				t.Errorf("the rows are found by %q, want %q", text, c.want)
 			}
 			if c.want == byIndex &&
 				slices.ContainsFunc(a.batches, func(d purge.Delta) bool { return d.Cursor.Place > 0 }) {

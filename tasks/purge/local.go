@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
@@ -52,7 +52,7 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 		dropped, err := l.table.dropPartition(ctx, from.Before)
 		if dropped || err != nil {
 			l.progress.outcome.result.Dropped = dropped
-			r.ScanMethod("drop of the partition")
+			r.Scanning(Scan{Method: PartitionDrop})
 			return err
 		}
 	}
@@ -65,7 +65,7 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	}
 	done, err := l.byIndex(ctx)
 	if !done && err == nil {
-		r.ScanMethod("table")
+		r.Scanning(Scan{Method: TableScan})
 		err = l.byBlock(ctx, from)
 	}
 	return err
@@ -80,10 +80,8 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	})
 	l.progress.outcome.retain(0, Retained{Suppressed: rows})
 	if rows > 0 && len(l.info.bypassed) > 0 {
-		l.table.engine.Recorder.Warn(fmt.Sprintf(
-			"%s: obsolete rows are retained, because a rule or a trigger FOR EACH STATEMENT of %s would not see them: "+
-				"create it on the partitions or children, or disable it",
-			l.table.sweep.Name, strings.Join(l.info.bypassed, ", "),
+		l.table.engine.Recorder.Warn(message.RowsBypassTrigger.With(
+			"table", l.table.sweep.Name, "parents", strings.Join(l.info.bypassed, ", "),
 		))
 	}
 	return err
@@ -130,7 +128,7 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 	if err != nil || index == "" {
 		return false, err
 	}
-	t.engine.Recorder.ScanMethod("index " + index)
+	t.engine.Recorder.Scanning(Scan{IndexScan, index})
 	// If the blocks had as many rows as there are, none has to be searched for elsewhere. They are counted beforehand:
 	// an index keeps the entries of deleted rows for a while, and skipping them takes longer.
 	if about.dense(l.info.dense) && !t.sweep.Narrowed {

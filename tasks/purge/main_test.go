@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -15,10 +16,10 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 // ledger records what the batches of a test did.
 type ledger struct {
-	mu         sync.Mutex
-	batches    []purge.Delta
-	warned     []string
-	scanMethod string
+	mu      sync.Mutex
+	batches []purge.Delta
+	warned  []string
+	scan    purge.Scan
 	// before is called between a batch's statement and its COMMIT, and may queue more; after is called after it.
 	before func(b *pgx.Batch) error
 	after  func(d purge.Delta)
@@ -64,7 +65,7 @@ func (a *ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (func(err
 	}, nil
 }
 
-func (a *ledger) ScanMethod(method string) { a.scanMethod = method }
+func (a *ledger) Scanning(scan purge.Scan) { a.scan = scan }
 
 func (a *ledger) Throttled(purge.Throttle) {}
 
@@ -72,8 +73,8 @@ func (a *ledger) Retried(string) {}
 
 func (a *ledger) Proceed(context.Context) error { return nil }
 
-func (a *ledger) Warn(message string) {
+func (a *ledger) Warn(m message.Message) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.warned = append(a.warned, message)
+	a.warned = append(a.warned, m.Text)
 }

@@ -79,7 +79,7 @@ type remoteSweep struct {
 // run deletes or updates the rows from the cursor on.
 func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
 	t, s := r.table, r.table.sweep
-	t.engine.Recorder.ScanMethod("key " + s.ByKey)
+	t.engine.Recorder.Scanning(Scan{RemoteKeyScan, s.ByKey})
 	if err := s.RemoteError(); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (r *remoteSweep) fail(ctx context.Context, keys []int64, below int64, failu
 	}
 	if r.outcome.fail(rows, below, failure) {
 		key := strconv.FormatInt(keys[0], 10)
-		r.table.engine.Recorder.Warn(DescribeRowError(r.table.sweep.Name, pgtype.TID{}, &key, failure))
+		r.table.engine.Recorder.Warn(RowFailed(r.table.sweep.Name, pgtype.TID{}, &key, failure))
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // MaxAttempts limits how often a batch is tried that meets a transient error, by SQLSTATE. Each attempt waits for its
@@ -48,7 +49,7 @@ func (e *Engine) Retry(ctx context.Context, name string, batch func() error) err
 			}
 			return fmt.Errorf("%w (%d times): %w", errPersists, attempt, err)
 		}
-		e.Recorder.Warn(fmt.Sprintf("%s: %s; it is tried %d times at most", name, Message(err), maxAttempts))
+		e.Recorder.Warn(message.BatchRetried.With("object", name, "error", Message(err), "attempts", maxAttempts))
 		e.Recorder.Retried(pgErr.Code)
 		select {
 		case <-time.After(pause.NextBackOff()):

@@ -277,7 +277,7 @@ func TestSweepHalvesABatchThatTakesTooLong(t *testing.T) {
 	if _, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
-	if a.deleted() != 100 || len(a.warned) == 0 || !strings.Contains(a.warned[0], "half") {
+	if a.deleted() != 100 || len(a.warned) == 0 || !strings.Contains(a.warned[0], "took too long") {
 		t.Errorf("deleted %d rows, warnings %q", a.deleted(), a.warned)
 	}
 }

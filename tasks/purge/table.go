@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -149,11 +150,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	if s.Set == nil {
 		for _, key := range unindexed {
 			info.slow = strings.TrimPrefix(info.slow+", and an index on "+key, ", and ")
-			t.engine.Recorder.Warn(fmt.Sprintf(
-				"%s: a foreign key refers to it without an index, so each deleted row costs a scan of that table: "+
-					"create an index on %s",
-				s.Name, key,
-			))
+			t.engine.Recorder.Warn(message.UnindexedForeignKey.With("table", s.Name, "key", key))
 		}
 	}
 	accompanied := s.Paired != nil || s.Companion != nil

@@ -12,6 +12,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
@@ -107,9 +108,7 @@ func (w *worker) step(ctx context.Context) error {
 		return w.narrow(ctx)
 	case sqlstate.Is(err, pgerrcode.QueryCanceled) && !w.sizer.Smallest():
 		w.sizer.Shrink(0.5, false)
-		e.Recorder.Warn(
-			fmt.Sprintf("%s: a batch took too long; going on with half of it: %d rows at most", name, w.sizer.Rows),
-		)
+		e.Recorder.Warn(message.BatchHalved.With("table", name, "rows", w.sizer.Rows))
 		return nil
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable) && !w.skipsLocked():
 		w.skipLocked = w.batchEnd()

@@ -8,7 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -26,25 +26,24 @@ type Period struct {
 	last *time.Time // when rows were rolled up the last time; nil if they were not
 }
 
-// New returns the period of a roll-up, or the note about why this database has none.
-func New(env plan.Env, r plan.RollUp) (p *Period, skip *plan.Note) {
+// New returns the period of a roll-up, or the message about why this database has none.
+func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 	p = &Period{RollUp: r, Table: env.Catalog.Table(r.Table), End: env.Now}
 	if p.Table == nil || !p.Table.Has(append([]string{r.Date, r.Total}, r.By...)...) {
-		return p, &plan.Note{
-			Level: severity.Info,
-			Text:  fmt.Sprintf("table %s, or a column of it, is missing: skipped", r.Table),
-		}
+		m := message.Infof("table %s, or a column of it, is missing: skipped", r.Table)
+		return p, &m
 	}
 	if !env.Catalog.KeepsMoments() {
-		return p, &plan.Note{
-			Level: severity.Info,
-			Text: "table XtkOption, or a column of it, is missing, or row security may hide rows of it, which keeps " +
-				"up to when statistics are coalesced: skipped",
-		}
+		m := message.Infof(
+			"table XtkOption, which keeps up to when statistics are rolled up, or a column of it, is missing, or row " +
+				"security may hide rows of it: skipped",
+		)
+		return p, &m
 	}
 	var err error
 	if p.last, err = env.Options.Moment(r.Since); err != nil {
-		return p, &plan.Note{Level: severity.Warning, Text: fmt.Sprintf("%v; %s is left as it is", err, p.Table.Name)}
+		m := message.OptionUnusable.With("error", err, "table", p.Table.Name)
+		return p, &m
 	}
 	if p.last != nil {
 		*p.last = env.Catalog.Zone.After(*p.last)

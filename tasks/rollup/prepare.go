@@ -3,7 +3,7 @@ package rollup
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
@@ -15,7 +15,7 @@ func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, o
 	}
 	p, skip := New(a.Binder.Env, *a.Task.RollUp)
 	if skip != nil {
-		a.Log(ctx, skip.Level, skip.Text)
+		a.Log(ctx, *skip)
 		return nil, 0, false, nil
 	}
 	if err := p.Check(); err != nil {
@@ -32,14 +32,14 @@ func Prepare(ctx context.Context, a *pipeline.Attempt) (p *Period, rows int64, o
 	case err != nil:
 		return nil, 0, false, err
 	case p.UpToDate():
-		a.Log(ctx, severity.Info, "coalesceUpToDate")
+		a.Log(ctx, message.Infof("coalesceUpToDate"))
 		return p, 0, true, nil
 	case rows > 0 && p.OnHold(a.Binder.Env, a.Plan):
-		a.Log(ctx, severity.Info, p.Table.Name+", or XtkOption, is on hold: its rows are not changed")
+		a.Log(ctx, message.Infof("%s, or XtkOption, is on hold: its rows are not changed", p.Table.Name))
 		a.Retained.OnHold += rows
 		return p, 0, true, nil
 	case rows > 0:
-		a.Log(ctx, severity.Info, "coalescingErrors")
+		a.Log(ctx, message.Infof("coalescingErrors"))
 	}
 	return p, rows, true, nil
 }

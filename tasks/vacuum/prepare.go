@@ -4,7 +4,7 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -16,10 +16,10 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 	env := a.Binder.Env
 	c = Commander{Catalog: env.Catalog, Truncate: truncate}
 	if c.Mode, err = env.Options.Statistics(); err != nil {
-		a.Log(ctx, severity.Warning, err.Error())
+		a.Log(ctx, message.StatisticsOptionUnusable.With("error", err))
 	}
 	if c.Mode == campaign.NoStatistics {
-		a.Log(ctx, severity.Info, "Option 'XtkCleanup_NoStats' is set to '1'")
+		a.Log(ctx, message.Infof("Option 'XtkCleanup_NoStats' is set to '1'"))
 		return c, nil, nil
 	}
 	emptied, err := a.Journal().Counts.Emptied(ctx, "")
@@ -28,7 +28,7 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 	}
 	tables, others, err := All(ctx, a.Binder.Pool, env.Catalog.Schema, emptied)
 	if others > 0 {
-		a.Log(ctx, severity.Info, fmt.Sprintf(
+		a.Log(ctx, message.Infof(
 			"%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum",
 			others, env.Catalog.Schema,
 		))

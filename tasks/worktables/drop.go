@@ -3,6 +3,7 @@ package worktables
 import (
 	"context"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -12,7 +13,7 @@ const FirstGroup = 8
 // Blocked is a work table that other objects depend on, and the message about it.
 type Blocked struct {
 	campaign.WorkTable
-	Message string
+	Message message.Message
 }
 
 // Dropper drops the unused ones of some tables, or some views, of a kind, and returns the blocked ones.
@@ -20,7 +21,7 @@ type Dropper func(ctx context.Context, k Kind, tables []campaign.WorkTable) ([]B
 
 // DropAll has the tables of all kinds dropped: first the views, which may depend on tables of another kind. A blocked
 // table is tried again as long as others are dropped. messages are those about the tables that remain blocked.
-func DropAll(ctx context.Context, kinds []Kind, drop Dropper) (messages []string, err error) {
+func DropAll(ctx context.Context, kinds []Kind, drop Dropper) (messages []message.Message, err error) {
 	for before := 0; ; before = len(messages) {
 		messages = nil
 		blocked := make([][]campaign.WorkTable, len(kinds))

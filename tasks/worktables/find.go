@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -54,7 +54,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 		return k, 0, fmt.Errorf("ask %s: %w", d.Owner.Name, err)
 	}
 	if !hasOwners {
-		f.Log(ctx, severity.Warning, campaign.EmptyParent(d.WorkTables.Owner))
+		f.Log(ctx, message.ParentTableEmpty.With("table", d.WorkTables.Owner))
 		return k, 0, nil
 	}
 	k.Unused = f.unused(d)
@@ -68,7 +68,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 		return k, 0, err
 	}
 	if onHold > 0 {
-		f.Log(ctx, severity.Info, fmt.Sprintf(
+		f.Log(ctx, message.Infof(
 			"%d tables %s are retained: they, or what they belong to, are on hold", onHold, Mask(d.Prefix),
 		))
 	}
@@ -78,7 +78,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 	}
 	for _, name := range unfit {
 		if d.Except == "" || !strings.HasPrefix(name, d.Except) {
-			f.Log(ctx, severity.Info, name+" begins like a work table, but has no id where one should be: left alone")
+			f.Log(ctx, message.Infof("%s begins like a work table, but has no id where one should be: retained", name))
 		}
 	}
 	return k, retained, nil
@@ -109,11 +109,9 @@ func (f Finder) unused(d plan.Drop) Unused {
 				return nil, err
 			}
 			if !known && d.Groups != nil && !logged {
-				f.Log(
-					ctx,
-					severity.Info,
-					d.Groups.Name+" is empty: tables with _grp and an id in their names are retained",
-				)
+				f.Log(ctx, message.Infof(
+					"%s is empty: tables with _grp and an id in their names are retained", d.Groups.Name,
+				))
 				logged = true
 			}
 		}

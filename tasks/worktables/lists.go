@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
@@ -109,7 +110,7 @@ func RetainedBy(err error) purge.Retained {
 	return purge.Retained{}
 }
 
-// RetainedMessage returns the message about a list that is retained by an error.
-func RetainedMessage(id int64, err error) string {
-	return fmt.Sprintf("list %d is retained, with its table if it has one: %s", id, purge.Message(err))
+// ListRetained returns the message about a list that is retained by an error.
+func ListRetained(id int64, err error) message.Message {
+	return message.ListRetained.With("list", id, "error", purge.Message(err))
 }

@@ -2,21 +2,13 @@ package worktables
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
-
-// reason is why relations with the names of work tables are not dropped, and what helps.
-type reason struct {
-	text, remedy string
-	// retained is true if unused ones count as retained.
-	retained bool
-}
 
 // others logs which relations have the names of work tables of a kind and are not dropped because of their owner, kind
 // or schema. It returns how many unused ones of the application's schema there are.
@@ -26,55 +18,62 @@ func (f Finder) others(ctx context.Context, k Kind) (retained int64, err error) 
 	if err != nil {
 		return 0, err
 	}
-	var reasons []reason
-	tables := map[reason][]campaign.WorkTable{}
+	var groups []group
+	tables := map[group][]campaign.WorkTable{}
 	for _, o := range others {
-		r := reasonFor(o, catalog.Schema, owner)
-		if !slices.Contains(reasons, r) {
-			reasons = append(reasons, r)
+		g := groupOf(o, catalog.Schema, owner)
+		if !slices.Contains(groups, g) {
+			groups = append(groups, g)
 		}
-		tables[r] = append(tables[r], o.WorkTable)
+		tables[g] = append(tables[g], o.WorkTable)
 	}
-	for _, r := range reasons {
-		found, use, level := tables[r], "", severity.Info
-		if r.retained {
+	for _, g := range groups {
+		found := tables[g]
+		if g.owner != "" {
 			if found, err = k.Unused(ctx, f.Binder.Pool, found); err != nil {
 				return 0, err
 			}
 			retained += int64(len(found))
-			use, level = ", not in use", severity.Warning
 		}
-		if len(found) == 0 {
-			continue
+		if len(found) > 0 {
+			f.Log(ctx, g.message(len(found), found[0].Quoted(), catalog.Schema, owner))
 		}
-		f.Log(ctx, level, fmt.Sprintf(
-			"left alone: %d with names of work tables%s, such as %s: %s; %s",
-			len(found), use, found[0].Quoted(), r.text, r.remedy,
-		))
 	}
 	return retained, nil
 }
 
-// reasonFor returns why a relation is not dropped, in a database with the application's schema and its tables' owner.
-func reasonFor(o campaign.OtherWorkTable, schema, owner string) reason {
+// group has relations that are not dropped for the same reason, one of these.
+type group struct {
+	schema, kind, owner string
+}
+
+// groupOf returns the group of a relation, in a database with the application's schema and its tables' owner.
+func groupOf(o campaign.OtherWorkTable, schema, owner string) group {
 	switch {
 	case o.Schema != schema:
-		return reason{
-			text:   "in the schema " + o.Schema + ", and NmsDelivery is in " + schema,
-			remedy: "drop the unneeded ones there by hand",
-		}
+		return group{schema: o.Schema}
 	case o.Kind != "":
-		return reason{text: o.Kind, remedy: "drop the unneeded ones by hand"}
+		return group{kind: o.Kind}
 	case owner == "postgres":
-		return reason{
-			"of the superuser postgres, as NmsDelivery is",
-			"give the application's tables to a role of its own: ALTER TABLE … OWNER TO",
-			true,
-		}
+		return group{owner: owner}
 	}
-	return reason{
-		"of " + o.Owner + ", and NmsDelivery is of " + owner,
-		"ALTER TABLE … OWNER TO " + pgx.Identifier{owner}.Sanitize() + " lets the next run drop them",
-		true,
+	return group{owner: o.Owner}
+}
+
+// message returns the message about a number of relations of the group. schema and owner are the application's.
+func (g group) message(number int, example, schema, owner string) message.Message {
+	switch {
+	case g.schema != "":
+		return message.WorkTablesElsewhere.With(
+			"tables", number, "example", example, "schema", g.schema, "application", schema,
+		)
+	case g.kind != "":
+		return message.WorkTablesOfOtherKind.With("tables", number, "example", example, "kind", g.kind)
+	case owner == "postgres":
+		return message.WorkTablesOfSuperuser.With("tables", number, "example", example)
 	}
+	return message.WorkTablesOfOthers.With(
+		"tables", number, "example", example, "owner", g.owner, "application", owner,
+		"statement", "ALTER TABLE … OWNER TO "+pgx.Identifier{owner}.Sanitize(),
+	)
 }

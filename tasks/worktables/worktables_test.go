@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -42,7 +43,7 @@ func TestDropAll(t *testing.T) {
 	) (blocked []worktables.Blocked, err error) {
 		for _, w := range tables {
 			if need := needs[w.Name]; need != "" && !slices.Contains(dropped, need) {
-				blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: w.Name})
+				blocked = append(blocked, worktables.Blocked{WorkTable: w, Message: message.Infof("%s", w.Name)})
 				continue
 			}
 			dropped = append(dropped, w.Name)
@@ -56,7 +57,7 @@ func TestDropAll(t *testing.T) {
 	if !slices.Equal(dropped, []string{"c", "a"}) {
 		t.Errorf("dropped %v", dropped)
 	}
-	if !slices.Equal(messages, []string{"b"}) {
+	if message.Join(messages) != "b" {
 		t.Errorf("got messages %v", messages)
 	}
 }

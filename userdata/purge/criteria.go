@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -35,7 +36,7 @@ func (c Criteria) Describe() string {
 type Search struct {
 	Criteria
 	// Notes explain which tables cannot be used.
-	Notes []string
+	Notes []message.Message
 
 	tx     *forms.Transaction
 	date   forms.Column   // DateColumn
@@ -66,17 +67,13 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 		return nil, err
 	}
 	if !known {
-		s.Notes = append(s.Notes, "the database knows no workflow of "+c.Workflows())
+		s.Notes = append(s.Notes, message.FormsWorkflowUnknown.With("workflows", c.Workflows()))
 	}
 	for _, column := range columns {
 		switch {
 		case column.Name != forms.InstanceColumn:
 		case slices.ContainsFunc(others, func(o forms.Column) bool { return o.Table == column.Table }):
-			s.Notes = append(s.Notes, fmt.Sprintf(
-				"%s is also the table of other workflows: its process instances of %s cannot be distinguished, and are retained",
-				column.Table,
-				c.Workflows(),
-			))
+			s.Notes = append(s.Notes, message.FormsTableShared.With("table", column.Table, "workflows", c.Workflows()))
 		default:
 			s.tables = append(s.tables, column)
 		}

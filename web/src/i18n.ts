@@ -1,10 +1,14 @@
-// Texts in the user's language; numbers and times in the browser's locale. The server's messages are always English.
+// Texts in the user's language; numbers and times in the browser's locale. The server's messages are English; those of runs are
+// translated by their codes.
 import type { en } from './lang/en'
 
 export type Key = keyof typeof en
 export type Words = Record<Key, string>
 
-const languages: Record<string, () => Promise<{ words: Words }>> = {
+/** The texts of a language. The messages of runs are already in English. */
+type Language = { words: Words; messages?: Record<string, string> }
+
+const languages: Record<string, () => Promise<Language>> = {
   en: () => import('./lang/en'),
   de: () => import('./lang/de'),
   fr: () => import('./lang/fr'),
@@ -14,13 +18,16 @@ export const names: Record<string, string> = { en: 'English', de: 'Deutsch', fr:
 const chosen = 'cleanupd.language'
 
 let words: Words
+let messages: Record<string, string>
 export let language = 'en'
 
 /** Loads the chosen language, or the first of the browser's languages that is available. */
 export async function load(asked = localStorage.getItem(chosen) ?? '') {
   const wanted = [asked, ...navigator.languages.map(l => l.slice(0, 2))]
   language = wanted.find(l => l in languages) ?? 'en'
-  words = (await languages[language]!()).words
+  const loaded = await languages[language]!()
+  words = loaded.words
+  messages = loaded.messages ?? {}
   document.documentElement.lang = language
 }
 
@@ -32,6 +39,24 @@ export function choose(l: string) {
 /** Returns the text for a key, with its {name} placeholders replaced. */
 export const t = (key: Key, values: Record<string, string | number> = {}) =>
   words[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''))
+
+/** A message of a run, or a detail of a result: its English text and, if it has one, its code with its parameters. */
+export type Message = { code?: string; params?: Record<string, string>; text?: string }
+
+/** Returns the text of a message in the user's language; the English one if there is no translation. */
+export function said({ code, params = {}, text = '' }: Message) {
+  const template = messages[code ?? '']
+  if (!template) return { text, lang: 'en' }
+  const translated = template.replace(
+    /\{(\w+)(\|([^|}]*)\|([^|}]*))?\}/g,
+    (_, name: string, plural?: string, one?: string, many?: string) =>
+      (plural ? (params[name] === '1' ? one : many) : params[name]) ?? '',
+  )
+  return {
+    text: params.server ? `${t('run.server', { account: params.server })} ${translated}` : translated,
+    lang: language,
+  }
+}
 
 const locale = () => navigator.languages.find(l => l.startsWith(language)) ?? language
 

@@ -1,5 +1,6 @@
 // The state of a run, built from its events. It keeps a part of the log: the newest lines first, others on demand.
-import type { Run, RunEvent, TaskResult } from './api'
+import type { Run, RunEvent, TaskResult, Throttle } from './api'
+import type { Message } from './i18n'
 
 /** The numbers of events loaded at a time, of log lines kept, and of rates kept. */
 const page = 500,
@@ -7,14 +8,22 @@ const page = 500,
   samples = 600
 
 /** The progress of a running task. */
-type Live = { object?: string; expected?: number; rate: number; waits?: string }
-type Entry = { sequence: number; at: string; level: string; task: string; message: string }
+type Live = { object?: string; expected?: number; rate: number; waits?: Throttle }
+type Entry = { sequence: number; at: string; level: string; task: string; message: Message }
 type Between = (after: number, upTo: number) => Promise<RunEvent[]>
 
 const entriesOf = (events: RunEvent[]): Entry[] =>
   events.flatMap(({ sequence, time, log }) =>
     log
-      ? [{ sequence: Number(sequence), at: time!, level: log.level!, task: log.task ?? '', message: log.message ?? '' }]
+      ? [
+          {
+            sequence: Number(sequence),
+            at: time!,
+            level: log.level!,
+            task: log.task ?? '',
+            message: { code: log.code, params: log.params, text: log.message },
+          },
+        ]
       : [],
   )
 
@@ -55,7 +64,7 @@ export class Model {
       object: p.object,
       expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected),
       rate: p.rowsPerSecond ?? 0,
-      waits: p.throttledBy,
+      waits: p.throttledBy ?? undefined,
     })
   }
 

@@ -10,3 +10,7 @@ export const durationOf = (run: Run) =>
 
 /** Returns the seconds of a duration of the API, or 0 if it is not set. */
 export const secondsOf = (duration?: string | null) => Number((duration ?? '0s').replace('s', ''))
+
+/** Returns the name of a guard, a role or a type of credentials, as on the command line; empty if it is not set. */
+export const nameOf = (value?: string) =>
+  (value ?? '').replace(/^(GUARD_KIND|ROLE|CREDENTIAL_TYPE)_(UNSPECIFIED)?/, '').toLowerCase()

@@ -219,6 +219,64 @@ func (LogLevel) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{2}
 }
 
+// RefusalReason is why a run or a task was refused before it changed more than it was allowed to. The ErrorInfo of the
+// status has the same reason, without the prefix.
+type RefusalReason int32
+
+const (
+	// Not refused.
+	RefusalReason_REFUSAL_REASON_UNSPECIFIED RefusalReason = 0
+	// A guard tripped; an admin may accept it.
+	RefusalReason_REFUSAL_REASON_GUARD RefusalReason = 1
+	// The plan is outdated: make a new one.
+	RefusalReason_REFUSAL_REASON_PLAN_STALE RefusalReason = 2
+	// The task would have deleted more rows of a table than its plan allows.
+	RefusalReason_REFUSAL_REASON_PLAN_EXCEEDED RefusalReason = 3
+)
+
+// Enum value maps for RefusalReason.
+var (
+	RefusalReason_name = map[int32]string{
+		0: "REFUSAL_REASON_UNSPECIFIED",
+		1: "REFUSAL_REASON_GUARD",
+		2: "REFUSAL_REASON_PLAN_STALE",
+		3: "REFUSAL_REASON_PLAN_EXCEEDED",
+	}
+	RefusalReason_value = map[string]int32{
+		"REFUSAL_REASON_UNSPECIFIED":   0,
+		"REFUSAL_REASON_GUARD":         1,
+		"REFUSAL_REASON_PLAN_STALE":    2,
+		"REFUSAL_REASON_PLAN_EXCEEDED": 3,
+	}
+)
+
+func (x RefusalReason) Enum() *RefusalReason {
+	p := new(RefusalReason)
+	*p = x
+	return p
+}
+
+func (x RefusalReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RefusalReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[3].Descriptor()
+}
+
+func (RefusalReason) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[3]
+}
+
+func (x RefusalReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RefusalReason.Descriptor instead.
+func (RefusalReason) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+}
+
 // PreviewAction is the kind of a change.
 type PreviewAction int32
 
@@ -260,11 +318,11 @@ func (x PreviewAction) String() string {
 }
 
 func (PreviewAction) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[3].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[4].Descriptor()
 }
 
 func (PreviewAction) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[3]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[4]
 }
 
 func (x PreviewAction) Number() protoreflect.EnumNumber {
@@ -273,14 +331,156 @@ func (x PreviewAction) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PreviewAction.Descriptor instead.
 func (PreviewAction) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{3}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
+}
+
+// ThrottleReason is why a batch waits before it begins.
+type ThrottleReason int32
+
+const (
+	// Never returned, except for a reason that this version does not know.
+	ThrottleReason_THROTTLE_REASON_UNSPECIFIED ThrottleReason = 0
+	// A standby lags by more than `serve --max-replica-lag`.
+	ThrottleReason_THROTTLE_REASON_REPLICA_LAG ThrottleReason = 1
+	// The lag of a standby cannot be read: the role needs pg_monitor.
+	ThrottleReason_THROTTLE_REASON_REPLICA_LAG_HIDDEN ThrottleReason = 2
+	// More sessions are active than `serve --max-active-sessions`.
+	ThrottleReason_THROTTLE_REASON_ACTIVE_SESSIONS ThrottleReason = 3
+	// More sessions wait for locks than `serve --max-waiting-sessions`.
+	ThrottleReason_THROTTLE_REASON_WAITING_SESSIONS ThrottleReason = 4
+	// Sessions wait for locks of the last batch.
+	ThrottleReason_THROTTLE_REASON_BLOCKING ThrottleReason = 5
+	// The server writes more WAL a second than `serve --max-wal-rate`.
+	ThrottleReason_THROTTLE_REASON_WAL_RATE ThrottleReason = 6
+	// Replication slots or the archiver retain more WAL than `serve --max-retained-wal`.
+	ThrottleReason_THROTTLE_REASON_RETAINED_WAL ThrottleReason = 7
+	// As many rows a second as `serve --max-rows-per-second` allows.
+	ThrottleReason_THROTTLE_REASON_ROW_RATE ThrottleReason = 8
+)
+
+// Enum value maps for ThrottleReason.
+var (
+	ThrottleReason_name = map[int32]string{
+		0: "THROTTLE_REASON_UNSPECIFIED",
+		1: "THROTTLE_REASON_REPLICA_LAG",
+		2: "THROTTLE_REASON_REPLICA_LAG_HIDDEN",
+		3: "THROTTLE_REASON_ACTIVE_SESSIONS",
+		4: "THROTTLE_REASON_WAITING_SESSIONS",
+		5: "THROTTLE_REASON_BLOCKING",
+		6: "THROTTLE_REASON_WAL_RATE",
+		7: "THROTTLE_REASON_RETAINED_WAL",
+		8: "THROTTLE_REASON_ROW_RATE",
+	}
+	ThrottleReason_value = map[string]int32{
+		"THROTTLE_REASON_UNSPECIFIED":        0,
+		"THROTTLE_REASON_REPLICA_LAG":        1,
+		"THROTTLE_REASON_REPLICA_LAG_HIDDEN": 2,
+		"THROTTLE_REASON_ACTIVE_SESSIONS":    3,
+		"THROTTLE_REASON_WAITING_SESSIONS":   4,
+		"THROTTLE_REASON_BLOCKING":           5,
+		"THROTTLE_REASON_WAL_RATE":           6,
+		"THROTTLE_REASON_RETAINED_WAL":       7,
+		"THROTTLE_REASON_ROW_RATE":           8,
+	}
+)
+
+func (x ThrottleReason) Enum() *ThrottleReason {
+	p := new(ThrottleReason)
+	*p = x
+	return p
+}
+
+func (x ThrottleReason) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ThrottleReason) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[5].Descriptor()
+}
+
+func (ThrottleReason) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[5]
+}
+
+func (x ThrottleReason) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ThrottleReason.Descriptor instead.
+func (ThrottleReason) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
+}
+
+// ScanMethod is how a task finds the rows of a table.
+type ScanMethod int32
+
+const (
+	// Nothing was or must be found.
+	ScanMethod_SCAN_METHOD_UNSPECIFIED ScanMethod = 0
+	// The table is read block by block.
+	ScanMethod_SCAN_METHOD_TABLE ScanMethod = 1
+	// An index is read, from its first matching entry to the last.
+	ScanMethod_SCAN_METHOD_INDEX ScanMethod = 2
+	// A table on another server is read in the order of its key.
+	ScanMethod_SCAN_METHOD_REMOTE_KEY ScanMethod = 3
+	// All rows of a partition are obsolete, so that it is dropped.
+	ScanMethod_SCAN_METHOD_PARTITION_DROP ScanMethod = 4
+	// PostgreSQL chooses, as for each of its statements.
+	ScanMethod_SCAN_METHOD_PLANNER ScanMethod = 5
+)
+
+// Enum value maps for ScanMethod.
+var (
+	ScanMethod_name = map[int32]string{
+		0: "SCAN_METHOD_UNSPECIFIED",
+		1: "SCAN_METHOD_TABLE",
+		2: "SCAN_METHOD_INDEX",
+		3: "SCAN_METHOD_REMOTE_KEY",
+		4: "SCAN_METHOD_PARTITION_DROP",
+		5: "SCAN_METHOD_PLANNER",
+	}
+	ScanMethod_value = map[string]int32{
+		"SCAN_METHOD_UNSPECIFIED":    0,
+		"SCAN_METHOD_TABLE":          1,
+		"SCAN_METHOD_INDEX":          2,
+		"SCAN_METHOD_REMOTE_KEY":     3,
+		"SCAN_METHOD_PARTITION_DROP": 4,
+		"SCAN_METHOD_PLANNER":        5,
+	}
+)
+
+func (x ScanMethod) Enum() *ScanMethod {
+	p := new(ScanMethod)
+	*p = x
+	return p
+}
+
+func (x ScanMethod) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ScanMethod) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[6].Descriptor()
+}
+
+func (ScanMethod) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[6]
+}
+
+func (x ScanMethod) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ScanMethod.Descriptor instead.
+func (ScanMethod) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
 }
 
 // RunView selects the parts of a run that are returned.
 type RunView int32
 
 const (
-	// Invalid in requests.
+	// As RUN_VIEW_BASIC.
 	RunView_RUN_VIEW_UNSPECIFIED RunView = 0
 	// Everything except the `space` of results.
 	RunView_RUN_VIEW_BASIC RunView = 1
@@ -313,11 +513,11 @@ func (x RunView) String() string {
 }
 
 func (RunView) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[4].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[7].Descriptor()
 }
 
 func (RunView) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[4]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[7]
 }
 
 func (x RunView) Number() protoreflect.EnumNumber {
@@ -326,7 +526,7 @@ func (x RunView) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunView.Descriptor instead.
 func (RunView) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{4}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
 }
 
 // Verdict says whether a row will be deleted.
@@ -336,11 +536,11 @@ const (
 	// Only if the row does not exist.
 	Verdict_VERDICT_UNSPECIFIED Verdict = 0
 	// The next run deletes the row, or updates it in a step that updates.
-	Verdict_VERDICT_GOES Verdict = 1
+	Verdict_VERDICT_DELETE_NEXT_RUN Verdict = 1
 	// A later run deletes the row, from a known time on, if nothing else changes.
-	Verdict_VERDICT_LATER Verdict = 2
+	Verdict_VERDICT_DELETE_LATER Verdict = 2
 	// No run deletes the row as it is.
-	Verdict_VERDICT_STAYS Verdict = 3
+	Verdict_VERDICT_RETAINED Verdict = 3
 	// Unknown: a task that decides about the row would fail.
 	Verdict_VERDICT_UNKNOWN Verdict = 4
 )
@@ -349,17 +549,17 @@ const (
 var (
 	Verdict_name = map[int32]string{
 		0: "VERDICT_UNSPECIFIED",
-		1: "VERDICT_GOES",
-		2: "VERDICT_LATER",
-		3: "VERDICT_STAYS",
+		1: "VERDICT_DELETE_NEXT_RUN",
+		2: "VERDICT_DELETE_LATER",
+		3: "VERDICT_RETAINED",
 		4: "VERDICT_UNKNOWN",
 	}
 	Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED": 0,
-		"VERDICT_GOES":        1,
-		"VERDICT_LATER":       2,
-		"VERDICT_STAYS":       3,
-		"VERDICT_UNKNOWN":     4,
+		"VERDICT_UNSPECIFIED":     0,
+		"VERDICT_DELETE_NEXT_RUN": 1,
+		"VERDICT_DELETE_LATER":    2,
+		"VERDICT_RETAINED":        3,
+		"VERDICT_UNKNOWN":         4,
 	}
 )
 
@@ -374,11 +574,11 @@ func (x Verdict) String() string {
 }
 
 func (Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[5].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[8].Descriptor()
 }
 
 func (Verdict) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[5]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[8]
 }
 
 func (x Verdict) Number() protoreflect.EnumNumber {
@@ -387,7 +587,7 @@ func (x Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Verdict.Descriptor instead.
 func (Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{5}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
 // Truth says whether a part of a condition is true.
@@ -431,11 +631,11 @@ func (x Truth) String() string {
 }
 
 func (Truth) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[6].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[9].Descriptor()
 }
 
 func (Truth) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[6]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[9]
 }
 
 func (x Truth) Number() protoreflect.EnumNumber {
@@ -444,7 +644,7 @@ func (x Truth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Truth.Descriptor instead.
 func (Truth) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
 }
 
 // Run is one execution of the pipeline.
@@ -475,9 +675,8 @@ type Run struct {
 	Plan string `protobuf:"bytes,11,opt,name=plan,proto3" json:"plan,omitempty"`
 	// The options that a dry run assumed; absent if it used the stored ones.
 	WhatIf *Options `protobuf:"bytes,12,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
-	// Why the run was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD, as `reason` of the task; empty
-	// otherwise.
-	Reason string `protobuf:"bytes,13,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why the run was refused, as `reason` of the task; unspecified if it was not.
+	Reason RefusalReason `protobuf:"varint,13,opt,name=reason,proto3,enum=cleanup.v1.RefusalReason" json:"reason,omitempty"`
 	// The guards that the request accepts.
 	AcceptGuards []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	// The sequence of the run's last event so far; 0 in events, and without events.
@@ -600,11 +799,11 @@ func (x *Run) GetWhatIf() *Options {
 	return nil
 }
 
-func (x *Run) GetReason() string {
+func (x *Run) GetReason() RefusalReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return RefusalReason_REFUSAL_REASON_UNSPECIFIED
 }
 
 func (x *Run) GetAcceptGuards() []*TrippedGuard {
@@ -662,13 +861,15 @@ type TaskResult struct {
 	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
 	// What was retained and why, for people; or why the task was not run; empty otherwise.
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
+	// The messages in `detail`, for programs. Empty if an earlier version of the server stored the result.
+	Details []*Message `protobuf:"bytes,20,rep,name=details,proto3" json:"details,omitempty"`
 	// In a dry run: what a run would do to each table, the most rows first. It has no table to which nothing would be
 	// done, unless something would be done without `what_if`. Set when the task has ended.
 	Preview []*TablePreview `protobuf:"bytes,16,rep,name=preview,proto3" json:"preview,omitempty"`
-	// Why the task was refused, for programs: PLAN_STALE, PLAN_EXCEEDED or GUARD; empty otherwise.
-	Reason string `protobuf:"bytes,17,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Why the task was refused; unspecified if it was not.
+	Reason RefusalReason `protobuf:"varint,17,opt,name=reason,proto3,enum=cleanup.v1.RefusalReason" json:"reason,omitempty"`
 	// Details of `reason`: for PLAN_STALE `changed`; for PLAN_EXCEEDED `table`, and `planned` with its rows in the
-	// plan; for GUARD `guard`, `table`, `number` and `most` of the first guard, and `guards` with a text about all of
+	// plan; for GUARD `guard`, `table`, `number` and `limit` of the first guard, and `guards` with a text about all of
 	// them.
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Obsolete rows that were retained because they are on hold, and lists and deliveries with such rows; see
@@ -813,6 +1014,13 @@ func (x *TaskResult) GetDetail() string {
 	return ""
 }
 
+func (x *TaskResult) GetDetails() []*Message {
+	if x != nil {
+		return x.Details
+	}
+	return nil
+}
+
 func (x *TaskResult) GetPreview() []*TablePreview {
 	if x != nil {
 		return x.Preview
@@ -820,11 +1028,11 @@ func (x *TaskResult) GetPreview() []*TablePreview {
 	return nil
 }
 
-func (x *TaskResult) GetReason() string {
+func (x *TaskResult) GetReason() RefusalReason {
 	if x != nil {
 		return x.Reason
 	}
-	return ""
+	return RefusalReason_REFUSAL_REASON_UNSPECIFIED
 }
 
 func (x *TaskResult) GetMetadata() map[string]string {
@@ -862,9 +1070,9 @@ type TablePreview struct {
 	// Names of these tables, at most 20.
 	Names []string `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`
 	// The oldest date of the rule in the rows; absent if the rule has no date, or all are NULL.
-	Oldest *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=oldest,proto3" json:"oldest,omitempty"`
-	// The newest date; absent as `oldest`.
-	Newest *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=newest,proto3" json:"newest,omitempty"`
+	OldestTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=oldest_time,json=oldestTime,proto3" json:"oldest_time,omitempty"`
+	// The newest date; absent as `oldest_time`.
+	NewestTime *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=newest_time,json=newestTime,proto3" json:"newest_time,omitempty"`
 	// Integer keys of up to 5 of the rows; empty for tables without such a key.
 	Sample []int64 `protobuf:"varint,10,rep,packed,name=sample,proto3" json:"sample,omitempty"`
 	// The rule, for people, with its delays and cutoffs.
@@ -872,7 +1080,7 @@ type TablePreview struct {
 	// What the prediction does not cover, for people.
 	Remarks []string `protobuf:"bytes,12,rep,name=remarks,proto3" json:"remarks,omitempty"`
 	// With `what_if`: the rows, or for DROP the tables, with the stored options; absent otherwise.
-	RowsNow *int64 `protobuf:"varint,13,opt,name=rows_now,json=rowsNow,proto3,oneof" json:"rows_now,omitempty"`
+	BaselineRows *int64 `protobuf:"varint,13,opt,name=baseline_rows,json=baselineRows,proto3,oneof" json:"baseline_rows,omitempty"`
 	// The guards that would trip. All tables that a task drops count for the first of them.
 	Guards        []*TrippedGuard `protobuf:"bytes,14,rep,name=guards,proto3" json:"guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -958,16 +1166,16 @@ func (x *TablePreview) GetNames() []string {
 	return nil
 }
 
-func (x *TablePreview) GetOldest() *timestamppb.Timestamp {
+func (x *TablePreview) GetOldestTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Oldest
+		return x.OldestTime
 	}
 	return nil
 }
 
-func (x *TablePreview) GetNewest() *timestamppb.Timestamp {
+func (x *TablePreview) GetNewestTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Newest
+		return x.NewestTime
 	}
 	return nil
 }
@@ -993,9 +1201,9 @@ func (x *TablePreview) GetRemarks() []string {
 	return nil
 }
 
-func (x *TablePreview) GetRowsNow() int64 {
-	if x != nil && x.RowsNow != nil {
-		return *x.RowsNow
+func (x *TablePreview) GetBaselineRows() int64 {
+	if x != nil && x.BaselineRows != nil {
+		return *x.BaselineRows
 	}
 	return 0
 }
@@ -1420,6 +1628,61 @@ func (x *TaskStarted) GetTaskCount() int32 {
 	return 0
 }
 
+// Throttle explains why a batch waits.
+type Throttle struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The reason.
+	Reason ThrottleReason `protobuf:"varint,1,opt,name=reason,proto3,enum=cleanup.v1.ThrottleReason" json:"reason,omitempty"`
+	// The standby, the replication slot, or the number of sessions, for people; may be empty.
+	Detail        string `protobuf:"bytes,2,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Throttle) Reset() {
+	*x = Throttle{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Throttle) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Throttle) ProtoMessage() {}
+
+func (x *Throttle) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Throttle.ProtoReflect.Descriptor instead.
+func (*Throttle) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *Throttle) GetReason() ThrottleReason {
+	if x != nil {
+		return x.Reason
+	}
+	return ThrottleReason_THROTTLE_REASON_UNSPECIFIED
+}
+
+func (x *Throttle) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 // TaskProgress has the counts of a task so far.
 type TaskProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1440,20 +1703,19 @@ type TaskProgress struct {
 	RowsExpected *int64 `protobuf:"varint,7,opt,name=rows_expected,json=rowsExpected,proto3,oneof" json:"rows_expected,omitempty"`
 	// Rows deleted and updated per second since the task began on this replica.
 	RowsPerSecond float64 `protobuf:"fixed64,8,opt,name=rows_per_second,json=rowsPerSecond,proto3" json:"rows_per_second,omitempty"`
-	// Why the next batch waits; empty if it does not. It begins with `replica lag`, `replica lag can not be seen: GRANT
-	// pg_monitor`, `active sessions`, `sessions waiting for locks`, `others wait for our locks`, `WAL per second`,
-	// `retained WAL` or `rows per second`. After a colon it may name the standby or slot, or the number of sessions.
-	ThrottledBy string `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
-	// How the rows of the current table are found: `table` (block by block), `index NAME`, `drop of the partition`, or
-	// `key NAME` on another server; empty otherwise.
-	Way           string `protobuf:"bytes,10,opt,name=way,proto3" json:"way,omitempty"`
+	// Why the next batch waits; absent if it does not.
+	ThrottledBy *Throttle `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
+	// How the rows of the current table are found.
+	ScanMethod ScanMethod `protobuf:"varint,10,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
+	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
+	Index         string `protobuf:"bytes,11,opt,name=index,proto3" json:"index,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *TaskProgress) Reset() {
 	*x = TaskProgress{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1465,7 +1727,7 @@ func (x *TaskProgress) String() string {
 func (*TaskProgress) ProtoMessage() {}
 
 func (x *TaskProgress) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[7]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1478,7 +1740,7 @@ func (x *TaskProgress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskProgress.ProtoReflect.Descriptor instead.
 func (*TaskProgress) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *TaskProgress) GetTask() string {
@@ -1537,16 +1799,23 @@ func (x *TaskProgress) GetRowsPerSecond() float64 {
 	return 0
 }
 
-func (x *TaskProgress) GetThrottledBy() string {
+func (x *TaskProgress) GetThrottledBy() *Throttle {
 	if x != nil {
 		return x.ThrottledBy
 	}
-	return ""
+	return nil
 }
 
-func (x *TaskProgress) GetWay() string {
+func (x *TaskProgress) GetScanMethod() ScanMethod {
 	if x != nil {
-		return x.Way
+		return x.ScanMethod
+	}
+	return ScanMethod_SCAN_METHOD_UNSPECIFIED
+}
+
+func (x *TaskProgress) GetIndex() string {
+	if x != nil {
+		return x.Index
 	}
 	return ""
 }
@@ -1562,7 +1831,7 @@ type TaskFinished struct {
 
 func (x *TaskFinished) Reset() {
 	*x = TaskFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1843,7 @@ func (x *TaskFinished) String() string {
 func (*TaskFinished) ProtoMessage() {}
 
 func (x *TaskFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[8]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +1856,7 @@ func (x *TaskFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TaskFinished.ProtoReflect.Descriptor instead.
 func (*TaskFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *TaskFinished) GetResult() *TaskResult {
@@ -1604,15 +1873,21 @@ type LogEntry struct {
 	Level LogLevel `protobuf:"varint,1,opt,name=level,proto3,enum=cleanup.v1.LogLevel" json:"level,omitempty"`
 	// The task that the message is about; empty if it is about the run.
 	Task string `protobuf:"bytes,2,opt,name=task,proto3" json:"task,omitempty"`
-	// The text, possibly of several lines.
-	Message       string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The text, in English, possibly of several lines.
+	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
+	// The kind of the message, such as `TABLE_LOCKED`; see docs/reference/messages.md. Empty if it has none, as some of
+	// level INFO do, in an erasure, and if an earlier version of the server wrote the entry. Codes are stable.
+	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
+	// The values in the text, by name, such as `table`. Numbers have no separators, and names are quoted as in the text.
+	// `server` is the account of a mid-sourcing server, if the entry is about one.
+	Params        map[string]string `protobuf:"bytes,5,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1624,7 +1899,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[9]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1637,7 +1912,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *LogEntry) GetLevel() LogLevel {
@@ -1661,6 +1936,84 @@ func (x *LogEntry) GetMessage() string {
 	return ""
 }
 
+func (x *LogEntry) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *LogEntry) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+// Message is a part of a text for people.
+type Message struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The kind of the message, such as `RESULT_ROWS_LOCKED`; see docs/reference/messages.md. Codes are stable.
+	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
+	// The values in the text, by name, such as `rows`. Numbers have no separators.
+	Params map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// The text, in English.
+	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Message) Reset() {
+	*x = Message{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Message) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Message) ProtoMessage() {}
+
+func (x *Message) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Message.ProtoReflect.Descriptor instead.
+func (*Message) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Message) GetCode() string {
+	if x != nil {
+		return x.Code
+	}
+	return ""
+}
+
+func (x *Message) GetParams() map[string]string {
+	if x != nil {
+		return x.Params
+	}
+	return nil
+}
+
+func (x *Message) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
+}
+
 // RunFinished is the last event of a run.
 type RunFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1672,7 +2025,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1684,7 +2037,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[10]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1697,7 +2050,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -1720,7 +2073,7 @@ type Task struct {
 	Options []string `protobuf:"bytes,4,rep,name=options,proto3" json:"options,omitempty"`
 	// The names of earlier tasks that it depends on. If one of them fails, or is not run for that reason, this task is
 	// not run, even if the run continues on errors.
-	Needs []string `protobuf:"bytes,5,rep,name=needs,proto3" json:"needs,omitempty"`
+	DependsOn []string `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
 	// Whether only dry runs that name the task execute it: a purge that is not enabled.
 	Disabled      bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1729,7 +2082,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1741,7 +2094,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1754,7 +2107,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Task) GetName() string {
@@ -1785,9 +2138,9 @@ func (x *Task) GetOptions() []string {
 	return nil
 }
 
-func (x *Task) GetNeeds() []string {
+func (x *Task) GetDependsOn() []string {
 	if x != nil {
-		return x.Needs
+		return x.DependsOn
 	}
 	return nil
 }
@@ -1825,11 +2178,11 @@ type RunCleanupRequest struct {
 	// stops before that batch: PLAN_EXCEEDED.
 	Plan string `protobuf:"bytes,7,opt,name=plan,proto3" json:"plan,omitempty"`
 	// For a dry run: options to assume in addition to the stored ones. Only fields that are set count, with the ranges
-	// of SetOptions. `rows_now` of each TablePreview is the result with the stored options. INVALID_ARGUMENT for a real
+	// of SetOptions. `baseline_rows` of each TablePreview is the result with the stored options. INVALID_ARGUMENT for a real
 	// run.
 	WhatIf *Options `protobuf:"bytes,8,opt,name=what_if,json=whatIf,proto3" json:"what_if,omitempty"`
 	// With `plan`: the guards to accept, with the numbers that the previews of the plan show. A guard that finds more
-	// than its number trips again. It needs the role admin. The guards `clock` and `idle` cannot be accepted.
+	// than its number trips again. It needs the role admin. CLOCK and IDLE cannot be accepted.
 	AcceptGuards []*TrippedGuard `protobuf:"bytes,9,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	// A UUID of the caller's choice that makes the request safe to repeat, such as after UNAVAILABLE: for 24 hours the same
 	// request with the same id streams the run that the first one started, whatever became of that call. INVALID_ARGUMENT if
@@ -1841,7 +2194,7 @@ type RunCleanupRequest struct {
 
 func (x *RunCleanupRequest) Reset() {
 	*x = RunCleanupRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1853,7 +2206,7 @@ func (x *RunCleanupRequest) String() string {
 func (*RunCleanupRequest) ProtoMessage() {}
 
 func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1866,7 +2219,7 @@ func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupRequest.ProtoReflect.Descriptor instead.
 func (*RunCleanupRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunCleanupRequest) GetTasks() []string {
@@ -1950,7 +2303,7 @@ type RunCleanupResponse struct {
 
 func (x *RunCleanupResponse) Reset() {
 	*x = RunCleanupResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2315,7 @@ func (x *RunCleanupResponse) String() string {
 func (*RunCleanupResponse) ProtoMessage() {}
 
 func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2328,7 @@ func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupResponse.ProtoReflect.Descriptor instead.
 func (*RunCleanupResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *RunCleanupResponse) GetEvent() *RunEvent {
@@ -2001,7 +2354,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2013,7 +2366,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2026,7 +2379,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -2061,7 +2414,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2073,7 +2426,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2086,7 +2439,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -2107,7 +2460,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2472,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2485,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -2153,7 +2506,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2165,7 +2518,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2178,7 +2531,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -2195,8 +2548,8 @@ type ListRunsRequest struct {
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The `next_page_token` of the previous page; empty for the first.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// The parts of each run to return; absent: RUN_VIEW_BASIC.
-	View *RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView,oneof" json:"view,omitempty"`
+	// The parts of each run to return; unspecified: RUN_VIEW_BASIC.
+	View RunView `protobuf:"varint,3,opt,name=view,proto3,enum=cleanup.v1.RunView" json:"view,omitempty"`
 	// Only runs in this state; absent: in any state.
 	State *RunState `protobuf:"varint,4,opt,name=state,proto3,enum=cleanup.v1.RunState,oneof" json:"state,omitempty"`
 	// Only runs for which this task was selected; empty: all.
@@ -2204,16 +2557,16 @@ type ListRunsRequest struct {
 	// Only dry runs (true), or only other runs (false); absent: both.
 	DryRun *bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3,oneof" json:"dry_run,omitempty"`
 	// Only runs that were requested at this time or later; absent: no limit.
-	CreatedFrom *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from,json=createdFrom,proto3" json:"created_from,omitempty"`
+	CreatedFromTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_from_time,json=createdFromTime,proto3" json:"created_from_time,omitempty"`
 	// Only runs that were requested before this time; absent: no limit.
-	CreatedBefore *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before,json=createdBefore,proto3" json:"created_before,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	CreatedBeforeTime *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=created_before_time,json=createdBeforeTime,proto3" json:"created_before_time,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2225,7 +2578,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2238,7 +2591,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -2256,8 +2609,8 @@ func (x *ListRunsRequest) GetPageToken() string {
 }
 
 func (x *ListRunsRequest) GetView() RunView {
-	if x != nil && x.View != nil {
-		return *x.View
+	if x != nil {
+		return x.View
 	}
 	return RunView_RUN_VIEW_UNSPECIFIED
 }
@@ -2283,16 +2636,16 @@ func (x *ListRunsRequest) GetDryRun() bool {
 	return false
 }
 
-func (x *ListRunsRequest) GetCreatedFrom() *timestamppb.Timestamp {
+func (x *ListRunsRequest) GetCreatedFromTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.CreatedFrom
+		return x.CreatedFromTime
 	}
 	return nil
 }
 
-func (x *ListRunsRequest) GetCreatedBefore() *timestamppb.Timestamp {
+func (x *ListRunsRequest) GetCreatedBeforeTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.CreatedBefore
+		return x.CreatedBeforeTime
 	}
 	return nil
 }
@@ -2310,7 +2663,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2322,7 +2675,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2335,7 +2688,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2363,7 +2716,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2375,7 +2728,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2388,7 +2741,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -2409,7 +2762,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2421,7 +2774,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2434,7 +2787,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -2444,16 +2797,20 @@ func (x *CancelRunResponse) GetRun() *Run {
 	return nil
 }
 
-// ListTasksRequest has no fields.
+// ListTasksRequest asks for a page of the pipeline.
 type ListTasksRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest number of tasks to return: 1 to 1,000. 0, the default, and a larger number return up to 1,000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2465,7 +2822,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2478,21 +2835,37 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
-// ListTasksResponse is the pipeline.
+func (x *ListTasksRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListTasksRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListTasksResponse is a page of the pipeline.
 type ListTasksResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tasks, in the order of a run.
-	Tasks         []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	Tasks []*Task `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2504,7 +2877,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2517,7 +2890,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2525,6 +2898,13 @@ func (x *ListTasksResponse) GetTasks() []*Task {
 		return x.Tasks
 	}
 	return nil
+}
+
+func (x *ListTasksResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // GetOptionsRequest has no fields.
@@ -2536,7 +2916,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2548,7 +2928,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2561,7 +2941,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 // GetOptionsResponse has the effective options.
@@ -2583,7 +2963,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2595,7 +2975,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2608,7 +2988,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -2663,7 +3043,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +3055,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +3068,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -2731,7 +3111,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +3123,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +3136,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -2803,7 +3183,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2815,7 +3195,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2828,7 +3208,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -2842,7 +3222,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2854,7 +3234,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2867,7 +3247,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -2888,7 +3268,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3280,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3293,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -2934,7 +3314,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2946,7 +3326,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2959,7 +3339,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -2985,7 +3365,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2997,7 +3377,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3010,7 +3390,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3047,7 +3427,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3439,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3452,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3110,7 +3490,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3122,7 +3502,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3135,7 +3515,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3191,7 +3571,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3203,7 +3583,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3216,7 +3596,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3237,7 +3617,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3249,7 +3629,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3262,7 +3642,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3287,7 +3667,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3299,7 +3679,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3312,7 +3692,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3349,7 +3729,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3361,7 +3741,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3374,7 +3754,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3402,7 +3782,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3794,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3807,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -3448,7 +3828,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3460,7 +3840,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3473,7 +3853,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -3494,7 +3874,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3506,7 +3886,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3519,7 +3899,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -3538,9 +3918,9 @@ type ExplainTaskResponse struct {
 	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
 	// The query for the parents that the task starts from, such as the obsolete deliveries, with all that depends on
 	// them; absent if it has none.
-	Set *ExplainedStatement `protobuf:"bytes,3,opt,name=set,proto3" json:"set,omitempty"`
+	Parents *ExplainedStatement `protobuf:"bytes,3,opt,name=parents,proto3" json:"parents,omitempty"`
 	// The number of these parents.
-	SetRows int64 `protobuf:"varint,4,opt,name=set_rows,json=setRows,proto3" json:"set_rows,omitempty"`
+	ParentCount int64 `protobuf:"varint,4,opt,name=parent_count,json=parentCount,proto3" json:"parent_count,omitempty"`
 	// The statements, in order: one per table and step. Each batch executes it for a part of the table.
 	Statements []*ExplainedStatement `protobuf:"bytes,5,rep,name=statements,proto3" json:"statements,omitempty"`
 	// What the task skips and why, such as a missing table, and the GRANT statements that are missing.
@@ -3551,7 +3931,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3563,7 +3943,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3576,7 +3956,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -3593,16 +3973,16 @@ func (x *ExplainTaskResponse) GetReferenceTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *ExplainTaskResponse) GetSet() *ExplainedStatement {
+func (x *ExplainTaskResponse) GetParents() *ExplainedStatement {
 	if x != nil {
-		return x.Set
+		return x.Parents
 	}
 	return nil
 }
 
-func (x *ExplainTaskResponse) GetSetRows() int64 {
+func (x *ExplainTaskResponse) GetParentCount() int64 {
 	if x != nil {
-		return x.SetRows
+		return x.ParentCount
 	}
 	return 0
 }
@@ -3635,18 +4015,20 @@ type ExplainedStatement struct {
 	Sql string `protobuf:"bytes,4,opt,name=sql,proto3" json:"sql,omitempty"`
 	// The values of its parameters, $1 and so on: times in UTC; of a list of ids the first ten.
 	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
-	// How its rows are found, as in TaskProgress.way; empty if no rows must be found.
-	Way string `protobuf:"bytes,6,opt,name=way,proto3" json:"way,omitempty"`
+	// How its rows are found.
+	ScanMethod ScanMethod `protobuf:"varint,6,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
+	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
+	Index string `protobuf:"bytes,8,opt,name=index,proto3" json:"index,omitempty"`
 	// The number of partitions that it is executed on, one after another; 1 for a table without partitions. `sql` names
 	// the first one.
-	Partitions    int32 `protobuf:"varint,7,opt,name=partitions,proto3" json:"partitions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	PartitionCount int32 `protobuf:"varint,7,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3658,7 +4040,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3671,7 +4053,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -3709,16 +4091,23 @@ func (x *ExplainedStatement) GetParameters() []string {
 	return nil
 }
 
-func (x *ExplainedStatement) GetWay() string {
+func (x *ExplainedStatement) GetScanMethod() ScanMethod {
 	if x != nil {
-		return x.Way
+		return x.ScanMethod
+	}
+	return ScanMethod_SCAN_METHOD_UNSPECIFIED
+}
+
+func (x *ExplainedStatement) GetIndex() string {
+	if x != nil {
+		return x.Index
 	}
 	return ""
 }
 
-func (x *ExplainedStatement) GetPartitions() int32 {
+func (x *ExplainedStatement) GetPartitionCount() int32 {
 	if x != nil {
-		return x.Partitions
+		return x.PartitionCount
 	}
 	return 0
 }
@@ -3728,16 +4117,16 @@ type ExplainRowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// The value of its integer key, or COLUMN=VALUE,COLUMN=VALUE with all columns of one of the table's unique keys.
-	// Values are integers or times (RFC 3339). A text is allowed only if it is the whole key.
-	Key           string `protobuf:"bytes,2,opt,name=key,proto3" json:"key,omitempty"`
+	// All columns of one of the table's unique keys. Over REST, GET also accepts them as VALUE or
+	// COLUMN=VALUE,COLUMN=VALUE.
+	Key           []*KeyColumn `protobuf:"bytes,2,rep,name=key,proto3" json:"key,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3749,7 +4138,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3762,7 +4151,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -3772,9 +4161,64 @@ func (x *ExplainRowRequest) GetTable() string {
 	return ""
 }
 
-func (x *ExplainRowRequest) GetKey() string {
+func (x *ExplainRowRequest) GetKey() []*KeyColumn {
 	if x != nil {
 		return x.Key
+	}
+	return nil
+}
+
+// KeyColumn is a column of a key with its value.
+type KeyColumn struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of the column; may be empty for the only column of the table's integer key.
+	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
+	// The value: an integer or a time (RFC 3339); a text only if it is the whole key.
+	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *KeyColumn) Reset() {
+	*x = KeyColumn{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *KeyColumn) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*KeyColumn) ProtoMessage() {}
+
+func (x *KeyColumn) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
+func (*KeyColumn) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *KeyColumn) GetColumn() string {
+	if x != nil {
+		return x.Column
+	}
+	return ""
+}
+
+func (x *KeyColumn) GetValue() string {
+	if x != nil {
+		return x.Value
 	}
 	return ""
 }
@@ -3792,8 +4236,8 @@ type ExplainRowResponse struct {
 	Verdict Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
 	// The task that deletes the row, now or later, or that retains it; empty if there is none.
 	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
-	// For LATER: the time from which it will be deleted.
-	Since *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=since,proto3" json:"since,omitempty"`
+	// For DELETE_LATER: the time from which it will be deleted.
+	DeleteAfterTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=delete_after_time,json=deleteAfterTime,proto3" json:"delete_after_time,omitempty"`
 	// An explanation for people; may be empty.
 	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
 	// The steps that concern the table, in the order of the pipeline; empty if the row does not exist.
@@ -3806,7 +4250,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3818,7 +4262,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3831,7 +4275,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -3869,9 +4313,9 @@ func (x *ExplainRowResponse) GetTask() string {
 	return ""
 }
 
-func (x *ExplainRowResponse) GetSince() *timestamppb.Timestamp {
+func (x *ExplainRowResponse) GetDeleteAfterTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Since
+		return x.DeleteAfterTime
 	}
 	return nil
 }
@@ -3912,8 +4356,8 @@ type ExplainedStep struct {
 	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
 	// The verdict of the step.
 	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
-	// For LATER: the time from which it will be deleted.
-	Since *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=since,proto3" json:"since,omitempty"`
+	// For DELETE_LATER: the time from which it will be deleted.
+	DeleteAfterTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=delete_after_time,json=deleteAfterTime,proto3" json:"delete_after_time,omitempty"`
 	// An explanation for people; may be empty.
 	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3922,7 +4366,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +4378,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +4391,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -3992,9 +4436,9 @@ func (x *ExplainedStep) GetVerdict() Verdict {
 	return Verdict_VERDICT_UNSPECIFIED
 }
 
-func (x *ExplainedStep) GetSince() *timestamppb.Timestamp {
+func (x *ExplainedStep) GetDeleteAfterTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Since
+		return x.DeleteAfterTime
 	}
 	return nil
 }
@@ -4025,7 +4469,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4037,7 +4481,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4050,7 +4494,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4105,7 +4549,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4561,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4574,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4166,7 +4610,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf5\x04\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4182,10 +4626,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x05error\x18\n" +
 	" \x01(\tR\x05error\x12\x12\n" +
 	"\x04plan\x18\v \x01(\tR\x04plan\x12,\n" +
-	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x12\x16\n" +
-	"\x06reason\x18\r \x01(\tR\x06reason\x12=\n" +
+	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x121\n" +
+	"\x06reason\x18\r \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12=\n" +
 	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12#\n" +
-	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xa1\x06\n" +
+	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xeb\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4205,14 +4649,15 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\trows_left\x18\r \x01(\x03R\browsLeft\x12\x1f\n" +
 	"\vtables_left\x18\x0e \x01(\x03R\n" +
 	"tablesLeft\x12\x16\n" +
-	"\x06detail\x18\x0f \x01(\tR\x06detail\x122\n" +
-	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x12\x16\n" +
-	"\x06reason\x18\x11 \x01(\tR\x06reason\x12@\n" +
+	"\x06detail\x18\x0f \x01(\tR\x06detail\x12-\n" +
+	"\adetails\x18\x14 \x03(\v2\x13.cleanup.v1.MessageR\adetails\x122\n" +
+	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x121\n" +
+	"\x06reason\x18\x11 \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12@\n" +
 	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12\x1b\n" +
 	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xdb\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x03\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -4221,16 +4666,18 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
 	"\x06tables\x18\x06 \x01(\x03R\x06tables\x12\x14\n" +
-	"\x05names\x18\a \x03(\tR\x05names\x122\n" +
-	"\x06oldest\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x06oldest\x122\n" +
-	"\x06newest\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x06newest\x12\x16\n" +
+	"\x05names\x18\a \x03(\tR\x05names\x12;\n" +
+	"\voldest_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"oldestTime\x12;\n" +
+	"\vnewest_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"newestTime\x12\x16\n" +
 	"\x06sample\x18\n" +
 	" \x03(\x03R\x06sample\x12\x12\n" +
 	"\x04rule\x18\v \x01(\tR\x04rule\x12\x18\n" +
-	"\aremarks\x18\f \x03(\tR\aremarks\x12\x1e\n" +
-	"\brows_now\x18\r \x01(\x03H\x00R\arowsNow\x88\x01\x01\x120\n" +
-	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guardsB\v\n" +
-	"\t_rows_now\"\xdf\x02\n" +
+	"\aremarks\x18\f \x03(\tR\aremarks\x12(\n" +
+	"\rbaseline_rows\x18\r \x01(\x03H\x00R\fbaselineRows\x88\x01\x01\x120\n" +
+	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guardsB\x10\n" +
+	"\x0e_baseline_rows\"\xdf\x02\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +
@@ -4266,7 +4713,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1a\n" +
 	"\bposition\x18\x02 \x01(\x05R\bposition\x12\x1d\n" +
 	"\n" +
-	"task_count\x18\x03 \x01(\x05R\ttaskCount\"\xda\x02\n" +
+	"task_count\x18\x03 \x01(\x05R\ttaskCount\"V\n" +
+	"\bThrottle\x122\n" +
+	"\x06reason\x18\x01 \x01(\x0e2\x1a.cleanup.v1.ThrottleReasonR\x06reason\x12\x16\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xad\x03\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
@@ -4275,25 +4725,40 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x12(\n" +
 	"\rrows_expected\x18\a \x01(\x03H\x00R\frowsExpected\x88\x01\x01\x12&\n" +
-	"\x0frows_per_second\x18\b \x01(\x01R\rrowsPerSecond\x12!\n" +
-	"\fthrottled_by\x18\t \x01(\tR\vthrottledBy\x12\x10\n" +
-	"\x03way\x18\n" +
-	" \x01(\tR\x03wayB\x10\n" +
+	"\x0frows_per_second\x18\b \x01(\x01R\rrowsPerSecond\x127\n" +
+	"\fthrottled_by\x18\t \x01(\v2\x14.cleanup.v1.ThrottleR\vthrottledBy\x127\n" +
+	"\vscan_method\x18\n" +
+	" \x01(\x0e2\x16.cleanup.v1.ScanMethodR\n" +
+	"scanMethod\x12\x14\n" +
+	"\x05index\x18\v \x01(\tR\x05indexB\x10\n" +
 	"\x0e_rows_expected\">\n" +
 	"\fTaskFinished\x12.\n" +
-	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"d\n" +
+	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"\xed\x01\n" +
 	"\bLogEntry\x12*\n" +
 	"\x05level\x18\x01 \x01(\x0e2\x14.cleanup.v1.LogLevelR\x05level\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"0\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
+	"\x04code\x18\x04 \x01(\tR\x04code\x128\n" +
+	"\x06params\x18\x05 \x03(\v2 .cleanup.v1.LogEntry.ParamsEntryR\x06params\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x01\n" +
+	"\aMessage\x12\x12\n" +
+	"\x04code\x18\x01 \x01(\tR\x04code\x127\n" +
+	"\x06params\x18\x02 \x03(\v2\x1f.cleanup.v1.Message.ParamsEntryR\x06params\x12\x12\n" +
+	"\x04text\x18\x03 \x01(\tR\x04text\x1a9\n" +
+	"\vParamsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
 	"\vRunFinished\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x9e\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xa7\x01\n" +
 	"\x04Task\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
-	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x14\n" +
-	"\x05needs\x18\x05 \x03(\tR\x05needs\x12\x1a\n" +
+	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x1d\n" +
+	"\n" +
+	"depends_on\x18\x05 \x03(\tR\tdependsOn\x12\x1a\n" +
 	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\x83\x03\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
@@ -4320,18 +4785,17 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\rGetRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"3\n" +
 	"\x0eGetRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xff\x02\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x83\x03\n" +
 	"\x0fListRunsRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\x12,\n" +
-	"\x04view\x18\x03 \x01(\x0e2\x13.cleanup.v1.RunViewH\x00R\x04view\x88\x01\x01\x12/\n" +
-	"\x05state\x18\x04 \x01(\x0e2\x14.cleanup.v1.RunStateH\x01R\x05state\x88\x01\x01\x12\x12\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12'\n" +
+	"\x04view\x18\x03 \x01(\x0e2\x13.cleanup.v1.RunViewR\x04view\x12/\n" +
+	"\x05state\x18\x04 \x01(\x0e2\x14.cleanup.v1.RunStateH\x00R\x05state\x88\x01\x01\x12\x12\n" +
 	"\x04task\x18\x05 \x01(\tR\x04task\x12\x1c\n" +
-	"\adry_run\x18\x06 \x01(\bH\x02R\x06dryRun\x88\x01\x01\x12=\n" +
-	"\fcreated_from\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\vcreatedFrom\x12A\n" +
-	"\x0ecreated_before\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\rcreatedBeforeB\a\n" +
-	"\x05_viewB\b\n" +
+	"\adry_run\x18\x06 \x01(\bH\x01R\x06dryRun\x88\x01\x01\x12F\n" +
+	"\x11created_from_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0fcreatedFromTime\x12J\n" +
+	"\x13created_before_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\x11createdBeforeTimeB\b\n" +
 	"\x06_stateB\n" +
 	"\n" +
 	"\b_dry_run\"_\n" +
@@ -4341,10 +4805,14 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"6\n" +
 	"\x11CancelRunResponse\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\x12\n" +
-	"\x10ListTasksRequest\";\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"N\n" +
+	"\x10ListTasksRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"c\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.cleanup.v1.TaskR\x05tasks\"\x13\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.cleanup.v1.TaskR\x05tasks\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x13\n" +
 	"\x11GetOptionsRequest\"\xf9\x01\n" +
 	"\x12GetOptionsResponse\x12-\n" +
 	"\aoptions\x18\x01 \x01(\v2\x13.cleanup.v1.OptionsR\aoptions\x12/\n" +
@@ -4412,16 +4880,16 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x13ReleaseHoldResponse\x12$\n" +
 	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"(\n" +
 	"\x12ExplainTaskRequest\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\"\x8f\x02\n" +
+	"\x04task\x18\x01 \x01(\tR\x04task\"\x9f\x02\n" +
 	"\x13ExplainTaskResponse\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12A\n" +
-	"\x0ereference_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x120\n" +
-	"\x03set\x18\x03 \x01(\v2\x1e.cleanup.v1.ExplainedStatementR\x03set\x12\x19\n" +
-	"\bset_rows\x18\x04 \x01(\x03R\asetRows\x12>\n" +
+	"\x0ereference_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x128\n" +
+	"\aparents\x18\x03 \x01(\v2\x1e.cleanup.v1.ExplainedStatementR\aparents\x12!\n" +
+	"\fparent_count\x18\x04 \x01(\x03R\vparentCount\x12>\n" +
 	"\n" +
 	"statements\x18\x05 \x03(\v2\x1e.cleanup.v1.ExplainedStatementR\n" +
 	"statements\x12\x14\n" +
-	"\x05skips\x18\x06 \x03(\tR\x05skips\"\xd5\x01\n" +
+	"\x05skips\x18\x06 \x03(\tR\x05skips\"\x9b\x02\n" +
 	"\x12ExplainedStatement\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
@@ -4429,32 +4897,35 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x03sql\x18\x04 \x01(\tR\x03sql\x12\x1e\n" +
 	"\n" +
 	"parameters\x18\x05 \x03(\tR\n" +
-	"parameters\x12\x10\n" +
-	"\x03way\x18\x06 \x01(\tR\x03way\x12\x1e\n" +
-	"\n" +
-	"partitions\x18\a \x01(\x05R\n" +
-	"partitions\";\n" +
+	"parameters\x127\n" +
+	"\vscan_method\x18\x06 \x01(\x0e2\x16.cleanup.v1.ScanMethodR\n" +
+	"scanMethod\x12\x14\n" +
+	"\x05index\x18\b \x01(\tR\x05index\x12'\n" +
+	"\x0fpartition_count\x18\a \x01(\x05R\x0epartitionCount\"R\n" +
 	"\x11ExplainRowRequest\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\tR\x05table\x12\x10\n" +
-	"\x03key\x18\x02 \x01(\tR\x03key\"\xeb\x02\n" +
+	"\x05table\x18\x01 \x01(\tR\x05table\x12'\n" +
+	"\x03key\x18\x02 \x03(\v2\x15.cleanup.v1.KeyColumnR\x03key\"9\n" +
+	"\tKeyColumn\x12\x16\n" +
+	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value\"\x81\x03\n" +
 	"\x12ExplainRowResponse\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
 	"\x06exists\x18\x02 \x01(\bR\x06exists\x12A\n" +
 	"\x0ereference_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x12-\n" +
 	"\averdict\x18\x04 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12\x12\n" +
-	"\x04task\x18\x05 \x01(\tR\x04task\x120\n" +
-	"\x05since\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\x04task\x18\x05 \x01(\tR\x04task\x12F\n" +
+	"\x11delete_after_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
 	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
-	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xa2\x02\n" +
+	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xb8\x02\n" +
 	"\rExplainedStep\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
 	"\x04rule\x18\x03 \x01(\tR\x04rule\x12/\n" +
 	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x12\n" +
 	"\x04held\x18\x05 \x01(\bR\x04held\x12-\n" +
-	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x120\n" +
-	"\x05since\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x10\n" +
+	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12F\n" +
+	"\x11delete_after_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
 	"\x03why\x18\b \x01(\tR\x03why\"\x96\x01\n" +
 	"\rExplainedPart\x12\x0e\n" +
 	"\x02of\x18\x01 \x01(\tR\x02of\x12 \n" +
@@ -4488,21 +4959,44 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x15LOG_LEVEL_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eLOG_LEVEL_INFO\x10\x01\x12\x15\n" +
 	"\x11LOG_LEVEL_WARNING\x10\x02\x12\x13\n" +
-	"\x0fLOG_LEVEL_ERROR\x10\x03*~\n" +
+	"\x0fLOG_LEVEL_ERROR\x10\x03*\x8a\x01\n" +
+	"\rRefusalReason\x12\x1e\n" +
+	"\x1aREFUSAL_REASON_UNSPECIFIED\x10\x00\x12\x18\n" +
+	"\x14REFUSAL_REASON_GUARD\x10\x01\x12\x1d\n" +
+	"\x19REFUSAL_REASON_PLAN_STALE\x10\x02\x12 \n" +
+	"\x1cREFUSAL_REASON_PLAN_EXCEEDED\x10\x03*~\n" +
 	"\rPreviewAction\x12\x1e\n" +
 	"\x1aPREVIEW_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PREVIEW_ACTION_DELETE\x10\x01\x12\x19\n" +
 	"\x15PREVIEW_ACTION_UPDATE\x10\x02\x12\x17\n" +
-	"\x13PREVIEW_ACTION_DROP\x10\x03*J\n" +
+	"\x13PREVIEW_ACTION_DROP\x10\x03*\xc1\x02\n" +
+	"\x0eThrottleReason\x12\x1f\n" +
+	"\x1bTHROTTLE_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bTHROTTLE_REASON_REPLICA_LAG\x10\x01\x12&\n" +
+	"\"THROTTLE_REASON_REPLICA_LAG_HIDDEN\x10\x02\x12#\n" +
+	"\x1fTHROTTLE_REASON_ACTIVE_SESSIONS\x10\x03\x12$\n" +
+	" THROTTLE_REASON_WAITING_SESSIONS\x10\x04\x12\x1c\n" +
+	"\x18THROTTLE_REASON_BLOCKING\x10\x05\x12\x1c\n" +
+	"\x18THROTTLE_REASON_WAL_RATE\x10\x06\x12 \n" +
+	"\x1cTHROTTLE_REASON_RETAINED_WAL\x10\a\x12\x1c\n" +
+	"\x18THROTTLE_REASON_ROW_RATE\x10\b*\xac\x01\n" +
+	"\n" +
+	"ScanMethod\x12\x1b\n" +
+	"\x17SCAN_METHOD_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11SCAN_METHOD_TABLE\x10\x01\x12\x15\n" +
+	"\x11SCAN_METHOD_INDEX\x10\x02\x12\x1a\n" +
+	"\x16SCAN_METHOD_REMOTE_KEY\x10\x03\x12\x1e\n" +
+	"\x1aSCAN_METHOD_PARTITION_DROP\x10\x04\x12\x17\n" +
+	"\x13SCAN_METHOD_PLANNER\x10\x05*J\n" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x02*o\n" +
+	"\rRUN_VIEW_FULL\x10\x02*\x84\x01\n" +
 	"\aVerdict\x12\x17\n" +
-	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x10\n" +
-	"\fVERDICT_GOES\x10\x01\x12\x11\n" +
-	"\rVERDICT_LATER\x10\x02\x12\x11\n" +
-	"\rVERDICT_STAYS\x10\x03\x12\x13\n" +
+	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17VERDICT_DELETE_NEXT_RUN\x10\x01\x12\x18\n" +
+	"\x14VERDICT_DELETE_LATER\x10\x02\x12\x14\n" +
+	"\x10VERDICT_RETAINED\x10\x03\x12\x13\n" +
 	"\x0fVERDICT_UNKNOWN\x10\x04*R\n" +
 	"\x05Truth\x12\x15\n" +
 	"\x11TRUTH_UNSPECIFIED\x10\x00\x12\x0e\n" +
@@ -4550,209 +5044,227 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 50)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 55)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
 	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
-	(PreviewAction)(0),                   // 3: cleanup.v1.PreviewAction
-	(RunView)(0),                         // 4: cleanup.v1.RunView
-	(Verdict)(0),                         // 5: cleanup.v1.Verdict
-	(Truth)(0),                           // 6: cleanup.v1.Truth
-	(*Run)(nil),                          // 7: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 8: cleanup.v1.TaskResult
-	(*TablePreview)(nil),                 // 9: cleanup.v1.TablePreview
-	(*TableSpace)(nil),                   // 10: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 11: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 12: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 13: cleanup.v1.TaskStarted
-	(*TaskProgress)(nil),                 // 14: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 15: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 16: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 17: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 18: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 19: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 20: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 21: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 22: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 23: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 24: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 25: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 26: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 27: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 28: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 29: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 30: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 31: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 32: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 33: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 34: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 35: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 36: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 37: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 38: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 39: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 40: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 41: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 42: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 43: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 44: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 45: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 46: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 47: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 48: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 49: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 50: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 51: cleanup.v1.ExplainRowRequest
-	(*ExplainRowResponse)(nil),           // 52: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 53: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 54: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 55: cleanup.v1.ExplainedRun
-	nil,                                  // 56: cleanup.v1.TaskResult.MetadataEntry
-	(*timestamppb.Timestamp)(nil),        // 57: google.protobuf.Timestamp
-	(*Options)(nil),                      // 58: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 59: cleanup.v1.TrippedGuard
-	(*durationpb.Duration)(nil),          // 60: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 61: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 62: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 63: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 64: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 65: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 66: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 67: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 68: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 69: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 70: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 71: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 72: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 73: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 74: cleanup.v1.ListAuditResponse
+	(RefusalReason)(0),                   // 3: cleanup.v1.RefusalReason
+	(PreviewAction)(0),                   // 4: cleanup.v1.PreviewAction
+	(ThrottleReason)(0),                  // 5: cleanup.v1.ThrottleReason
+	(ScanMethod)(0),                      // 6: cleanup.v1.ScanMethod
+	(RunView)(0),                         // 7: cleanup.v1.RunView
+	(Verdict)(0),                         // 8: cleanup.v1.Verdict
+	(Truth)(0),                           // 9: cleanup.v1.Truth
+	(*Run)(nil),                          // 10: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 11: cleanup.v1.TaskResult
+	(*TablePreview)(nil),                 // 12: cleanup.v1.TablePreview
+	(*TableSpace)(nil),                   // 13: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 14: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 15: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 16: cleanup.v1.TaskStarted
+	(*Throttle)(nil),                     // 17: cleanup.v1.Throttle
+	(*TaskProgress)(nil),                 // 18: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 19: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 20: cleanup.v1.LogEntry
+	(*Message)(nil),                      // 21: cleanup.v1.Message
+	(*RunFinished)(nil),                  // 22: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 23: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 24: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 25: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 26: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 27: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 28: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 29: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 30: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 31: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 32: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 34: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 35: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 36: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 37: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 38: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 39: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 40: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 41: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 42: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 43: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 44: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 45: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 46: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 47: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 48: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 49: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 50: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 51: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 52: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 53: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 54: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 55: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 56: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 57: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 58: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 59: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 60: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 61: cleanup.v1.ExplainedRun
+	nil,                                  // 62: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 63: cleanup.v1.LogEntry.ParamsEntry
+	nil,                                  // 64: cleanup.v1.Message.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 65: google.protobuf.Timestamp
+	(*Options)(nil),                      // 66: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 67: cleanup.v1.TrippedGuard
+	(*durationpb.Duration)(nil),          // 68: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 69: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 70: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 71: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 72: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 73: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 74: cleanup.v1.SetGuardsRequest
+	(*WhoAmIRequest)(nil),                // 75: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 76: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 77: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 78: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 79: cleanup.v1.SetGuardsResponse
+	(*WhoAmIResponse)(nil),               // 80: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 81: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 82: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
-	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	57, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	57, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	57, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	57, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	8,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	58, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
-	59, // 7: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	1,  // 8: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	57, // 9: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	57, // 10: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	10, // 11: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	9,  // 12: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	56, // 13: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	3,  // 14: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	57, // 15: cleanup.v1.TablePreview.oldest:type_name -> google.protobuf.Timestamp
-	57, // 16: cleanup.v1.TablePreview.newest:type_name -> google.protobuf.Timestamp
-	59, // 17: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	57, // 18: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	12, // 19: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	13, // 20: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	14, // 21: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	15, // 22: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	16, // 23: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	17, // 24: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	7,  // 25: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	8,  // 26: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,  // 27: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	7,  // 28: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	60, // 29: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	58, // 30: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	59, // 31: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	11, // 32: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	11, // 33: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	7,  // 34: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	4,  // 35: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,  // 36: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	57, // 37: cleanup.v1.ListRunsRequest.created_from:type_name -> google.protobuf.Timestamp
-	57, // 38: cleanup.v1.ListRunsRequest.created_before:type_name -> google.protobuf.Timestamp
-	7,  // 39: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	7,  // 40: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	18, // 41: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	58, // 42: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	58, // 43: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	61, // 44: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	62, // 45: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	58, // 46: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	61, // 47: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	58, // 48: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	58, // 49: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	61, // 50: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	62, // 51: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	63, // 52: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	63, // 53: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	63, // 54: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	41, // 55: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	57, // 56: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	64, // 57: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	64, // 58: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	64, // 59: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	64, // 60: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	57, // 61: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	50, // 62: cleanup.v1.ExplainTaskResponse.set:type_name -> cleanup.v1.ExplainedStatement
-	50, // 63: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	3,  // 64: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	57, // 65: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	5,  // 66: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	57, // 67: cleanup.v1.ExplainRowResponse.since:type_name -> google.protobuf.Timestamp
-	53, // 68: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	55, // 69: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	3,  // 70: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	54, // 71: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	5,  // 72: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	57, // 73: cleanup.v1.ExplainedStep.since:type_name -> google.protobuf.Timestamp
-	6,  // 74: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	57, // 75: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	19, // 76: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	21, // 77: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	23, // 78: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	25, // 79: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	27, // 80: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	29, // 81: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	31, // 82: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	33, // 83: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	35, // 84: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	37, // 85: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	39, // 86: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	48, // 87: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	51, // 88: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	42, // 89: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	44, // 90: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	46, // 91: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	65, // 92: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	66, // 93: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	67, // 94: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	68, // 95: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	69, // 96: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	20, // 97: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	22, // 98: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	24, // 99: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	26, // 100: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	28, // 101: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	30, // 102: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	32, // 103: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	34, // 104: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	36, // 105: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	38, // 106: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	40, // 107: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	49, // 108: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	52, // 109: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	43, // 110: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	45, // 111: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	47, // 112: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	70, // 113: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	71, // 114: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	72, // 115: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	73, // 116: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	74, // 117: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	97, // [97:118] is the sub-list for method output_type
-	76, // [76:97] is the sub-list for method input_type
-	76, // [76:76] is the sub-list for extension type_name
-	76, // [76:76] is the sub-list for extension extendee
-	0,  // [0:76] is the sub-list for field type_name
+	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
+	65,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	65,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	65,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	65,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	66,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
+	67,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	65,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	65,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	21,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	62,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	65,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	65,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	67,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	65,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	19,  // 25: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	20,  // 26: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	22,  // 27: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	10,  // 28: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,   // 29: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	17,  // 30: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	63,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	64,  // 35: cleanup.v1.Message.params:type_name -> cleanup.v1.Message.ParamsEntry
+	10,  // 36: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	68,  // 37: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	66,  // 38: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	67,  // 39: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	14,  // 40: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	14,  // 41: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	10,  // 42: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	7,   // 43: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,   // 44: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	65,  // 45: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	65,  // 46: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	10,  // 47: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	10,  // 48: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	23,  // 49: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	66,  // 50: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	66,  // 51: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	69,  // 52: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	70,  // 53: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	66,  // 54: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	69,  // 55: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	66,  // 56: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	66,  // 57: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	69,  // 58: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	70,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	71,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	71,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	71,  // 62: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	46,  // 63: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	65,  // 64: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	72,  // 65: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	72,  // 66: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	72,  // 67: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	72,  // 68: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	65,  // 69: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	55,  // 70: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	55,  // 71: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 72: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 73: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	57,  // 74: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	65,  // 75: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 76: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 77: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	59,  // 78: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	61,  // 79: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 80: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	60,  // 81: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 82: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	65,  // 83: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 84: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	65,  // 85: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	24,  // 86: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	26,  // 87: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	28,  // 88: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	30,  // 89: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	32,  // 90: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	34,  // 91: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	36,  // 92: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	38,  // 93: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	40,  // 94: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	42,  // 95: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	44,  // 96: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	53,  // 97: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	56,  // 98: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	47,  // 99: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	49,  // 100: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	51,  // 101: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	73,  // 102: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	74,  // 103: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	75,  // 104: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	76,  // 105: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	77,  // 106: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	25,  // 107: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	27,  // 108: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	29,  // 109: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	31,  // 110: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	33,  // 111: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	35,  // 112: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	37,  // 113: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	39,  // 114: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	41,  // 115: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	43,  // 116: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	45,  // 117: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	54,  // 118: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	58,  // 119: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	48,  // 120: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	50,  // 121: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	52,  // 122: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	78,  // 123: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	79,  // 124: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	80,  // 125: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	81,  // 126: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	82,  // 127: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	107, // [107:128] is the sub-list for method output_type
+	86,  // [86:107] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -4775,16 +5287,16 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_Log)(nil),
 		(*RunEvent_RunFinished)(nil),
 	}
-	file_cleanup_v1_cleanup_proto_msgTypes[7].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[18].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[32].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[20].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[34].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      7,
-			NumMessages:   50,
+			NumEnums:      10,
+			NumMessages:   55,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

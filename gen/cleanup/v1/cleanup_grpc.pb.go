@@ -79,7 +79,8 @@ type CleanupServiceClient interface {
 	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
 	// an unknown run.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
-	// ListTasks returns the tasks of the pipeline, in the order of a run.
+	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
+	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
@@ -409,7 +410,8 @@ type CleanupServiceServer interface {
 	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
 	// an unknown run.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
-	// ListTasks returns the tasks of the pipeline, in the order of a run.
+	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
+	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.

@@ -23,6 +23,79 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+// GuardKind names a guard.
+type GuardKind int32
+
+const (
+	// Invalid in requests. Otherwise a guard that this version does not know.
+	GuardKind_GUARD_KIND_UNSPECIFIED GuardKind = 0
+	// A large share of a table: see Guards.max_share_percent.
+	GuardKind_GUARD_KIND_SHARE GuardKind = 1
+	// A cutoff that moved too far: see Guards.cutoff.
+	GuardKind_GUARD_KIND_CUTOFF GuardKind = 2
+	// Many more rows than ever before: see Guards.max_growth.
+	GuardKind_GUARD_KIND_GROWTH GuardKind = 3
+	// Many work tables: see Guards.max_tables.
+	GuardKind_GUARD_KIND_TABLES GuardKind = 4
+	// Large work tables: see Guards.max_drop_percent.
+	GuardKind_GUARD_KIND_BYTES GuardKind = 5
+	// Clocks that differ: see Guards.max_clock_difference. It cannot be accepted.
+	GuardKind_GUARD_KIND_CLOCK GuardKind = 6
+	// A database that nobody has used: see Guards.max_idle. It cannot be accepted.
+	GuardKind_GUARD_KIND_IDLE GuardKind = 7
+)
+
+// Enum value maps for GuardKind.
+var (
+	GuardKind_name = map[int32]string{
+		0: "GUARD_KIND_UNSPECIFIED",
+		1: "GUARD_KIND_SHARE",
+		2: "GUARD_KIND_CUTOFF",
+		3: "GUARD_KIND_GROWTH",
+		4: "GUARD_KIND_TABLES",
+		5: "GUARD_KIND_BYTES",
+		6: "GUARD_KIND_CLOCK",
+		7: "GUARD_KIND_IDLE",
+	}
+	GuardKind_value = map[string]int32{
+		"GUARD_KIND_UNSPECIFIED": 0,
+		"GUARD_KIND_SHARE":       1,
+		"GUARD_KIND_CUTOFF":      2,
+		"GUARD_KIND_GROWTH":      3,
+		"GUARD_KIND_TABLES":      4,
+		"GUARD_KIND_BYTES":       5,
+		"GUARD_KIND_CLOCK":       6,
+		"GUARD_KIND_IDLE":        7,
+	}
+)
+
+func (x GuardKind) Enum() *GuardKind {
+	p := new(GuardKind)
+	*p = x
+	return p
+}
+
+func (x GuardKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (GuardKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_guard_proto_enumTypes[0].Descriptor()
+}
+
+func (GuardKind) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_guard_proto_enumTypes[0]
+}
+
+func (x GuardKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use GuardKind.Descriptor instead.
+func (GuardKind) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_guard_proto_rawDescGZIP(), []int{0}
+}
+
 // Guards are limits of what runs may do without approval. A task that would exceed one is refused before it changes
 // anything, with the reason GUARD, until an admin accepts it. 0, or false, switches a guard off; a field that is
 // absent from a request is reset to its default. Deleted and updated rows count alike.
@@ -155,16 +228,16 @@ func (x *Guards) GetMinProcessInstances() int64 {
 // TrippedGuard is a guard that trips for a table; in a request, a guard that is accepted.
 type TrippedGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the guard: `share`, `cutoff`, `growth`, `tables` or `bytes`.
-	Guard string `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
-	// The table's name with its schema, quoted where SQL needs it; for `tables` and `bytes` the pattern of the names of
-	// work tables, as in LIKE.
+	// The guard: SHARE, CUTOFF, GROWTH, TABLES or BYTES.
+	Guard GuardKind `protobuf:"varint,1,opt,name=guard,proto3,enum=cleanup.v1.GuardKind" json:"guard,omitempty"`
+	// The table's name with its schema, quoted where SQL needs it; for TABLES and BYTES the pattern of the names of work
+	// tables, as in LIKE.
 	Table string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
 	// The number of rows, tables or bytes that the task would delete or drop. In a real run counting stops at one more
 	// than the limit.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The limit. Ignored in a request.
-	Most          int64 `protobuf:"varint,4,opt,name=most,proto3" json:"most,omitempty"`
+	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -199,11 +272,11 @@ func (*TrippedGuard) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_guard_proto_rawDescGZIP(), []int{1}
 }
 
-func (x *TrippedGuard) GetGuard() string {
+func (x *TrippedGuard) GetGuard() GuardKind {
 	if x != nil {
 		return x.Guard
 	}
-	return ""
+	return GuardKind_GUARD_KIND_UNSPECIFIED
 }
 
 func (x *TrippedGuard) GetTable() string {
@@ -220,9 +293,9 @@ func (x *TrippedGuard) GetNumber() int64 {
 	return 0
 }
 
-func (x *TrippedGuard) GetMost() int64 {
+func (x *TrippedGuard) GetLimit() int64 {
 	if x != nil {
-		return x.Most
+		return x.Limit
 	}
 	return 0
 }
@@ -527,12 +600,12 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\v_max_growthB\r\n" +
 	"\v_max_tablesB\x13\n" +
 	"\x11_max_drop_percentB\x18\n" +
-	"\x16_min_process_instances\"f\n" +
-	"\fTrippedGuard\x12\x14\n" +
-	"\x05guard\x18\x01 \x01(\tR\x05guard\x12\x14\n" +
+	"\x16_min_process_instances\"\x7f\n" +
+	"\fTrippedGuard\x12+\n" +
+	"\x05guard\x18\x01 \x01(\x0e2\x15.cleanup.v1.GuardKindR\x05guard\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
-	"\x06number\x18\x03 \x01(\x03R\x06number\x12\x12\n" +
-	"\x04most\x18\x04 \x01(\x03R\x04most\"\xa2\x01\n" +
+	"\x06number\x18\x03 \x01(\x03R\x06number\x12\x14\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\xa2\x01\n" +
 	"\fLatchedGuard\x12.\n" +
 	"\x05guard\x18\x01 \x01(\v2\x18.cleanup.v1.TrippedGuardR\x05guard\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +
@@ -547,7 +620,16 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\"s\n" +
 	"\x11SetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
-	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatchedB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched*\xc3\x01\n" +
+	"\tGuardKind\x12\x1a\n" +
+	"\x16GUARD_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10GUARD_KIND_SHARE\x10\x01\x12\x15\n" +
+	"\x11GUARD_KIND_CUTOFF\x10\x02\x12\x15\n" +
+	"\x11GUARD_KIND_GROWTH\x10\x03\x12\x15\n" +
+	"\x11GUARD_KIND_TABLES\x10\x04\x12\x14\n" +
+	"\x10GUARD_KIND_BYTES\x10\x05\x12\x14\n" +
+	"\x10GUARD_KIND_CLOCK\x10\x06\x12\x13\n" +
+	"\x0fGUARD_KIND_IDLE\x10\aB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_guard_proto_rawDescOnce sync.Once
@@ -561,34 +643,37 @@ func file_cleanup_v1_guard_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_guard_proto_rawDescData
 }
 
+var file_cleanup_v1_guard_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
 var file_cleanup_v1_guard_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_cleanup_v1_guard_proto_goTypes = []any{
-	(*Guards)(nil),                // 0: cleanup.v1.Guards
-	(*TrippedGuard)(nil),          // 1: cleanup.v1.TrippedGuard
-	(*LatchedGuard)(nil),          // 2: cleanup.v1.LatchedGuard
-	(*GetGuardsRequest)(nil),      // 3: cleanup.v1.GetGuardsRequest
-	(*GetGuardsResponse)(nil),     // 4: cleanup.v1.GetGuardsResponse
-	(*SetGuardsRequest)(nil),      // 5: cleanup.v1.SetGuardsRequest
-	(*SetGuardsResponse)(nil),     // 6: cleanup.v1.SetGuardsResponse
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 8: google.protobuf.Timestamp
+	(GuardKind)(0),                // 0: cleanup.v1.GuardKind
+	(*Guards)(nil),                // 1: cleanup.v1.Guards
+	(*TrippedGuard)(nil),          // 2: cleanup.v1.TrippedGuard
+	(*LatchedGuard)(nil),          // 3: cleanup.v1.LatchedGuard
+	(*GetGuardsRequest)(nil),      // 4: cleanup.v1.GetGuardsRequest
+	(*GetGuardsResponse)(nil),     // 5: cleanup.v1.GetGuardsResponse
+	(*SetGuardsRequest)(nil),      // 6: cleanup.v1.SetGuardsRequest
+	(*SetGuardsResponse)(nil),     // 7: cleanup.v1.SetGuardsResponse
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 }
 var file_cleanup_v1_guard_proto_depIdxs = []int32{
-	7,  // 0: cleanup.v1.Guards.max_clock_difference:type_name -> google.protobuf.Duration
-	7,  // 1: cleanup.v1.Guards.max_idle:type_name -> google.protobuf.Duration
-	1,  // 2: cleanup.v1.LatchedGuard.guard:type_name -> cleanup.v1.TrippedGuard
-	8,  // 3: cleanup.v1.LatchedGuard.trip_time:type_name -> google.protobuf.Timestamp
-	0,  // 4: cleanup.v1.GetGuardsResponse.guards:type_name -> cleanup.v1.Guards
-	0,  // 5: cleanup.v1.GetGuardsResponse.defaults:type_name -> cleanup.v1.Guards
-	2,  // 6: cleanup.v1.GetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
-	0,  // 7: cleanup.v1.SetGuardsRequest.guards:type_name -> cleanup.v1.Guards
-	0,  // 8: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
-	2,  // 9: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
-	10, // [10:10] is the sub-list for method output_type
-	10, // [10:10] is the sub-list for method input_type
-	10, // [10:10] is the sub-list for extension type_name
-	10, // [10:10] is the sub-list for extension extendee
-	0,  // [0:10] is the sub-list for field type_name
+	8,  // 0: cleanup.v1.Guards.max_clock_difference:type_name -> google.protobuf.Duration
+	8,  // 1: cleanup.v1.Guards.max_idle:type_name -> google.protobuf.Duration
+	0,  // 2: cleanup.v1.TrippedGuard.guard:type_name -> cleanup.v1.GuardKind
+	2,  // 3: cleanup.v1.LatchedGuard.guard:type_name -> cleanup.v1.TrippedGuard
+	9,  // 4: cleanup.v1.LatchedGuard.trip_time:type_name -> google.protobuf.Timestamp
+	1,  // 5: cleanup.v1.GetGuardsResponse.guards:type_name -> cleanup.v1.Guards
+	1,  // 6: cleanup.v1.GetGuardsResponse.defaults:type_name -> cleanup.v1.Guards
+	3,  // 7: cleanup.v1.GetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
+	1,  // 8: cleanup.v1.SetGuardsRequest.guards:type_name -> cleanup.v1.Guards
+	1,  // 9: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
+	3,  // 10: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_guard_proto_init() }
@@ -602,13 +687,14 @@ func file_cleanup_v1_guard_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_guard_proto_rawDesc), len(file_cleanup_v1_guard_proto_rawDesc)),
-			NumEnums:      0,
+			NumEnums:      1,
 			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
 		GoTypes:           file_cleanup_v1_guard_proto_goTypes,
 		DependencyIndexes: file_cleanup_v1_guard_proto_depIdxs,
+		EnumInfos:         file_cleanup_v1_guard_proto_enumTypes,
 		MessageInfos:      file_cleanup_v1_guard_proto_msgTypes,
 	}.Build()
 	File_cleanup_v1_guard_proto = out.File

@@ -125,9 +125,13 @@ func (x *FormsPurge) GetEtag() string {
 	return ""
 }
 
-// ListFormsPurgesRequest has no fields.
+// ListFormsPurgesRequest asks for a page of purges.
 type ListFormsPurgesRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest number of purges to return: 1 to 1,000. 0, the default, and a larger number return up to 1,000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,11 +166,27 @@ func (*ListFormsPurgesRequest) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_purge_proto_rawDescGZIP(), []int{1}
 }
 
-// ListFormsPurgesResponse has all purges.
+func (x *ListFormsPurgesRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListFormsPurgesRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+// ListFormsPurgesResponse is a page of purges.
 type ListFormsPurgesResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The purges, in the order of their names.
-	Purges        []*FormsPurge `protobuf:"bytes,1,rep,name=purges,proto3" json:"purges,omitempty"`
+	Purges []*FormsPurge `protobuf:"bytes,1,rep,name=purges,proto3" json:"purges,omitempty"`
+	// The token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -206,6 +226,13 @@ func (x *ListFormsPurgesResponse) GetPurges() []*FormsPurge {
 		return x.Purges
 	}
 	return nil
+}
+
+func (x *ListFormsPurgesResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
 }
 
 // SetFormsPurgeRequest creates or replaces a purge.
@@ -407,10 +434,14 @@ const file_cleanup_v1_purge_proto_rawDesc = "" +
 	"dateColumn\x12\x12\n" +
 	"\x04days\x18\x05 \x01(\x05R\x04days\x12\x18\n" +
 	"\aenabled\x18\x06 \x01(\bR\aenabled\x12\x12\n" +
-	"\x04etag\x18\a \x01(\tR\x04etag\"\x18\n" +
-	"\x16ListFormsPurgesRequest\"I\n" +
+	"\x04etag\x18\a \x01(\tR\x04etag\"T\n" +
+	"\x16ListFormsPurgesRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\"q\n" +
 	"\x17ListFormsPurgesResponse\x12.\n" +
-	"\x06purges\x18\x01 \x03(\v2\x16.cleanup.v1.FormsPurgeR\x06purges\"X\n" +
+	"\x06purges\x18\x01 \x03(\v2\x16.cleanup.v1.FormsPurgeR\x06purges\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"X\n" +
 	"\x14SetFormsPurgeRequest\x12,\n" +
 	"\x05purge\x18\x01 \x01(\v2\x16.cleanup.v1.FormsPurgeR\x05purge\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\"E\n" +

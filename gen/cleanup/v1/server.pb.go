@@ -81,6 +81,63 @@ func (Role) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_server_proto_rawDescGZIP(), []int{0}
 }
 
+// CredentialType says how a caller was authenticated.
+type CredentialType int32
+
+const (
+	// The server does not authenticate callers, or the credentials were not accepted.
+	CredentialType_CREDENTIAL_TYPE_UNSPECIFIED CredentialType = 0
+	// A client certificate (`serve --tls-client-ca`).
+	CredentialType_CREDENTIAL_TYPE_CERTIFICATE CredentialType = 1
+	// A static token (`serve --token-file`).
+	CredentialType_CREDENTIAL_TYPE_TOKEN CredentialType = 2
+	// A JSON web token of an OpenID Connect issuer (`serve --oidc-issuer`).
+	CredentialType_CREDENTIAL_TYPE_JWT CredentialType = 3
+)
+
+// Enum value maps for CredentialType.
+var (
+	CredentialType_name = map[int32]string{
+		0: "CREDENTIAL_TYPE_UNSPECIFIED",
+		1: "CREDENTIAL_TYPE_CERTIFICATE",
+		2: "CREDENTIAL_TYPE_TOKEN",
+		3: "CREDENTIAL_TYPE_JWT",
+	}
+	CredentialType_value = map[string]int32{
+		"CREDENTIAL_TYPE_UNSPECIFIED": 0,
+		"CREDENTIAL_TYPE_CERTIFICATE": 1,
+		"CREDENTIAL_TYPE_TOKEN":       2,
+		"CREDENTIAL_TYPE_JWT":         3,
+	}
+)
+
+func (x CredentialType) Enum() *CredentialType {
+	p := new(CredentialType)
+	*p = x
+	return p
+}
+
+func (x CredentialType) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (CredentialType) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_server_proto_enumTypes[1].Descriptor()
+}
+
+func (CredentialType) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_server_proto_enumTypes[1]
+}
+
+func (x CredentialType) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use CredentialType.Descriptor instead.
+func (CredentialType) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_server_proto_rawDescGZIP(), []int{1}
+}
+
 // WhoAmIRequest has no fields.
 type WhoAmIRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -125,8 +182,8 @@ type WhoAmIResponse struct {
 	Subject string `protobuf:"bytes,1,opt,name=subject,proto3" json:"subject,omitempty"`
 	// The role of the caller; ROLE_ADMIN if the server does not authenticate callers.
 	Role Role `protobuf:"varint,2,opt,name=role,proto3,enum=cleanup.v1.Role" json:"role,omitempty"`
-	// The credentials: `certificate`, `token` or `jwt`; empty if the server does not authenticate callers.
-	By string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	// How the caller was authenticated.
+	CredentialType CredentialType `protobuf:"varint,3,opt,name=credential_type,json=credentialType,proto3,enum=cleanup.v1.CredentialType" json:"credential_type,omitempty"`
 	// The host of the caller.
 	Address       string `protobuf:"bytes,4,opt,name=address,proto3" json:"address,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -177,11 +234,11 @@ func (x *WhoAmIResponse) GetRole() Role {
 	return Role_ROLE_UNSPECIFIED
 }
 
-func (x *WhoAmIResponse) GetBy() string {
+func (x *WhoAmIResponse) GetCredentialType() CredentialType {
 	if x != nil {
-		return x.By
+		return x.CredentialType
 	}
-	return ""
+	return CredentialType_CREDENTIAL_TYPE_UNSPECIFIED
 }
 
 func (x *WhoAmIResponse) GetAddress() string {
@@ -358,7 +415,7 @@ type Replica struct {
 	// When it started.
 	StartTime *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
 	// When it was last active, by the clock of the database.
-	SeenTime      *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=seen_time,json=seenTime,proto3" json:"seen_time,omitempty"`
+	LastSeenTime  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=last_seen_time,json=lastSeenTime,proto3" json:"last_seen_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -421,9 +478,9 @@ func (x *Replica) GetStartTime() *timestamppb.Timestamp {
 	return nil
 }
 
-func (x *Replica) GetSeenTime() *timestamppb.Timestamp {
+func (x *Replica) GetLastSeenTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.SeenTime
+		return x.LastSeenTime
 	}
 	return nil
 }
@@ -547,18 +604,18 @@ type AuditEntry struct {
 	Time *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=time,proto3" json:"time,omitempty"`
 	// The caller: token:NAME, cert:NAME or jwt:ISSUER#SUB; empty if the server did not authenticate callers.
 	Subject string `protobuf:"bytes,3,opt,name=subject,proto3" json:"subject,omitempty"`
-	// The role of the caller: `viewer`, `operator` or `admin`; `nobody` if it was unknown.
-	Role string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
-	// The credentials: `certificate`, `token` or `jwt`; empty if the server did not authenticate callers.
-	By string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	// The role of the caller; unspecified if the caller was not authenticated.
+	Role Role `protobuf:"varint,4,opt,name=role,proto3,enum=cleanup.v1.Role" json:"role,omitempty"`
+	// How the caller was authenticated.
+	CredentialType CredentialType `protobuf:"varint,5,opt,name=credential_type,json=credentialType,proto3,enum=cleanup.v1.CredentialType" json:"credential_type,omitempty"`
 	// The host of the caller.
 	Address string `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
 	// The called RPC, as SERVICE/METHOD.
 	Rpc string `protobuf:"bytes,7,opt,name=rpc,proto3" json:"rpc,omitempty"`
 	// Details of the call, without user data.
 	Details *structpb.Struct `protobuf:"bytes,8,opt,name=details,proto3" json:"details,omitempty"`
-	// The status code of the call, such as `OK`.
-	Result        string `protobuf:"bytes,9,opt,name=result,proto3" json:"result,omitempty"`
+	// The status code of the call, as in google.rpc.Status: a number of google.rpc.Code, 0 for OK.
+	StatusCode    int32 `protobuf:"varint,9,opt,name=status_code,json=statusCode,proto3" json:"status_code,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -614,18 +671,18 @@ func (x *AuditEntry) GetSubject() string {
 	return ""
 }
 
-func (x *AuditEntry) GetRole() string {
+func (x *AuditEntry) GetRole() Role {
 	if x != nil {
 		return x.Role
 	}
-	return ""
+	return Role_ROLE_UNSPECIFIED
 }
 
-func (x *AuditEntry) GetBy() string {
+func (x *AuditEntry) GetCredentialType() CredentialType {
 	if x != nil {
-		return x.By
+		return x.CredentialType
 	}
-	return ""
+	return CredentialType_CREDENTIAL_TYPE_UNSPECIFIED
 }
 
 func (x *AuditEntry) GetAddress() string {
@@ -649,11 +706,11 @@ func (x *AuditEntry) GetDetails() *structpb.Struct {
 	return nil
 }
 
-func (x *AuditEntry) GetResult() string {
+func (x *AuditEntry) GetStatusCode() int32 {
 	if x != nil {
-		return x.Result
+		return x.StatusCode
 	}
-	return ""
+	return 0
 }
 
 var File_cleanup_v1_server_proto protoreflect.FileDescriptor
@@ -662,11 +719,11 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\n" +
 	"\x17cleanup/v1/server.proto\x12\n" +
 	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x0f\n" +
-	"\rWhoAmIRequest\"z\n" +
+	"\rWhoAmIRequest\"\xaf\x01\n" +
 	"\x0eWhoAmIResponse\x12\x18\n" +
 	"\asubject\x18\x01 \x01(\tR\asubject\x12$\n" +
-	"\x04role\x18\x02 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12\x0e\n" +
-	"\x02by\x18\x03 \x01(\tR\x02by\x12\x18\n" +
+	"\x04role\x18\x02 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12C\n" +
+	"\x0fcredential_type\x18\x03 \x01(\x0e2\x1a.cleanup.v1.CredentialTypeR\x0ecredentialType\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x12\n" +
 	"\x10GetServerRequest\"\xd9\x02\n" +
 	"\x11GetServerResponse\x12\x18\n" +
@@ -679,38 +736,44 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\ahistory\x18\a \x01(\v2\x19.google.protobuf.DurationR\ahistory\x12;\n" +
 	"\fplan_max_age\x18\b \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"planMaxAge\x12\x18\n" +
-	"\arefusal\x18\t \x01(\tR\arefusal\"\xc7\x01\n" +
+	"\arefusal\x18\t \x01(\tR\arefusal\"\xd0\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
 	"\bschedule\x18\x03 \x01(\bR\bschedule\x129\n" +
 	"\n" +
-	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x127\n" +
-	"\tseen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\bseenTime\"N\n" +
+	"start_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12@\n" +
+	"\x0elast_seen_time\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\flastSeenTime\"N\n" +
 	"\x10ListAuditRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
 	"\n" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"m\n" +
 	"\x11ListAuditResponse\x120\n" +
 	"\aentries\x18\x01 \x03(\v2\x16.cleanup.v1.AuditEntryR\aentries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x81\x02\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd1\x02\n" +
 	"\n" +
 	"AuditEntry\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x03R\x02id\x12.\n" +
 	"\x04time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x18\n" +
-	"\asubject\x18\x03 \x01(\tR\asubject\x12\x12\n" +
-	"\x04role\x18\x04 \x01(\tR\x04role\x12\x0e\n" +
-	"\x02by\x18\x05 \x01(\tR\x02by\x12\x18\n" +
+	"\asubject\x18\x03 \x01(\tR\asubject\x12$\n" +
+	"\x04role\x18\x04 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12C\n" +
+	"\x0fcredential_type\x18\x05 \x01(\x0e2\x1a.cleanup.v1.CredentialTypeR\x0ecredentialType\x12\x18\n" +
 	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x10\n" +
 	"\x03rpc\x18\a \x01(\tR\x03rpc\x121\n" +
-	"\adetails\x18\b \x01(\v2\x17.google.protobuf.StructR\adetails\x12\x16\n" +
-	"\x06result\x18\t \x01(\tR\x06result*P\n" +
+	"\adetails\x18\b \x01(\v2\x17.google.protobuf.StructR\adetails\x12\x1f\n" +
+	"\vstatus_code\x18\t \x01(\x05R\n" +
+	"statusCode*P\n" +
 	"\x04Role\x12\x14\n" +
 	"\x10ROLE_UNSPECIFIED\x10\x00\x12\x0f\n" +
 	"\vROLE_VIEWER\x10\x01\x12\x11\n" +
 	"\rROLE_OPERATOR\x10\x02\x12\x0e\n" +
 	"\n" +
-	"ROLE_ADMIN\x10\x03B7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"ROLE_ADMIN\x10\x03*\x86\x01\n" +
+	"\x0eCredentialType\x12\x1f\n" +
+	"\x1bCREDENTIAL_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
+	"\x1bCREDENTIAL_TYPE_CERTIFICATE\x10\x01\x12\x19\n" +
+	"\x15CREDENTIAL_TYPE_TOKEN\x10\x02\x12\x17\n" +
+	"\x13CREDENTIAL_TYPE_JWT\x10\x03B7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_server_proto_rawDescOnce sync.Once
@@ -724,37 +787,41 @@ func file_cleanup_v1_server_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_server_proto_rawDescData
 }
 
-var file_cleanup_v1_server_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_cleanup_v1_server_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
 var file_cleanup_v1_server_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_cleanup_v1_server_proto_goTypes = []any{
 	(Role)(0),                     // 0: cleanup.v1.Role
-	(*WhoAmIRequest)(nil),         // 1: cleanup.v1.WhoAmIRequest
-	(*WhoAmIResponse)(nil),        // 2: cleanup.v1.WhoAmIResponse
-	(*GetServerRequest)(nil),      // 3: cleanup.v1.GetServerRequest
-	(*GetServerResponse)(nil),     // 4: cleanup.v1.GetServerResponse
-	(*Replica)(nil),               // 5: cleanup.v1.Replica
-	(*ListAuditRequest)(nil),      // 6: cleanup.v1.ListAuditRequest
-	(*ListAuditResponse)(nil),     // 7: cleanup.v1.ListAuditResponse
-	(*AuditEntry)(nil),            // 8: cleanup.v1.AuditEntry
-	(*durationpb.Duration)(nil),   // 9: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
-	(*structpb.Struct)(nil),       // 11: google.protobuf.Struct
+	(CredentialType)(0),           // 1: cleanup.v1.CredentialType
+	(*WhoAmIRequest)(nil),         // 2: cleanup.v1.WhoAmIRequest
+	(*WhoAmIResponse)(nil),        // 3: cleanup.v1.WhoAmIResponse
+	(*GetServerRequest)(nil),      // 4: cleanup.v1.GetServerRequest
+	(*GetServerResponse)(nil),     // 5: cleanup.v1.GetServerResponse
+	(*Replica)(nil),               // 6: cleanup.v1.Replica
+	(*ListAuditRequest)(nil),      // 7: cleanup.v1.ListAuditRequest
+	(*ListAuditResponse)(nil),     // 8: cleanup.v1.ListAuditResponse
+	(*AuditEntry)(nil),            // 9: cleanup.v1.AuditEntry
+	(*durationpb.Duration)(nil),   // 10: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
+	(*structpb.Struct)(nil),       // 12: google.protobuf.Struct
 }
 var file_cleanup_v1_server_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.WhoAmIResponse.role:type_name -> cleanup.v1.Role
-	5,  // 1: cleanup.v1.GetServerResponse.replicas:type_name -> cleanup.v1.Replica
-	9,  // 2: cleanup.v1.GetServerResponse.history:type_name -> google.protobuf.Duration
-	9,  // 3: cleanup.v1.GetServerResponse.plan_max_age:type_name -> google.protobuf.Duration
-	10, // 4: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
-	10, // 5: cleanup.v1.Replica.seen_time:type_name -> google.protobuf.Timestamp
-	8,  // 6: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
-	10, // 7: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
-	11, // 8: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	1,  // 1: cleanup.v1.WhoAmIResponse.credential_type:type_name -> cleanup.v1.CredentialType
+	6,  // 2: cleanup.v1.GetServerResponse.replicas:type_name -> cleanup.v1.Replica
+	10, // 3: cleanup.v1.GetServerResponse.history:type_name -> google.protobuf.Duration
+	10, // 4: cleanup.v1.GetServerResponse.plan_max_age:type_name -> google.protobuf.Duration
+	11, // 5: cleanup.v1.Replica.start_time:type_name -> google.protobuf.Timestamp
+	11, // 6: cleanup.v1.Replica.last_seen_time:type_name -> google.protobuf.Timestamp
+	9,  // 7: cleanup.v1.ListAuditResponse.entries:type_name -> cleanup.v1.AuditEntry
+	11, // 8: cleanup.v1.AuditEntry.time:type_name -> google.protobuf.Timestamp
+	0,  // 9: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
+	1,  // 10: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
+	12, // 11: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
+	12, // [12:12] is the sub-list for method output_type
+	12, // [12:12] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_server_proto_init() }
@@ -767,7 +834,7 @@ func file_cleanup_v1_server_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_server_proto_rawDesc), len(file_cleanup_v1_server_proto_rawDesc)),
-			NumEnums:      1,
+			NumEnums:      2,
 			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   0,

@@ -1377,7 +1377,7 @@ func (x *Receipt) GetRunId() string {
 type Verification struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// When the search was made.
-	Time *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=time,proto3" json:"time,omitempty"`
+	VerifyTime *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=verify_time,json=verifyTime,proto3" json:"verify_time,omitempty"`
 	// Whether nothing was found, except for matches of a part.
 	Clean bool `protobuf:"varint,2,opt,name=clean,proto3" json:"clean,omitempty"`
 	// The process instances that still have data, or that are found for the user.
@@ -1422,9 +1422,9 @@ func (*Verification) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_userdata_proto_rawDescGZIP(), []int{16}
 }
 
-func (x *Verification) GetTime() *timestamppb.Timestamp {
+func (x *Verification) GetVerifyTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.Time
+		return x.VerifyTime
 	}
 	return nil
 }
@@ -1888,9 +1888,10 @@ const file_cleanup_v1_userdata_proto_rawDesc = "" +
 	"\x05sweep\x18\x0e \x01(\bR\x05sweep\x12<\n" +
 	"\fverification\x18\x0f \x01(\v2\x18.cleanup.v1.VerificationR\fverification\x12\x14\n" +
 	"\x05purge\x18\x10 \x01(\tR\x05purge\x12\x15\n" +
-	"\x06run_id\x18\x11 \x01(\tR\x05runId\"\x87\x02\n" +
-	"\fVerification\x12.\n" +
-	"\x04time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x04time\x12\x14\n" +
+	"\x06run_id\x18\x11 \x01(\tR\x05runId\"\x94\x02\n" +
+	"\fVerification\x12;\n" +
+	"\vverify_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"verifyTime\x12\x14\n" +
 	"\x05clean\x18\x02 \x01(\bR\x05clean\x120\n" +
 	"\x14process_instance_ids\x18\x03 \x03(\tR\x12processInstanceIds\x12\x19\n" +
 	"\btask_ids\x18\x04 \x03(\tR\ataskIds\x12A\n" +
@@ -2008,7 +2009,7 @@ var file_cleanup_v1_userdata_proto_depIdxs = []int32{
 	25, // 20: cleanup.v1.Receipt.end_time:type_name -> google.protobuf.Timestamp
 	10, // 21: cleanup.v1.Receipt.rows:type_name -> cleanup.v1.TableRows
 	18, // 22: cleanup.v1.Receipt.verification:type_name -> cleanup.v1.Verification
-	25, // 23: cleanup.v1.Verification.time:type_name -> google.protobuf.Timestamp
+	25, // 23: cleanup.v1.Verification.verify_time:type_name -> google.protobuf.Timestamp
 	17, // 24: cleanup.v1.GetReceiptResponse.receipt:type_name -> cleanup.v1.Receipt
 	2,  // 25: cleanup.v1.VerifyErasureRequest.variables:type_name -> cleanup.v1.WorkflowVariable
 	17, // 26: cleanup.v1.VerifyErasureResponse.receipt:type_name -> cleanup.v1.Receipt

@@ -227,11 +227,19 @@ func local_request_UserDataService_ListReceipts_0(ctx context.Context, marshaler
 	return msg, metadata, err
 }
 
+var filter_UserDataService_ListFormsPurges_0 = &utilities.DoubleArray{Encoding: map[string]int{}, Base: []int(nil), Check: []int(nil)}
+
 func request_UserDataService_ListFormsPurges_0(ctx context.Context, marshaler runtime.Marshaler, client UserDataServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq ListFormsPurgesRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_UserDataService_ListFormsPurges_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	if req.Body != nil {
 		_, _ = io.Copy(io.Discard, req.Body)
 	}
@@ -244,6 +252,12 @@ func local_request_UserDataService_ListFormsPurges_0(ctx context.Context, marsha
 		protoReq ListFormsPurgesRequest
 		metadata runtime.ServerMetadata
 	)
+	if err := req.ParseForm(); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
+	if err := runtime.PopulateQueryParameters(&protoReq, req.Form, filter_UserDataService_ListFormsPurges_0); err != nil {
+		return nil, metadata, status.Errorf(codes.InvalidArgument, "%v", err)
+	}
 	msg, err := server.ListFormsPurges(ctx, &protoReq)
 	return msg, metadata, err
 }

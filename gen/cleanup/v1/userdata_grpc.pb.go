@@ -76,7 +76,8 @@ type UserDataServiceClient interface {
 	// without process instances and files, which may be many: GetReceipt returns them. INVALID_ARGUMENT for a negative
 	// `page_size` and an invalid `page_token`.
 	ListReceipts(ctx context.Context, in *ListReceiptsRequest, opts ...grpc.CallOption) (*ListReceiptsResponse, error)
-	// ListFormsPurges returns the rules that delete old process instances.
+	// ListFormsPurges returns the rules that delete old process instances. INVALID_ARGUMENT for a negative `page_size` and
+	// an invalid `page_token`.
 	ListFormsPurges(ctx context.Context, in *ListFormsPurgesRequest, opts ...grpc.CallOption) (*ListFormsPurgesResponse, error)
 	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
 	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.
@@ -247,7 +248,8 @@ type UserDataServiceServer interface {
 	// without process instances and files, which may be many: GetReceipt returns them. INVALID_ARGUMENT for a negative
 	// `page_size` and an invalid `page_token`.
 	ListReceipts(context.Context, *ListReceiptsRequest) (*ListReceiptsResponse, error)
-	// ListFormsPurges returns the rules that delete old process instances.
+	// ListFormsPurges returns the rules that delete old process instances. INVALID_ARGUMENT for a negative `page_size` and
+	// an invalid `page_token`.
 	ListFormsPurges(context.Context, *ListFormsPurgesRequest) (*ListFormsPurgesResponse, error)
 	// SetFormsPurge creates or replaces a rule. INVALID_ARGUMENT with a field violation for each wrong field, including
 	// a workflow or column that the database does not have; ABORTED if its etag is not that of the stored rule.

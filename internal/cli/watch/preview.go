@@ -31,8 +31,8 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
 	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
 	for _, p := range list[:min(len(list), maxPreviewTables)] {
 		total, now := "", ""
-		if p.RowsNow != nil {
-			now = humanize.Comma(p.GetRowsNow())
+		if p.BaselineRows != nil {
+			now = humanize.Comma(p.GetBaselineRows())
 		}
 		if p.GetRowsTotal() > 0 {
 			total = humanize.Comma(p.GetRowsTotal())
@@ -44,8 +44,8 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run) error {
 			now,
 			total,
 			format.Size(p.GetBytes()),
-			format.Date(p.GetOldest()),
-			format.Date(p.GetNewest()),
+			format.Date(p.GetOldestTime()),
+			format.Date(p.GetNewestTime()),
 			strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but "),
 		})
 	}
@@ -76,7 +76,10 @@ func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 // DescribeGuard returns a sentence about a guard that would refuse a run.
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	return fmt.Sprintf(
-		"The guard %s refuses this for %s: the number is %d, the limit is %d.", g.GetGuard(), g.GetTable(),
-		g.GetNumber(), g.GetMost(),
+		"The guard %s refuses this for %s: the number is %d, the limit is %d.",
+		format.EnumName(g.GetGuard()),
+		g.GetTable(),
+		g.GetNumber(),
+		g.GetLimit(),
 	)
 }

@@ -135,13 +135,21 @@ func describeProgress(p *cleanupv1.TaskProgress) string {
 			parts = append(parts, inSeconds(remaining)+" left")
 		}
 	}
-	if p.GetThrottledBy() != "" {
-		parts = append(parts, "waiting: "+p.GetThrottledBy())
+	if t := p.GetThrottledBy(); t != nil {
+		parts = append(parts, "waiting: "+describeThrottle(t))
 	}
 	if done > 0 {
 		parts = append(parts, fmt.Sprintf("%s, %s a second", format.Rows(done), humanize.Comma(int64(rate))))
 	}
 	return strings.Join(append(parts, p.GetObject()), ", ")
+}
+
+// describeThrottle returns why a batch waits.
+func describeThrottle(t *cleanupv1.Throttle) string {
+	if t.GetDetail() == "" {
+		return format.EnumName(t.GetReason())
+	}
+	return format.EnumName(t.GetReason()) + ": " + t.GetDetail()
 }
 
 // inSeconds returns an estimated duration, which is not more precise than a second.

@@ -40,11 +40,11 @@ func TestSummary(t *testing.T) {
 			&cleanupv1.TaskResult{
 				RowsDeleted: 9,
 				RowsLeft:    1,
-				Detail:      "obsolete rows retained: 1 row refuses",
+				Detail:      "1 obsolete row failed",
 				Error:       "why",
 			},
 			false,
-			", 9 rows deleted; obsolete rows retained: 1 row refuses: why",
+			", 9 rows deleted; 1 obsolete row failed: why",
 		},
 	} {
 		if got := summary(c.r, c.dryRun); got != c.says {
@@ -93,9 +93,9 @@ func TestProgressOnATerminal(t *testing.T) {
 			&cleanupv1.TaskProgress{
 				RowsUpdated:  90,
 				RowsExpected: proto.Int64(100),
-				ThrottledBy:  "rows per second",
+				ThrottledBy:  &cleanupv1.Throttle{Reason: cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE},
 			},
-			"[11/20] visitors             [#######-] 90 %, waiting: rows",
+			"[11/20] visitors             [#######-] 90 %, waiting: row ",
 			"the run                      [####----] 55 %, 1,090 rows, 2",
 		},
 		{

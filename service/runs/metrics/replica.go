@@ -8,10 +8,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
 // Upper bounds in seconds: of a batch, which ought to take 50 milliseconds and is halved after 30 seconds; of a task;
@@ -36,6 +38,7 @@ type Replica struct {
 	throttled      *prometheus.CounterVec
 	retries        *prometheus.CounterVec
 	failedAttempts prometheus.Counter
+	messages       *prometheus.CounterVec
 }
 
 // NewReplica registers the metrics of this replica.
@@ -84,6 +87,11 @@ func NewReplica(r prometheus.Registerer) *Replica {
 				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
 			},
 		),
+		messages: counter(
+			"cleanupd_run_messages_total",
+			"Messages with a code in the logs of runs, and in the results of their tasks, by code and level.",
+			"code", "level",
+		),
 	}
 	m.initialize()
 	return m
@@ -114,10 +122,13 @@ func (m *Replica) initialize() {
 		m.batchSeconds.WithLabelValues(t.Name)
 	}
 	for _, reason := range purge.Reasons {
-		m.throttled.WithLabelValues(reason)
+		m.throttled.WithLabelValues(string(reason))
 	}
 	for state := range purge.MaxAttempts {
 		m.retries.WithLabelValues(state)
+	}
+	for _, k := range message.Catalog() {
+		m.messages.WithLabelValues(k.Code, label(k.Level))
 	}
 }
 
@@ -144,6 +155,9 @@ func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	}
 	observe(m.taskSeconds.WithLabelValues(t.Task), t.StartTime, t.EndTime)
 	m.tasks.WithLabelValues(t.Task, label(t.State)).Inc()
+	for _, d := range t.Details {
+		m.messages.WithLabelValues(d.Code, label(d.Level)).Inc()
+	}
 }
 
 // observe observes how long something took, if it was started.
@@ -164,9 +178,18 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
 }
 
+// Logged counts the messages with a code among events that were written.
+func (m *Replica) Logged(events ...store.Event) {
+	for _, e := range events {
+		if e.Code != "" {
+			m.messages.WithLabelValues(e.Code, label(e.Level)).Inc()
+		}
+	}
+}
+
 // Throttled counts for how long a batch waited.
-func (m *Replica) Throttled(reason string, d time.Duration) {
-	m.throttled.WithLabelValues(reason).Add(d.Seconds())
+func (m *Replica) Throttled(reason throttle.Reason, d time.Duration) {
+	m.throttled.WithLabelValues(string(reason)).Add(d.Seconds())
 }
 
 // Retried counts a retry after an error with a SQLSTATE.

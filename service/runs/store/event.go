@@ -12,8 +12,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Kind is the kind of an event.
@@ -44,8 +46,16 @@ type Event struct {
 	Result   *Result        `json:"Result,omitempty"`   // task_finished
 	Level    severity.Level `json:"Level,omitempty"`    // log
 	Message  string         `json:"Message,omitempty"`  // log
+	// Code and Params are those of the message of a log event; empty if it has none, or an earlier version wrote it.
+	Code   string            `json:"Code,omitempty"`
+	Params map[string]string `json:"Params,omitempty"`
 
 	derived *derived // shared by all copies of an event that was read
+}
+
+// LogEvent returns the event of a message about a task; "" if it is about the run.
+func LogEvent(task string, m message.Message) Event {
+	return Event{Kind: LogLine, Level: m.Level, Task: task, Message: m.Text, Code: m.Code, Params: m.Params}
 }
 
 // Place is where an event is in the log of its run. A log that is replaced by another history of the database may have
@@ -78,8 +88,9 @@ type Progress struct {
 	Batches       int64   `json:"Batches"`
 	RowsExpected  *int64  `json:"RowsExpected"`
 	RowsPerSecond float64 `json:"RowsPerSecond"`
-	ScanMethod    string  `json:"Way,omitempty"`
-	ThrottledBy   string  `json:"ThrottledBy,omitempty"` // "" while batches do not wait
+	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
+	Scan     purge.Scan     `json:"Way,omitzero"`
+	Throttle purge.Throttle `json:"ThrottledBy,omitzero"`
 }
 
 // Channel is the channel of notifications: that a run has new events, or waits to be claimed.

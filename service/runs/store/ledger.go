@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -141,7 +142,8 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 		"task":     task,
 		"state":    string(o.State),
 		"error":    connection.Text(o.Problem),
-		"detail":   connection.Text(o.Detail),
+		"detail":   connection.Text(message.Join(o.Details)),
+		"details":  nil,
 		"preview":  nil,
 		"planned":  o.Preview,
 		"reason":   o.Reason,
@@ -150,11 +152,14 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	if o.Preview != nil {
 		args["preview"] = o.Preview.Tables
 	}
+	if o.Details != nil {
+		args["details"] = o.Details
+	}
 	addRetained(args, o.Retained)
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.task
-			SET state = @state, error = @error, detail = @detail, `+setRetained+`, preview = @preview,
+			SET state = @state, error = @error, detail = @detail, details = @details, `+setRetained+`, preview = @preview,
 			planned = @planned, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
 		WHERE run_id = @run_id AND name = @task AND epoch = @epoch`,
 		args,

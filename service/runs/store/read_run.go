@@ -22,7 +22,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
     rows_updated, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
       'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld',
-        rows_held, 'Detail', detail, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
+        rows_held, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `

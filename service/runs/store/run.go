@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -99,8 +100,10 @@ type Result struct {
 	TablesLeft  int64 `json:"TablesLeft,omitempty"`
 	// RowsHeld is how many rows are on hold.
 	RowsHeld int64 `json:"RowsHeld,omitempty"`
-	// Detail describes what was retained, or why the task was not run; "" if there is neither.
-	Detail string `json:"Detail,omitempty"`
+	// Detail describes what was retained, or why the task was not run; "" if there is neither. Details are the messages
+	// in it; none if an earlier version wrote it.
+	Detail  string            `json:"Detail,omitempty"`
+	Details []message.Message `json:"Details,omitempty"`
 	// Reason is why the task was refused, for programs, with Metadata; "" if it was not.
 	Reason   string            `json:"Reason,omitempty"`
 	Metadata map[string]string `json:"Metadata,omitempty"`

@@ -7,7 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -80,12 +80,7 @@ func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event
 	case sqlstate.Lost(err):
 		return nil, err
 	case err != nil:
-		return []Event{{
-			Kind:    LogLine,
-			Level:   severity.Warning,
-			Task:    task,
-			Message: "the size of the tables cannot be determined: " + err.Error(),
-		}}, nil
+		return []Event{LogEvent(task, message.SizesUnknown.With("error", err))}, nil
 	case task != statistics:
 		return nil, nil
 	}
@@ -124,17 +119,16 @@ const largeTable = 64 << 20
 func warnOfLargeTables(ctx context.Context, tx pgx.Tx, id uuid.UUID) ([]Event, error) {
 	rows, _ := tx.Query(
 		ctx,
-		`SELECT
-			format('%s is %s, of which %s are free: new rows will use them; to give them back to the disk, run pg_repack, '
-		'or VACUUM FULL in a quiet hour (nobody can read the table meanwhile)', relation,
-			pg_size_pretty(table_bytes_after), pg_size_pretty(free_bytes))
+		`SELECT relation, pg_size_pretty(table_bytes_after), pg_size_pretty(free_bytes)
 		FROM cleanupd.space WHERE run_id = $1 AND task = $2 AND table_bytes_after >= $3
 			AND free_bytes * 2 > table_bytes_after
 		ORDER BY free_bytes DESC`,
 		id, statistics, largeTable,
 	)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (Event, error) {
-		e := Event{Kind: LogLine, Level: severity.Warning, Task: statistics}
-		return e, row.Scan(&e.Message)
+		var table, size, free string
+		err := row.Scan(&table, &size, &free)
+		m := message.TableMostlyFree.With("table", table, "size", size, "free", free)
+		return LogEvent(statistics, m), err
 	})
 }

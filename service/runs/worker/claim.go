@@ -4,14 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -182,12 +181,11 @@ func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Eve
 		run, err := store.GetRun(ctx, tx, c.RunID)
 		return store.Event{Kind: store.RunStarted, Run: run}, err
 	}
-	level, message := severity.Info, fmt.Sprintf("replica %s continues after the last committed batch", replica)
+	m := message.Infof("replica %s continues after the last committed batch", replica)
 	if c.reason != "" {
-		level = severity.Warning
-		message = fmt.Sprintf(
-			"%s; %s (without progress: %d of at most %d times)", c.reason, message, c.FailedAttempts, maxFailedAttempts,
+		m = message.RunResumed.With(
+			"reason", c.reason, "replica", replica, "attempts", c.FailedAttempts, "limit", maxFailedAttempts,
 		)
 	}
-	return store.Event{Kind: store.LogLine, Level: level, Task: c.currentTask(), Message: message}, nil
+	return store.LogEvent(c.currentTask(), m), nil
 }

@@ -35,6 +35,8 @@ var errStandby = errors.New("the commit waits for a synchronous standby (SyncRep
 func awaited(err error) string {
 	var connect *pgconn.ConnectError
 	switch cause := awaitedStates[sqlstate.Of(err)]; {
+	case sqlstate.LibraryMissing(err):
+		return "PostgreSQL was upgraded under the running server, and must be restarted"
 	case cause != "":
 		return cause
 	case errors.Is(err, errStandby):

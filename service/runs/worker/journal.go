@@ -33,13 +33,17 @@ func (a *attempt) journal() pipeline.Journal {
 func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
-	return pgx.BeginFunc(ctx, a.w.Pool, func(tx pgx.Tx) error {
-		events, err := do(tx)
-		if err != nil || len(events) == 0 {
+	var events []store.Event
+	err := pgx.BeginFunc(ctx, a.w.Pool, func(tx pgx.Tx) (err error) {
+		if events, err = do(tx); err != nil || len(events) == 0 {
 			return err
 		}
 		return store.AppendEvents(ctx, tx, a.claim.Epoch, events...)
 	})
+	if err == nil {
+		a.w.Metrics.Logged(events...)
+	}
+	return err
 }
 
 // checkStop returns an error if this replica is to stop, or the run is: reason is "" if it need not, and nil if the

@@ -6,7 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -17,29 +17,24 @@ type progress struct{ *attempt }
 // At implements pipeline.Progress.
 func (p progress) At(object string, expected int64) {
 	p.current.update(func(c *current) {
-		c.progress.Object, c.progress.ScanMethod, c.expected = object, "", expected
+		c.progress.Object, c.progress.Scan, c.expected = object, purge.Scan{}, expected
 	})
 }
 
 // Log implements pipeline.Progress.
-func (p progress) Log(ctx context.Context, level severity.Level, messages ...string) error {
+func (p progress) Log(ctx context.Context, messages ...message.Message) error {
 	return p.write(ctx, func(pgx.Tx) ([]store.Event, error) {
 		var events []store.Event
-		for _, text := range messages {
-			events = append(events, store.Event{
-				Kind:    store.LogLine,
-				Level:   level,
-				Task:    p.current.name(),
-				Message: text,
-			})
+		for _, m := range messages {
+			events = append(events, store.LogEvent(p.current.name(), m))
 		}
 		return events, nil
 	})
 }
 
-// ScanMethod implements pipeline.Activity.
-func (p progress) ScanMethod(method string) {
-	p.current.update(func(c *current) { c.progress.ScanMethod = method })
+// Scanning implements pipeline.Activity.
+func (p progress) Scanning(scan purge.Scan) {
+	p.current.update(func(c *current) { c.progress.Scan = scan })
 }
 
 // Throttled implements pipeline.Activity.
@@ -49,7 +44,7 @@ func (p progress) Throttled(throttle purge.Throttle) {
 			p.w.Metrics.Throttled(c.throttle.Reason, time.Since(c.throttledSince))
 		}
 		c.throttle, c.throttledSince = throttle, time.Now()
-		c.progress.ThrottledBy = throttle.String()
+		c.progress.Throttle = throttle
 	})
 }
 

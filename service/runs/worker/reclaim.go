@@ -3,14 +3,13 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
@@ -96,12 +95,8 @@ func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) err
 			case state.Active() && errors.Is(cause.err, store.ErrFenced): // its log has the reason already
 				return nil
 			case state.Active():
-				return store.AppendEvents(ctx, tx, epoch, store.Event{
-					Kind:    store.LogLine,
-					Level:   severity.Warning,
-					Task:    c.currentTask(),
-					Message: fmt.Sprintf("replica %s released the run: %s", w.Replica, cause.text()),
-				})
+				released := message.RunReleased.With("replica", w.Replica, "reason", cause.text())
+				return store.AppendEvents(ctx, tx, epoch, store.LogEvent(c.currentTask(), released))
 			case epoch == c.Epoch:
 				endedHere, err = store.GetRun(ctx, tx, c.RunID)
 			}

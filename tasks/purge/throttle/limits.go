@@ -1,6 +1,9 @@
 package throttle
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Limits configure the load above which a batch waits before it begins. A limit of zero is disabled.
 type Limits struct {
@@ -34,41 +37,54 @@ func (l Limits) enabled() bool {
 
 // Cause explains why a batch waits.
 type Cause struct {
-	Reason string // one of Reasons; empty if the batch does not wait
+	Reason Reason // "" if the batch does not wait
 	Detail string // which standby, or how many sessions; may be empty
 }
 
 func (c Cause) String() string {
 	if c.Detail == "" {
-		return c.Reason
+		return string(c.Reason)
 	}
-	return c.Reason + ": " + c.Detail
+	return string(c.Reason) + ": " + c.Detail
 }
 
-// The reasons, as reported.
+// MarshalText implements encoding.TextMarshaler: the reason, followed by the detail after a colon if there is one.
+func (c Cause) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (c *Cause) UnmarshalText(text []byte) error {
+	reason, detail, _ := strings.Cut(string(text), ": ")
+	*c = Cause{Reason(reason), detail}
+	return nil
+}
+
+// Reason is a reason why a batch waits. The values are stored, and labels of a metric.
+type Reason string
+
+// The reasons.
 const (
-	blocksOthers    = "others wait for our locks"
-	hiddenLag       = "replica lag can not be seen: GRANT pg_monitor"
-	replicaLag      = "replica lag"
-	activeSessions  = "active sessions"
-	waitingSessions = "sessions waiting for locks"
-	walRate         = "WAL per second"
-	walRetained     = "retained WAL"
-	rowRate         = "rows per second"
+	Blocking        Reason = "others wait for our locks"
+	HiddenLag       Reason = "replica lag cannot be seen"
+	ReplicaLag      Reason = "replica lag"
+	ActiveSessions  Reason = "active sessions"
+	WaitingSessions Reason = "sessions waiting for locks"
+	WALRate         Reason = "WAL per second"
+	RetainedWAL     Reason = "retained WAL"
+	RowRate         Reason = "rows per second"
 )
 
 // Reasons lists all the reasons for which a batch may wait.
-var Reasons = []string{
-	blocksOthers, hiddenLag, replicaLag, activeSessions, waitingSessions, walRate, walRetained, rowRate,
+var Reasons = []Reason{
+	Blocking, HiddenLag, ReplicaLag, ActiveSessions, WaitingSessions, WALRate, RetainedWAL, RowRate,
 }
 
 // remedies maps reasons to the settings that help where batches wait for too long.
-var remedies = map[string]string{
-	blocksOthers:    "a lower --batch-target shortens batches",
-	hiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",
-	replicaLag:      "raise --max-replica-lag, or exclude a standby by --lag-ignore",
-	activeSessions:  "raise --max-active-sessions",
-	waitingSessions: "raise --max-waiting-sessions",
-	walRate:         "raise --max-wal-rate",
-	walRetained:     "drop the replication slot or repair the archiver, or raise --max-retained-wal",
+var remedies = map[Reason]string{
+	Blocking:        "a lower --batch-target shortens batches",
+	HiddenLag:       "GRANT pg_monitor to the role, or set --max-replica-lag=0",
+	ReplicaLag:      "raise --max-replica-lag, or exclude a standby by --lag-ignore",
+	ActiveSessions:  "raise --max-active-sessions",
+	WaitingSessions: "raise --max-waiting-sessions",
+	WALRate:         "raise --max-wal-rate",
+	RetainedWAL:     "drop the replication slot or repair the archiver, or raise --max-retained-wal",
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // retainedEvery limits how often the WAL that the server cannot remove is measured.
@@ -67,12 +69,10 @@ func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now ti
 func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 	all := t.retained.last
 	for _, w := range all {
-		t.warnOnce(r, w.Reason, fmt.Sprintf(
-			"%s: the server keeps %s of WAL for it, and more while rows are deleted; %s", w.Reason, w.Size, w.Remedy,
-		))
+		t.warnOnce(r, w.Reason, message.WALRetained.With("cause", w.Reason, "size", w.Size, "remedy", w.Remedy))
 	}
 	if limit > 0 && len(all) > 0 && all[0].Bytes > limit {
-		return Cause{walRetained, all[0].Reason + ", " + all[0].Size}
+		return Cause{RetainedWAL, all[0].Reason + ", " + all[0].Size}
 	}
 	return Cause{}
 }

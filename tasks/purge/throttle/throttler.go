@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // sampleEvery limits how often the server's load is sampled: batches in between use the last sample.
@@ -17,7 +19,7 @@ type Recorder interface {
 	// Throttled reports why the next batch waits, or that it no longer does.
 	Throttled(c Cause)
 	// Warn reports what an operator should know.
-	Warn(message string)
+	Warn(m message.Message)
 	// Proceed fails if the batch must not wait any longer. It is called while a batch waits.
 	Proceed(ctx context.Context) error
 }
@@ -73,7 +75,7 @@ func (t *Throttler) check(
 	defer t.mu.Unlock()
 	now := time.Now()
 	if wait := t.nextBatch.Sub(now); wait > 0 {
-		return Cause{Reason: rowRate}, min(wait, time.Second), nil
+		return Cause{Reason: RowRate}, min(wait, time.Second), nil
 	}
 	if now.Sub(t.sampledAt) < sampleEvery {
 		return t.cause, sampleEvery, nil
@@ -98,7 +100,9 @@ func (t *Throttler) check(
 	case t.cause.Reason != last:
 		t.since = now
 	case last != "" && limits.MaxWait > 0 && waits >= limits.MaxWait:
-		r.Warn(fmt.Sprintf("batches have waited for %s: %s; %s", waits.Round(time.Second), t.cause, remedies[last]))
+		r.Warn(message.BatchesWait.With(
+			"duration", waits.Round(time.Second), "cause", t.cause, "remedy", remedies[last],
+		))
 		t.since = now
 	}
 	return t.cause, sampleEvery, nil
@@ -108,10 +112,10 @@ func (t *Throttler) check(
 // per second.
 func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder) Cause {
 	if l.blocked > 0 {
-		return Cause{blocksOthers, fmt.Sprintf("%d sessions", l.blocked)}
+		return Cause{Blocking, fmt.Sprintf("%d sessions", l.blocked)}
 	}
 	if limits.ReplicaLag > 0 && l.hidden && limits.LagMustBeSeen {
-		return Cause{Reason: hiddenLag}
+		return Cause{Reason: HiddenLag}
 	}
 	lag := t.lagExceeded(l, limits.ReplicaLag, r)
 	retained := t.retainedExceeded(limits.RetainedWAL, r)
@@ -119,11 +123,11 @@ func (t *Throttler) exceeded(l load, written float64, limits Limits, r Recorder)
 	case lag.Reason != "":
 		return lag
 	case limits.ActiveSessions > 0 && l.active > int64(limits.ActiveSessions):
-		return Cause{activeSessions, fmt.Sprint(l.active)}
+		return Cause{ActiveSessions, fmt.Sprint(l.active)}
 	case limits.WaitingSessions > 0 && l.waiting > int64(limits.WaitingSessions):
-		return Cause{waitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, l.database)}
+		return Cause{WaitingSessions, fmt.Sprintf("%d in the database %s", l.waiting, l.database)}
 	case limits.WALPerSecond > 0 && written > float64(limits.WALPerSecond):
-		return Cause{Reason: walRate}
+		return Cause{Reason: WALRate}
 	}
 	return retained
 }
@@ -134,30 +138,23 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 		return Cause{}
 	}
 	if l.hidden {
-		t.warnOnce(
-			r, hiddenLag,
-			"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
-		)
+		t.warnOnce(r, string(HiddenLag), message.ReplicaLagHidden.With())
 	}
 	var worst Cause
 	for _, s := range l.standbys {
 		lag, found := t.delays.lag(s, limit, time.Now())
 		if found {
-			r.Warn(fmt.Sprintf(
-				"the standby %s lags by %s because of recovery_min_apply_delay: batches do not wait for "+
-					"that delay (--lag-ignore %[1]s would ignore it from the start)",
-				s.name, s.replay.Round(time.Second),
-			))
+			r.Warn(message.StandbyDelayed.With("standby", s.name, "lag", s.replay.Round(time.Second)))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
-			worst = Cause{replicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
+			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
 		}
 	}
 	return worst
 }
 
 // warnOnce logs a warning, unless there was one about the same subject.
-func (t *Throttler) warnOnce(r Recorder, subject, message string) {
+func (t *Throttler) warnOnce(r Recorder, subject string, m message.Message) {
 	if t.warned[subject] {
 		return
 	}
@@ -165,7 +162,7 @@ func (t *Throttler) warnOnce(r Recorder, subject, message string) {
 		t.warned = map[string]bool{}
 	}
 	t.warned[subject] = true
-	r.Warn(message)
+	r.Warn(m)
 }
 
 // Idle reports whether the server was otherwise idle in the last sample.

@@ -3,7 +3,7 @@ import { call, query } from '../api'
 import { Code, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
 import type { Context } from '../context'
-import { secondsOf } from '../runs'
+import { nameOf, secondsOf } from '../runs'
 
 type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; leaveTime: string }
 
@@ -27,7 +27,7 @@ export function About({ context: { caller, server } }: { context: Context }) {
           <dt>{t('about.role')}</dt>
           <dd>{t(`role.${(caller.role ?? '').replace('ROLE_', '')}` as Key)}</dd>
           <dt>{t('about.by')}</dt>
-          <dd lang="en">{caller.by || '–'}</dd>
+          <dd lang="en">{nameOf(caller.credentialType) || '–'}</dd>
           <dt>{t('about.address')}</dt>
           <dd>{caller.address}</dd>
         </dl>
@@ -79,7 +79,7 @@ export function About({ context: { caller, server } }: { context: Context }) {
             { title: t('about.version'), cell: r => r.version },
             { title: t('schedule.title'), cell: r => (r.schedule ? t('about.keeps') : '–') },
             { title: t('about.started'), cell: r => <Moment at={r.startTime} /> },
-            { title: t('about.seen'), cell: r => <Moment at={r.seenTime} ago /> },
+            { title: t('about.seen'), cell: r => <Moment at={r.lastSeenTime} ago /> },
           ]}
         />
       </Section>

@@ -2,6 +2,28 @@
 import { call, query, type AuditEntry } from '../api'
 import { Code, Moment, Page, PagedList, Table } from '../components'
 import { t } from '../i18n'
+import { nameOf } from '../runs'
+
+/** The status codes of gRPC by their numbers. */
+const codes = [
+  'OK',
+  'CANCELLED',
+  'UNKNOWN',
+  'INVALID_ARGUMENT',
+  'DEADLINE_EXCEEDED',
+  'NOT_FOUND',
+  'ALREADY_EXISTS',
+  'PERMISSION_DENIED',
+  'RESOURCE_EXHAUSTED',
+  'FAILED_PRECONDITION',
+  'ABORTED',
+  'OUT_OF_RANGE',
+  'UNIMPLEMENTED',
+  'INTERNAL',
+  'UNAVAILABLE',
+  'DATA_LOSS',
+  'UNAUTHENTICATED',
+]
 
 async function load(pageToken?: string, signal?: AbortSignal) {
   const { entries, nextPageToken } = await call<{ entries: AuditEntry[]; nextPageToken: string }>(
@@ -31,7 +53,7 @@ export function Audit() {
                   <>
                     {e.subject || '–'}
                     <div class="quiet" lang="en">
-                      {e.role} {e.by} {e.address}
+                      {nameOf(e.role)} {nameOf(e.credentialType)} {e.address}
                     </div>
                   </>
                 ),
@@ -50,7 +72,7 @@ export function Audit() {
                   </span>
                 ),
               },
-              { title: t('audit.result'), cell: e => <Code>{e.result}</Code> },
+              { title: t('audit.result'), cell: e => <Code>{codes[e.statusCode ?? 0]}</Code> },
             ]}
           />
         )}

@@ -4,6 +4,7 @@ import { stream, type Run, type RunEvent, type TablePreview, type TrippedGuard }
 import { Bar, Code, Confirm, Field, Moment, Section, Table, useAction } from '../components'
 import { bytes, number, t } from '../i18n'
 import type { Context } from '../context'
+import { nameOf } from '../runs'
 
 type Line = TablePreview & { task: string }
 
@@ -22,7 +23,7 @@ export async function start(request: Record<string, unknown>) {
 
 export function DryRunResult({ run, context }: { run: Run; context: Context }) {
   const lines = linesOf(run)
-  const whatIf = lines.some(l => l.rowsNow !== undefined && l.rowsNow !== null)
+  const whatIf = lines.some(l => l.baselineRows !== undefined && l.baselineRows !== null)
   const guards = [...new Map(lines.flatMap(l => l.guards ?? []).map(g => [key(g), g])).values()]
   const sum = (matches: (l: Line) => boolean) => number(lines.filter(matches).reduce((n, l) => n + amount(l), 0))
   const runnable = run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && lines.length > 0
@@ -80,7 +81,11 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
                 )}
                 {(l.guards ?? []).map(g => (
                   <div key={key(g)} class="badge bad" lang="en">
-                    {t('preview.trips', { guard: g.guard ?? '', number: number(g.number), most: number(g.most) })}
+                    {t('preview.trips', {
+                      guard: nameOf(g.guard),
+                      number: number(g.number),
+                      limit: number(g.limit),
+                    })}
                   </div>
                 ))}
               </>
@@ -101,7 +106,7 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
             cell: l => (drops(l) ? t('preview.tables', { n: number(l.tables) }) : number(l.rows)),
           },
           ...(whatIf
-            ? [{ title: t('preview.now'), numeric: true, cell: (l: Line) => number(l.rowsNow ?? undefined) }]
+            ? [{ title: t('preview.now'), numeric: true, cell: (l: Line) => number(l.baselineRows ?? undefined) }]
             : []),
           {
             title: t('preview.share'),
@@ -113,11 +118,11 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
           {
             title: t('preview.age'),
             cell: l =>
-              l.oldest && (
+              l.oldestTime && (
                 <>
-                  <Moment at={l.oldest} dayOnly />
+                  <Moment at={l.oldestTime} dayOnly />
                   <br />
-                  <Moment at={l.newest} dayOnly />
+                  <Moment at={l.newestTime} dayOnly />
                 </>
               ),
           },
@@ -170,7 +175,7 @@ function Approve({ run, guards, rows, tables }: { run: Run; guards: TrippedGuard
           {guards.map(g => (
             <Field
               key={key(g)}
-              label={t('preview.accept', { guard: g.guard ?? '', number: number(g.number) })}
+              label={t('preview.accept', { guard: nameOf(g.guard), number: number(g.number) })}
               help={g.table}
             >
               <input

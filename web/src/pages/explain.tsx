@@ -4,6 +4,13 @@ import { call, type Explanation } from '../api'
 import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, t } from '../i18n'
 
+/** Returns the columns of VALUE, or of COLUMN=VALUE,COLUMN=VALUE. Only a whole key may be a text, which may have commas. */
+export function keyColumns(text: string) {
+  if (!text.includes('=')) return [{ column: '', value: text }]
+  const parts = text.split(/,(?=\s*\w+=\s*(?:-?\d+|\d{4}-\d\d-\d\dT\S+)\s*(?:,|$))/)
+  return parts.map(part => ({ column: part.slice(0, part.indexOf('=')), value: part.slice(part.indexOf('=') + 1) }))
+}
+
 export function Explain({ argument: [table = '', key = ''] }: { argument: string[] }) {
   const [draft, setDraft] = useState({ table, key })
   return (
@@ -45,7 +52,7 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
 
 function Answer({ table, keyOf }: { table: string; keyOf: string }) {
   const loaded = useLoad(
-    signal => call<Explanation>('POST', '/v1/explain', { table, key: keyOf }, signal),
+    signal => call<Explanation>('POST', '/v1/explain', { table, key: keyColumns(keyOf) }, signal),
     [table, keyOf],
   )
   return (
@@ -55,9 +62,9 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
           <>
             <p role="status">
               <Badge state={e.verdict} /> <Code>{e.table}</Code> {keyOf} {e.task && <span lang="en">· {e.task}</span>}{' '}
-              {e.since && (
+              {e.deleteAfterTime && (
                 <>
-                  · {t('explain.since')} <Moment at={e.since} />
+                  · {t('explain.since')} <Moment at={e.deleteAfterTime} />
                 </>
               )}
             </p>

@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks'
 import { call, type Guards, type GuardsAnswer } from '../api'
 import { Badge, Code, Field, Moment, Page, Problem, Section, Show, Table, useAction, useLoad } from '../components'
 import { number, t, type Key } from '../i18n'
-import { secondsOf } from '../runs'
+import { nameOf, secondsOf } from '../runs'
 
 /** The limits. Durations are shown in a unit, given in seconds. */
 const limits = [
@@ -41,14 +41,14 @@ export function GuardsPage() {
                     title: t('guards.guard'),
                     cell: l => (
                       <>
-                        <span lang="en">{l.guard?.guard}</span> <Badge state="TRIPPED" />
+                        <span lang="en">{nameOf(l.guard?.guard)}</span> <Badge state="TRIPPED" />
                       </>
                     ),
                   },
                   { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
                   { title: t('table'), cell: l => <Code>{l.guard?.table}</Code> },
                   { title: t('guards.number'), numeric: true, cell: l => number(l.guard?.number) },
-                  { title: t('guards.most'), numeric: true, cell: l => number(l.guard?.most) },
+                  { title: t('guards.limit'), numeric: true, cell: l => number(l.guard?.limit) },
                   {
                     title: t('guards.when'),
                     cell: l => (

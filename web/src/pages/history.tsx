@@ -8,13 +8,13 @@ import { durationOf, total } from '../runs'
 const states = ['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
 export function History() {
-  const [filter, setFilter] = useState({ state: '', task: '', dryRun: '', createdFrom: '' })
+  const [filter, setFilter] = useState({ state: '', task: '', dryRun: '', createdFromTime: '' })
   const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
   const load = async (pageToken?: string, signal?: AbortSignal) => {
-    const createdFrom = filter.createdFrom && new Date(filter.createdFrom + 'T00:00').toISOString()
+    const createdFromTime = filter.createdFromTime && new Date(filter.createdFromTime + 'T00:00').toISOString()
     const { runs, nextPageToken } = await call<{ runs: Run[]; nextPageToken: string }>(
       'GET',
-      query('/v1/runs', { ...filter, createdFrom, pageToken }),
+      query('/v1/runs', { ...filter, createdFromTime, pageToken }),
       undefined,
       signal,
     )
@@ -53,7 +53,7 @@ export function History() {
           </select>
         </Field>
         <Field label={t('history.from')}>
-          <input type="date" value={filter.createdFrom} onChange={change('createdFrom')} />
+          <input type="date" value={filter.createdFromTime} onChange={change('createdFromTime')} />
         </Field>
       </form>
       <PagedList load={load} dependencies={[filter]}>

@@ -5,7 +5,7 @@ import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
 import { day, number, period, short, t } from '../i18n'
 import type { Context } from '../context'
-import { ended, rowsOf, durationOf, total } from '../runs'
+import { ended, nameOf, rowsOf, durationOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
@@ -41,9 +41,9 @@ function problems({ runs, schedule, options, guards, left }: Status, context: Co
     add(t('overview.failed', { tasks: names }), `#/runs/${last.id}`, t('overview.see'))
   }
   const tripped = guards
-    ? (guards.latched ?? []).map(l => ({ guard: l.guard?.guard, table: l.guard?.table }))
+    ? (guards.latched ?? []).map(l => ({ guard: nameOf(l.guard?.guard), table: l.guard?.table }))
     : (last?.results ?? [])
-        .filter(r => r.reason === 'GUARD')
+        .filter(r => r.reason === 'REFUSAL_REASON_GUARD')
         .map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))
   if (tripped.length > 0) {
     add(

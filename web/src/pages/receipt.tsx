@@ -105,7 +105,7 @@ function Verification({ receipt, verify }: { receipt: Receipt; verify: (body: ob
       ) : (
         <div class={found.clean ? 'notice good' : 'problem'} role="status">
           <p>
-            <Moment at={found.time} />:{' '}
+            <Moment at={found.verifyTime} />:{' '}
             {found.clean ? (
               t('userdata.nothing')
             ) : (

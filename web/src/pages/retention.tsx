@@ -207,7 +207,9 @@ const ended = (id: string, progress: (share: number) => void) =>
 
 /** Compares the rows to delete with the changed options and with the current ones. */
 function Effects({ effect, current }: { effect: Effect; current: boolean }) {
-  const lines = linesOf(effect.run).filter(l => l.rowsNow !== undefined && l.rowsNow !== null && l.rowsNow !== l.rows)
+  const lines = linesOf(effect.run).filter(
+    l => l.baselineRows !== undefined && l.baselineRows !== null && l.baselineRows !== l.rows,
+  )
   return (
     <Section title={t('retention.effects')} actions={<a href={`#/runs/${effect.run.id}`}>{t('retention.whole')}</a>}>
       {!current && (
@@ -223,13 +225,13 @@ function Effects({ effect, current }: { effect: Effect; current: boolean }) {
         columns={[
           { title: t('table'), cell: l => <Code>{l.table}</Code> },
           { title: t('run.task'), cell: l => <span lang="en">{l.task}</span> },
-          { title: t('preview.now'), numeric: true, cell: l => number(l.rowsNow ?? undefined) },
+          { title: t('preview.now'), numeric: true, cell: l => number(l.baselineRows ?? undefined) },
           { title: t('retention.then'), numeric: true, cell: l => number(l.rows) },
           {
             title: t('retention.difference'),
             numeric: true,
             cell: l => {
-              const more = Number(l.rows) - Number(l.rowsNow)
+              const more = Number(l.rows) - Number(l.baselineRows)
               return `${more > 0 ? '+' : '−'}${number(Math.abs(more))}`
             },
           },

@@ -4,7 +4,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
 import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
-import { bytes, clock, number, period, short, t, time } from '../i18n'
+import { bytes, clock, number, period, said, short, t, time, type Key, type Message } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ended, total } from '../runs'
@@ -69,6 +69,11 @@ function useRun(id: string) {
   return { model: model.current, problem, trouble, loadLog }
 }
 
+function Said({ message }: { message: Message }) {
+  const { text, lang } = said(message)
+  return <span lang={lang}>{text}</span>
+}
+
 function Pipeline({ model }: { model: Model }) {
   const { run, live } = model
   const shown = (run.results ?? []).filter(r => r.state !== 'TASK_STATE_SKIPPED' || r.detail)
@@ -92,13 +97,23 @@ function Pipeline({ model }: { model: Model }) {
                   </div>
                 )}
                 {now?.waits && (
-                  <div class="badge warn" lang="en">
-                    {t('run.waits', { why: now.waits })}
+                  <div class="badge warn">
+                    {t('run.waits', { why: t(`throttle.${now.waits.reason!.replace('THROTTLE_REASON_', '')}` as Key) })}{' '}
+                    <span lang="en">{now.waits.detail}</span>
                   </div>
                 )}
-                {(r.error || r.detail) && (
-                  <div class={r.error ? 'bad' : 'quiet'} lang="en">
-                    {r.error || r.detail}
+                {r.error && (
+                  <div class="bad" lang="en">
+                    {r.error}
+                  </div>
+                )}
+                {!r.error && r.detail && (
+                  <div class="quiet">
+                    {(r.details?.length ? r.details : [{ text: r.detail }]).map((d, i) => (
+                      <div key={i}>
+                        <Said message={d} />
+                      </div>
+                    ))}
                   </div>
                 )}
               </>
@@ -228,10 +243,8 @@ function Log({ model, loadLog }: { model: Model; loadLog: (direction: 'earlier' 
               <time dateTime={e.at} title={e.at}>
                 {clock(e.at)}
               </time>
-              <span lang="en">
-                {e.task && `${e.task}: `}
-                {e.message}
-              </span>
+              {e.task && <span lang="en">{e.task}: </span>}
+              <Said message={e.message} />
             </p>
           ))}
         </div>

@@ -1,0 +1,134 @@
+// Package message has the catalogue of the messages in the logs of runs and in the results of tasks: codes, texts,
+// causes and remedies. The texts are English; the console translates them by code. Every package that writes to the log
+// of a run uses it. docs/reference/messages.md is generated from it.
+package message
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/internal/severity"
+)
+
+// Message is a message for people, which programs can recognize and translate.
+type Message struct {
+	Level severity.Level `json:"Level,omitempty"`
+	// Code is that of its Kind; empty if it has none.
+	Code string `json:"Code,omitempty"`
+	// Params are the values in the text, by name.
+	Params map[string]string `json:"Params,omitempty"`
+	Text   string            `json:"Text"`
+}
+
+// Kind is an entry of the catalogue.
+type Kind struct {
+	// Code identifies the kind. It never changes.
+	Code  string
+	Theme string
+	Level severity.Level
+	// Template is the text. {name} stands for the value of a parameter, {name|word|words} for the first word if that
+	// value is 1, and otherwise for the second.
+	Template string
+	// Cause explains to an administrator why the message appears, and Remedy what to do.
+	Cause, Remedy string
+}
+
+// theme is the title of a group of kinds.
+type theme string
+
+var catalog []*Kind
+
+func (t theme) warning(code, template, cause, remedy string) *Kind {
+	return t.add(severity.Warning, code, template, cause, remedy)
+}
+
+func (t theme) info(code, template, cause, remedy string) *Kind {
+	return t.add(severity.Info, code, template, cause, remedy)
+}
+
+func (t theme) add(level severity.Level, code, template, cause, remedy string) *Kind {
+	k := &Kind{Code: code, Theme: string(t), Level: level, Template: template, Cause: cause, Remedy: remedy}
+	catalog = append(catalog, k)
+	return k
+}
+
+// Catalog returns all kinds, theme by theme.
+func Catalog() []*Kind { return slices.Clone(catalog) }
+
+// With returns a message of the kind. params are the names of its parameters, each followed by its value.
+func (k *Kind) With(params ...any) Message {
+	m := Message{Level: k.Level, Code: k.Code, Params: map[string]string{}}
+	for i := 0; i+1 < len(params); i += 2 {
+		m.Params[fmt.Sprint(params[i])] = fmt.Sprint(params[i+1])
+	}
+	m.Text = placeholder.ReplaceAllStringFunc(k.Template, func(text string) string {
+		part := placeholder.FindStringSubmatch(text)
+		switch value := m.Params[part[1]]; {
+		case part[2] == "":
+			return value
+		case value == "1":
+			return part[3]
+		}
+		return part[4]
+	})
+	return m
+}
+
+// placeholder matches a placeholder of a template: its name and, with the bars, two words.
+var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
+
+// Placeholders returns the sorted names of the parameters that a template uses.
+func Placeholders(template string) []string {
+	var names []string
+	for _, part := range placeholder.FindAllStringSubmatch(template, -1) {
+		names = append(names, part[1])
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// Plural returns a template with the second of two words.
+func Plural(template string) string {
+	return placeholder.ReplaceAllStringFunc(template, func(text string) string {
+		if part := placeholder.FindStringSubmatch(text); part[2] != "" {
+			return part[4]
+		}
+		return text
+	})
+}
+
+// Infof returns a message without a code, for information.
+func Infof(format string, args ...any) Message {
+	return Message{Level: severity.Info, Text: fmt.Sprintf(format, args...)}
+}
+
+// Infos returns texts as messages without a code, for information.
+func Infos(texts ...string) (list []Message) {
+	for _, text := range texts {
+		list = append(list, Message{Level: severity.Info, Text: text})
+	}
+	return list
+}
+
+// OnServer returns the message as one about a mid-sourcing server, which the parameter server names.
+func (m Message) OnServer(account string) Message {
+	m.Params = maps.Clone(m.Params)
+	if m.Params == nil {
+		m.Params = map[string]string{}
+	}
+	m.Params["server"] = account
+	m.Text = fmt.Sprintf("mid-sourcing server %q: %s", account, m.Text)
+	return m
+}
+
+// Join returns the texts of messages as one.
+func Join(list []Message) string {
+	var texts []string
+	for _, m := range list {
+		texts = append(texts, m.Text)
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,168 @@
+package message
+
+const rows = theme("Rows that are retained, or not counted")
+
+// Kinds about obsolete rows that a run does not delete.
+var (
+	RowFailed = rows.warning(
+		"ROW_FAILED",
+		"{table}: row {row} failed and is retained: {error}",
+		"A trigger, a constraint or a view of the application raised the error when the row was to be deleted or "+
+			"updated. The first 20 such rows of each table are logged.",
+		"Correct the trigger, or the rows that refer to this one. Each run tries again.",
+	)
+	RowsFailed = rows.warning(
+		"ROWS_FAILED",
+		"{table}: {rows} obsolete {rows|row|rows} failed with an error and {rows|is|are} retained",
+		"A trigger, a constraint or a view of the application raised errors; see `ROW_FAILED`.",
+		"Correct the trigger, or the rows that refer to these. Each run tries again.",
+	)
+	TooManyRowsFailed = rows.warning(
+		"TOO_MANY_ROWS_FAILED",
+		"{table}: more than {rows} rows failed, so the rest of the table was skipped",
+		"So many rows failed that they are probably not the cause. The task fails at its end.",
+		"Correct what the errors of the rows name (`ROW_FAILED`), such as a trigger, and start another run.",
+	)
+	RowsLocked = rows.warning(
+		"ROWS_LOCKED",
+		"{table}: {rows} obsolete {rows|row was|rows were} locked by other sessions and {rows|is|are} left for the "+
+			"next run",
+		"Transactions of other sessions have changed or locked the rows.",
+		"Usually nothing. If it recurs, find the session that keeps its transaction open.",
+	)
+	RowsSuppressed = rows.warning(
+		"ROWS_SUPPRESSED",
+		"{table}: {rows} obsolete {rows|row is|rows are} retained, because a trigger or rule of the table suppresses "+
+			"{rows|its|their} deletion",
+		"The table has a trigger that returns NULL, or a rule DO INSTEAD.",
+		"Remove the trigger or rule, if the rows may be deleted.",
+	)
+	RowsBypassTrigger = rows.warning(
+		"ROWS_BYPASS_TRIGGER",
+		"{table}: obsolete rows are retained, because a rule or a trigger FOR EACH STATEMENT of {parents} would not "+
+			"see their deletion: create it on the partitions or children, or disable it",
+		"Rows are deleted from partitions, which fires only the statement triggers and rules of the partition.",
+		"Create the trigger or rule on the partitions or children, too, or disable it.",
+	)
+	ParentsRetained = rows.warning(
+		"PARENTS_RETAINED",
+		"{rows} {rows|row|rows} of {table} {rows|is|are} retained, because {problem}",
+		"Another table, which the task does not clean, has or may have rows that depend on these. They would be "+
+			"orphans.",
+		"See the message about the other table.",
+	)
+	DependentsRetained = rows.warning(
+		"DEPENDENTS_RETAINED",
+		"{rows} {rows|row|rows} of {table} {rows|is|are} retained, because dependent rows in {dependents} are; the "+
+			"next run deletes both",
+		"Rows that depend on these failed, or were locked or suppressed; another message has the reason.",
+		"See the message about the dependent rows.",
+	)
+	ListRetained = rows.warning(
+		"LIST_RETAINED",
+		"list {list} is retained, with its table if it has one: {error}",
+		"The list, or its table, could not be deleted.",
+		"Correct what the error names. Each run tries again.",
+	)
+	EverythingOnHold = rows.warning(
+		"EVERYTHING_ON_HOLD",
+		"everything is on hold: {rows} {rows|row|rows} of {table} {rows|is|are} retained, with all that belongs to "+
+			"{rows|it|them}",
+		"A legal hold on everything is in force.",
+		"Nothing. Release the hold when it is no longer needed.",
+	)
+	HoldTooDeep = rows.warning(
+		"HOLD_TOO_DEEP",
+		"rows of {table} are retained while there are holds, if foreign keys lead from them to {last}: what "+
+			"the keys change beyond that is not followed",
+		"Foreign keys delete or change rows with a deleted row. Chains that are long or circular are not followed.",
+		"Nothing: the rows are deleted after the holds are released.",
+	)
+	HoldHidden = rows.warning(
+		"HOLD_HIDDEN",
+		"rows of {table} are retained while there are holds: with them, a foreign key deletes or changes rows of "+
+			"{child}, which may be on hold and cannot be seen: {statement}",
+		"The role cannot read all rows of a table that foreign keys reach, so a row on hold might be deleted.",
+		"Let an administrator of the database run the statement in the message.",
+	)
+	RemoteRowsUncounted = rows.warning(
+		"REMOTE_ROWS_UNCOUNTED",
+		"it is not known whether the last {rows} {rows|row|rows} of a previous replica were changed on another "+
+			"server, so they are not counted: {problem}",
+		"A replica failed between a change on another server and its count.",
+		"Nothing: rows that remain are deleted by this run. The counts may be too low.",
+	)
+	RemoteDeliveriesLeft = rows.warning(
+		"REMOTE_DELIVERIES_LEFT",
+		"no database is configured for the mid-sourcing account {account}: {deliveries} "+
+			"{deliveries|delivery|deliveries} of it {deliveries|is|are} deleted only here, and recorded as left "+
+			"there",
+		"The deliveries are also on a mid-sourcing server, which the service does not know.",
+		"Configure the database of the account, or keep its deliveries: see [mid-sourcing](../how-to/mid-sourcing.md).",
+	)
+	JobLogNotWritten = rows.warning(
+		"JOB_LOG_NOT_WRITTEN",
+		"{table}: entries of the job log could not be written: {error}",
+		"Rows were changed without the entry in XtkJobLog that the application would write.",
+		"Correct what the error names, such as a right.",
+	)
+	FormsWorkflowUnknown = rows.warning(
+		"FORMS_WORKFLOW_UNKNOWN",
+		"the database knows no workflow of {workflows}",
+		"The purge names a workflow that the Forms database does not have. Nothing is deleted for it.",
+		"Correct the name of the workflow in the purge.",
+	)
+	FormsTableShared = rows.warning(
+		"FORMS_TABLE_SHARED",
+		"{table} is also the table of other workflows: its process instances of {workflows} cannot be distinguished, "+
+			"and are retained",
+		"Several workflows store their process instances in one table.",
+		"Name all workflows of the table in the purge, if the same retention applies to them.",
+	)
+)
+
+const results = theme("Details of a task's result")
+
+// Kinds of the details of a task's result.
+var (
+	ResultFailed = results.warning(
+		"RESULT_ROWS_FAILED", "{rows} obsolete {rows|row|rows} failed with an error",
+		"The task succeeded, except for rows for which a trigger, a constraint or a view raised an error.",
+		"See `ROW_FAILED` in the log.",
+	)
+	ResultLocked = results.warning(
+		"RESULT_ROWS_LOCKED", "{rows} obsolete {rows|row was|rows were} locked by others",
+		"Other sessions had locked the rows.",
+		"Usually nothing: the next run tries again.",
+	)
+	ResultSuppressed = results.warning(
+		"RESULT_ROWS_SUPPRESSED", "{rows} obsolete {rows|row is|rows are} kept by a trigger or rule",
+		"A trigger or rule of the table suppressed the deletion without an error.",
+		"See `ROWS_SUPPRESSED` in the log.",
+	)
+	ResultDependent = results.warning(
+		"RESULT_ROWS_DEPENDENT", "{rows} obsolete {rows|row depends|rows depend} on retained rows",
+		"The rows, such as deliveries, are retained because rows that belong to them are.",
+		"See `DEPENDENTS_RETAINED` and `PARENTS_RETAINED` in the log.",
+	)
+	ResultOnHold = results.info(
+		"RESULT_ROWS_ON_HOLD", "{rows} obsolete {rows|row is|rows are} on hold",
+		"A legal hold retains the rows.",
+		"Nothing. Release the hold when it is no longer needed.",
+	)
+	ResultTables = results.warning(
+		"RESULT_TABLES_UNFINISHED", "{tables} {tables|table|tables} could not be finished",
+		"The tables were locked, skipped, on another server that failed, or had too many failing rows.",
+		"See the messages about the tables in the log.",
+	)
+	ResultVacuum = results.warning(
+		"RESULT_VACUUM_FAILED", "VACUUM or ANALYZE failed on {tables} {tables|table|tables}",
+		"The task statistics could not process the tables.",
+		"See `VACUUM_FAILED` in the log.",
+	)
+	DependencyFailed = results.warning(
+		"DEPENDENCY_FAILED", "it depends on the task {task}, which did not succeed",
+		"The task was not run, because it relies on the result of an earlier one.",
+		"Correct the cause of the failure of the earlier task, and start another run.",
+	)
+)

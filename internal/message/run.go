@@ -1,0 +1,163 @@
+package message
+
+const runs = theme("The run")
+
+// Kinds about a run and its environment.
+var (
+	RunResumed = runs.warning(
+		"RUN_RESUMED",
+		"{reason}; replica {replica} continues after the last committed batch (attempts without progress: {attempts} "+
+			"of at most {limit})",
+		"The replica that executed the run, or its connection to the database, failed. Nothing is lost or done "+
+			"twice.",
+		"Usually nothing. If it recurs, correct what the reason names.",
+	)
+	RunReleased = runs.warning(
+		"RUN_RELEASED",
+		"replica {replica} released the run: {reason}",
+		"The replica could not go on, so that another one, or itself later, continues.",
+		"Usually nothing. If it recurs, correct what the reason names.",
+	)
+	ApplicationCleanupStarted = runs.warning(
+		"APPLICATION_CLEANUP_STARTED",
+		"the application's own workflow cleanup is started, too: stop it, or two services clean one database",
+		"The technical workflow Database cleanup of Adobe Campaign is started.",
+		"Stop the workflow in the application.",
+	)
+	GuardWouldRefuse = runs.warning(
+		"GUARD_WOULD_REFUSE",
+		"the guard {guard} would refuse a run: {problem}",
+		"A dry run shows numbers all the same, but a run would change nothing.",
+		"See [the guards](guards.md): correct the cause, or set the guard.",
+	)
+	IdlenessUnknown = runs.warning(
+		"IDLENESS_UNKNOWN",
+		"it is not known from {table} whether the application is idle: {error}",
+		"The guard idle compares the newest date of several tables with the clock, and could not read one of them.",
+		"Correct what the error names.",
+	)
+	TimeZoneUnknown = runs.warning(
+		"TIME_ZONE_UNKNOWN",
+		"the zone of dates without a time zone is not known: option {option} {problem}; rows that are obsolete in "+
+			"only some zones are retained; set the option to an IANA name, such as Europe/Paris, or delete its row "+
+			"if the dates are in the database's zone, {zone}",
+		"Dates without a time zone have a meaning only with the zone of the application.",
+		"Set the option to an IANA name, or delete its row if the dates are in the database's zone.",
+	)
+	SchemasNotCleaned = runs.warning(
+		"SCHEMAS_NOT_CLEANED",
+		"schema {schema} is cleaned; tables of Campaign in {others} are not: to clean those, run a service whose "+
+			"role has that schema first in its search_path",
+		"Several schemas of the database have tables of Adobe Campaign.",
+		"Run another service with a role for the other schema, if that is an installation of its own.",
+	)
+	OptionUnusable = runs.warning(
+		"OPTION_UNUSABLE",
+		"{table} is not cleaned: {error}",
+		"An option of the application has a value that is not safe to use.",
+		"Correct the option: `cleanupd options set`, or in the application.",
+	)
+	StatisticsOptionUnusable = runs.warning(
+		"STATISTICS_OPTION_UNUSABLE",
+		"no table is vacuumed: {error}",
+		"The option XtkCleanup_NoStats has a value that is not known, or cannot be read.",
+		"Set it to 0, 1 or 2.",
+	)
+	LastCleanupUnknown = runs.warning(
+		"LAST_CLEANUP_UNKNOWN",
+		"it is not known when the last cleanup was, because {problem}; {table} is not cleaned",
+		"The table XtkOption keeps when the last cleanup was.",
+		"Restore the table, or let the role see all rows of it.",
+	)
+	TaskRemoved = runs.warning(
+		"TASK_REMOVED", "the task was removed meanwhile: skipped",
+		"A purge of process instances was deleted after the run had been requested.",
+		"Nothing.",
+	)
+	TaskDisabled = runs.warning(
+		"TASK_DISABLED", "the task was disabled meanwhile: skipped",
+		"A purge of process instances was disabled after the run had been requested.",
+		"Nothing.",
+	)
+)
+
+const load = theme("Batches and the server's load")
+
+// Kinds about batches and the load of the server.
+var (
+	BatchHalved = load.warning(
+		"BATCH_HALVED",
+		"{table}: a batch took too long; the next ones have at most {rows} {rows|row|rows}",
+		"A batch ran into the statement timeout, for example because of a slow trigger or a missing index.",
+		"If it recurs, see `UNINDEXED_FOREIGN_KEY`, and the triggers of the table.",
+	)
+	BatchRetried = load.warning(
+		"BATCH_RETRIED",
+		"{object}: {error}; it will be tried at most {attempts} times",
+		"A deadlock, a serialization failure or a lock that was not free in time. The batch was rolled back.",
+		"Nothing, unless the task fails in the end.",
+	)
+	BatchesWait = load.warning(
+		"BATCHES_WAIT",
+		"batches have waited for {duration}: {cause}; {remedy}",
+		"The load of the server exceeds a limit, so that the run makes no progress.",
+		"Remove the load, or set the limit as the message says.",
+	)
+	StandbyDelayed = load.warning(
+		"STANDBY_DELAYED",
+		"the standby {standby} lags by {lag} because of recovery_min_apply_delay: batches do not wait for that delay "+
+			"(--lag-ignore {standby} would ignore it from the start)",
+		"The standby applies changes late on purpose.",
+		"Serve with `--lag-ignore` and the name of the standby.",
+	)
+	ReplicaLagHidden = load.warning(
+		"REPLICA_LAG_HIDDEN",
+		"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",
+		"The server has standbys, and the role lacks the right to see their lag.",
+		"`GRANT pg_monitor TO` the role, or serve with `--max-replica-lag=0`.",
+	)
+	WALRetained = load.warning(
+		"WAL_RETAINED",
+		"{cause}: the server keeps {size} of WAL for it, and more while rows are deleted; {remedy}",
+		"A replication slot without a reader, or a failing archiver, keeps the server from removing WAL. The disk "+
+			"may fill.",
+		"Drop the slot or repair the archiver, as the message says.",
+	)
+)
+
+const vacuum = theme("VACUUM and the size of tables")
+
+// Kinds about VACUUM and the sizes of tables.
+var (
+	VacuumLocked = vacuum.warning(
+		"VACUUM_LOCKED",
+		"{table} is locked by another session: not vacuumed",
+		"VACUUM and ANALYZE do not wait for locks.",
+		"Nothing: autovacuum, or the next run, does it.",
+	)
+	VacuumFailed = vacuum.warning(
+		"VACUUM_FAILED",
+		"{table}: VACUUM or ANALYZE failed: {error}",
+		"The server reported an error, such as one of an index on an expression.",
+		"Correct what the error names.",
+	)
+	VacuumUnavailable = vacuum.warning(
+		"VACUUM_UNAVAILABLE",
+		"no connection is free for VACUUM, which is left to autovacuum: {error}",
+		"The server, or a pooler in front of it, grants no more connections.",
+		"Raise `max_connections`, or the limit of the role or of the pooler.",
+	)
+	TableMostlyFree = vacuum.warning(
+		"TABLE_MOSTLY_FREE",
+		"{table} is {size}, of which {free} are free: new rows will use them; to give them back to the disk, run "+
+			"pg_repack, or VACUUM FULL in a quiet hour (nobody can read the table meanwhile)",
+		"The run deleted most rows of a large table. PostgreSQL keeps the space for new rows.",
+		"Nothing, unless the disk needs the space: then pg_repack or VACUUM FULL.",
+	)
+	SizesUnknown = vacuum.warning(
+		"SIZES_UNKNOWN",
+		"the sizes of the tables could not be determined: {error}",
+		"The result of the task has no sizes for its tables, for example because one of them was locked.",
+		"Usually nothing.",
+	)
+)

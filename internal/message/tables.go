@@ -1,0 +1,197 @@
+package message
+
+const tables = theme("Tables that a task skips, or cleans only in part")
+
+// Kinds about tables of the application and of its customers.
+var (
+	TableLocked = tables.warning(
+		"TABLE_LOCKED",
+		"{table}: another session has locked the whole table, so the rest of it was skipped",
+		"A statement such as ALTER TABLE, VACUUM FULL or LOCK TABLE kept the table locked through every attempt.",
+		"Usually nothing: the next run continues. If it recurs, find the job that locks the table at that hour.",
+	)
+	TableDropped = tables.warning(
+		"TABLE_DROPPED",
+		"{table} was dropped during the run: skipped",
+		"The application, or somebody, dropped the table after the run had read the catalog.",
+		"Nothing, if that was intended.",
+	)
+	NotATable = tables.warning(
+		"NOT_A_TABLE",
+		"{table} is {kind}, not a table: skipped",
+		"A view, or a partition of another table, has the name of a table of the application. Its rows are not "+
+			"cleaned, and deliveries and lists that it may have rows of are retained.",
+		"Restore the application's table, or clean the tables behind the view yourself.",
+	)
+	IDNotInteger = tables.warning(
+		"ID_NOT_INTEGER",
+		"{table}: its id {column} is not an integer, so the zero record, which must be retained, is not known: "+
+			"skipped; to have the table cleaned: {statement}",
+		"The column that the application documents as the id has been created with another type.",
+		"Let the owner run the statement in the message, in a maintenance window: it rewrites the table.",
+	)
+	PartitionsExposed = tables.warning(
+		"PARTITIONS_EXPOSED",
+		"row security may hide rows of {table} that its partitions or children show: skipped; make the role {role} "+
+			"the owner of the table, or grant it BYPASSRLS",
+		"The table has a policy, its partitions have none: a sweep of the partitions would bypass the policy.",
+		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
+	)
+	PairedNotATable = tables.warning(
+		"PAIRED_NOT_A_TABLE",
+		"{table}: its rows are deleted together with rows of {paired}, which is {kind}, not a table: skipped",
+		"Two tables share their ids, and a view or a partition has the name of one of them.",
+		"Restore the application's table.",
+	)
+	RowsHidden = tables.warning(
+		"ROWS_HIDDEN",
+		"row security may hide rows of {table}: rows that the role {role} does not see are retained; make it the "+
+			"owner of the table, or grant it BYPASSRLS",
+		"A policy of row security applies to the role. Only the rows that it shows are cleaned.",
+		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
+	)
+	TableNotIncluded = tables.info(
+		"TABLE_NOT_INCLUDED",
+		"table {table} looks like {kind}, but {criterion}: not cleaned; serve --include {task}={table} adds it to "+
+			"this task",
+		"The table has the columns of a log or of a similar table, but nothing says that its rows may be deleted.",
+		"If its rows may be deleted by the rules of the task, serve with the option in the message.",
+	)
+	IncludedTableUnfit = tables.warning(
+		"INCLUDED_TABLE_UNFIT",
+		"table {table}, which --include adds to the task {task}, is missing or no longer has the columns of {kind}: "+
+			"skipped",
+		"The table was dropped, renamed or changed since the server was started.",
+		"Correct or remove `--include`.",
+	)
+	RelatedListTableMissing = tables.warning(
+		"RELATED_LIST_TABLE_MISSING",
+		"table {table} of --related-list-table is missing: skipped",
+		"The table was dropped or renamed since the server was started.",
+		"Correct or remove `--related-list-table`.",
+	)
+	OrphansUnknown = tables.warning(
+		"ORPHANS_UNKNOWN",
+		"no row counts as an orphan of {table}, because {problem}: skipped",
+		"Rows are orphans if a row that they refer to is missing. Where that cannot be seen, none is deleted.",
+		"Restore the table or the column, or let the role see all rows of the table.",
+	)
+	ParentTableEmpty = tables.warning(
+		"PARENT_TABLE_EMPTY",
+		"table {table} is empty, so no row counts as an orphan of it: skipped",
+		"An empty table may be one whose rows are lost, for example by a failed restore.",
+		"Nothing, if the table is empty in this installation. Otherwise restore it.",
+	)
+	DeliveriesMissing = tables.warning(
+		"DELIVERIES_MISSING",
+		"table NmsDelivery is missing, whose owner identifies the application's tables: skipped",
+		"Work tables are dropped only if they belong to the role that owns NmsDelivery.",
+		"Check that the service is connected to the right database and schema.",
+	)
+	ListsHidden = tables.warning(
+		"LISTS_HIDDEN",
+		"row security may hide rows of {table}: tables with _grp and an id in their names are retained",
+		"The tables may belong to lists that the role does not see.",
+		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
+	)
+	MappingsMissing = tables.warning(
+		"MAPPINGS_MISSING",
+		"table NmsDeliveryMapping is missing, so no mapping names a log table",
+		"Delivery mappings name the delivery, exclusion and tracking logs. Without them, only NmsBroadLogMid is "+
+			"cleaned.",
+		"Nothing on a server without mappings, such as one for mid-sourcing. Otherwise restore the table.",
+	)
+	MappingColumnMissing = tables.warning(
+		"MAPPING_COLUMN_MISSING",
+		"column {column} of NmsDeliveryMapping is missing, so no mapping names such a log table",
+		"The version of the application does not have the column, or somebody dropped it.",
+		"Nothing, if the version does not have it. Otherwise restore the column.",
+	)
+	MappingUnusable = tables.warning(
+		"MAPPING_UNUSABLE",
+		"{column} of a delivery mapping is {schema}, which {problem}: skipped",
+		"A mapping names a log that is not in this database.",
+		"Correct or delete the mapping in the application, if it is not in use.",
+	)
+	NotALog = tables.warning(
+		"NOT_A_LOG",
+		"table {table} ({column} {schema} of a delivery mapping) does not look like such a log, which has a unique "+
+			"key {key} and the columns {columns}: skipped",
+		"A mapping names a table without the columns or the key of a log.",
+		"Correct the mapping, or add what the table lacks.",
+	)
+	RemoteTableFailed = tables.warning(
+		"REMOTE_TABLE_FAILED",
+		"{table} is {location} and could not be cleaned: {error}; obsolete rows left: {rows}",
+		"Another server rejected the statements. The task fails at its end.",
+		"Correct what the error names, on the server that has the rows.",
+	)
+	RemoteTableClean = tables.warning(
+		"REMOTE_TABLE_CLEAN",
+		"{table} is {location}; it raised an error, but no obsolete row is left there: {error}",
+		"Another server rejected a statement, but other statements, or another run, have deleted the rows.",
+		"Nothing, unless it recurs.",
+	)
+	UnloggedNotCounted = tables.warning(
+		"UNLOGGED_NOT_COUNTED",
+		"{table} is unlogged: its rows are not counted, since the standby has none of them; a dry run without "+
+			"--preview-database-url counts them",
+		"The dry run reads a standby, and PostgreSQL does not replicate unlogged tables.",
+		"Nothing: runs clean the table. To count its rows, serve without `--preview-database-url`.",
+	)
+	UnindexedForeignKey = tables.warning(
+		"UNINDEXED_FOREIGN_KEY",
+		"{table}: a foreign key without an index refers to it, so each deleted row costs a scan of the other table: "+
+			"create an index on {key}",
+		"PostgreSQL looks for rows that refer to a deleted row. Without an index it reads the whole table for each.",
+		"`CREATE INDEX CONCURRENTLY` on the table and the columns in the message.",
+	)
+)
+
+const workTables = theme("Work tables")
+
+// Kinds about work tables.
+var (
+	WorkTableNotDropped = workTables.warning(
+		"WORK_TABLE_NOT_DROPPED",
+		"{table} could not be dropped: {error}",
+		"Another session has locked the table, an object such as a view depends on it, or a right is missing.",
+		"If it recurs, drop the objects that depend on it, or grant the right.",
+	)
+	WorkTablesOfOthers = workTables.warning(
+		"WORK_TABLES_OF_OTHERS",
+		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: "+
+			"{tables|it belongs|they belong} to {owner}, and NmsDelivery to {application}; {statement} lets the next "+
+			"run drop {tables|it|them}",
+		"Somebody created the tables as another role, for example by a restore.",
+		"Give them to the owner of NmsDelivery with the statement in the message, or drop them by hand.",
+	)
+	WorkTablesOfSuperuser = workTables.warning(
+		"WORK_TABLES_OF_SUPERUSER",
+		"not dropped: {tables} unused {tables|relation|relations} named like a work table, such as {example}: "+
+			"{tables|it belongs|they belong} to the superuser postgres, as NmsDelivery does; give the application's "+
+			"tables to a role of its own: ALTER TABLE … OWNER TO",
+		"The application's tables belong to the superuser, so they cannot be told from tables that are not its own.",
+		"Give the application's tables to a role of its own: `ALTER TABLE … OWNER TO`.",
+	)
+	WorkTablesElsewhere = workTables.info(
+		"WORK_TABLES_ELSEWHERE",
+		"not dropped: {tables} {tables|relation|relations} named like a work table, such as {example}: {tables|it "+
+			"is|they are} in the schema {schema}, and NmsDelivery is in {application}",
+		"Only the schema of the application is cleaned.",
+		"Drop the unneeded ones by hand.",
+	)
+	WorkTablesOfOtherKind = workTables.info(
+		"WORK_TABLES_OF_OTHER_KIND",
+		"not dropped: {tables} {tables|relation|relations} named like a work table, such as {example}: {kind}",
+		"The application creates ordinary tables and views only.",
+		"Drop the unneeded ones by hand.",
+	)
+	WorkTablesUnreadable = workTables.warning(
+		"WORK_TABLES_UNREADABLE",
+		"{tables} {tables|table|tables} may have rows on hold and could not be read: retained; the first is {table}: "+
+			"{error}",
+		"While recipients are on hold, a work table is dropped only if it has no row of them.",
+		"Grant the role SELECT on the tables, or release the hold.",
+	)
+)

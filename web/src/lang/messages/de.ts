@@ -1,0 +1,126 @@
+// The messages of runs by their codes: see docs/reference/messages.md. {name|one|many} is one if name is 1.
+export const messages: Record<string, string> = {
+  ROW_FAILED: '{table}: Zeile {row} führte zu einem Fehler und bleibt erhalten: {error}',
+  ROWS_FAILED:
+    '{table}: {rows} veraltete {rows|Zeile führte|Zeilen führten} zu einem Fehler und {rows|bleibt|bleiben} erhalten',
+  TOO_MANY_ROWS_FAILED:
+    '{table}: Mehr als {rows} Zeilen führten zu einem Fehler, daher wurde der Rest der Tabelle übersprungen',
+  ROWS_LOCKED:
+    '{table}: {rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt; die nächste Ausführung versucht es erneut',
+  ROWS_SUPPRESSED:
+    '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen unterdrückt',
+  ROWS_BYPASS_TRIGGER:
+    '{table}: Veraltete Zeilen bleiben erhalten, weil eine Regel oder ein Trigger FOR EACH STATEMENT von {parents} ihr Löschen nicht sähe: auf den Partitionen oder Kindtabellen anlegen oder deaktivieren',
+  PARENTS_RETAINED: '{rows} {rows|Zeile|Zeilen} von {table} {rows|bleibt|bleiben} erhalten: {problem}',
+  DEPENDENTS_RETAINED:
+    '{rows} {rows|Zeile|Zeilen} von {table} {rows|bleibt|bleiben} erhalten, weil abhängige Zeilen in {dependents} erhalten bleiben; die nächste Ausführung löscht beide',
+  LIST_RETAINED: 'Die Liste {list} bleibt erhalten, samt ihrer Tabelle, falls sie eine hat: {error}',
+  EVERYTHING_ON_HOLD:
+    'Eine Sperre gilt für alles: {rows} {rows|Zeile|Zeilen} von {table} {rows|bleibt|bleiben} erhalten, mit allem, was dazugehört',
+  HOLD_TOO_DEEP:
+    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn Fremdschlüssel von ihnen zu {last} führen: Was Schlüssel darüber hinaus ändern, wird nicht geprüft',
+  HOLD_HIDDEN:
+    'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Ein Fremdschlüssel löscht oder ändert mit ihnen Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
+  REMOTE_ROWS_UNCOUNTED:
+    'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',
+  REMOTE_DELIVERIES_LEFT:
+    'Für das Midsourcing-Konto {account} ist keine Datenbank konfiguriert: {deliveries} {deliveries|Sendung wird|Sendungen werden} nur hier gelöscht und als dort verblieben vermerkt',
+  JOB_LOG_NOT_WRITTEN: '{table}: Einträge des Auftragsprotokolls konnten nicht geschrieben werden: {error}',
+  FORMS_WORKFLOW_UNKNOWN: 'Die Datenbank kennt keinen Workflow von {workflows}',
+  FORMS_TABLE_SHARED:
+    '{table} ist auch die Tabelle anderer Workflows: Die Prozessinstanzen von {workflows} lassen sich nicht unterscheiden und bleiben erhalten',
+
+  RESULT_ROWS_FAILED: '{rows} veraltete {rows|Zeile führte|Zeilen führten} zu einem Fehler',
+  RESULT_ROWS_LOCKED: '{rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt',
+  RESULT_ROWS_SUPPRESSED:
+    '{rows} veraltete {rows|Zeile wird|Zeilen werden} von einem Trigger oder einer Regel erhalten',
+  RESULT_ROWS_DEPENDENT: '{rows} veraltete {rows|Zeile hängt|Zeilen hängen} von erhaltenen Zeilen ab',
+  RESULT_ROWS_ON_HOLD: '{rows} veraltete {rows|Zeile ist|Zeilen sind} gesperrt',
+  RESULT_TABLES_UNFINISHED: '{tables} {tables|Tabelle konnte|Tabellen konnten} nicht fertig bearbeitet werden',
+  RESULT_VACUUM_FAILED: 'VACUUM oder ANALYZE schlug bei {tables} {tables|Tabelle|Tabellen} fehl',
+  DEPENDENCY_FAILED: 'Die Aufgabe hängt von {task} ab, die nicht erfolgreich war',
+
+  RUN_RESUMED:
+    '{reason}; Replikat {replica} fährt nach dem letzten abgeschlossenen Batch fort (Versuche ohne Fortschritt: {attempts} von höchstens {limit})',
+  RUN_RELEASED: 'Replikat {replica} hat die Ausführung abgegeben: {reason}',
+  APPLICATION_CLEANUP_STARTED:
+    'Der Workflow „Datenbankbereinigung“ der Anwendung (cleanup) ist ebenfalls gestartet: Stoppen Sie ihn, sonst bereinigen zwei Dienste eine Datenbank',
+  GUARD_WOULD_REFUSE: 'Die Schutzregel {guard} würde eine Ausführung verweigern: {problem}',
+  IDLENESS_UNKNOWN: 'Aus {table} ist nicht ersichtlich, ob die Anwendung ruht: {error}',
+  TIME_ZONE_UNKNOWN:
+    'Die Zone von Datumsangaben ohne Zeitzone ist nicht bekannt: option {option} {problem}. Zeilen, die nur in manchen Zonen veraltet sind, bleiben erhalten. Setzen Sie die Option auf einen IANA-Namen wie Europe/Paris, oder löschen Sie ihre Zeile, wenn die Angaben in der Zone der Datenbank sind: {zone}',
+  SCHEMAS_NOT_CLEANED:
+    'Das Schema {schema} wird bereinigt, die Campaign-Tabellen in {others} nicht: Betreiben Sie dafür einen Dienst, dessen Rolle jenes Schema im search_path zuerst nennt',
+  OPTION_UNUSABLE: '{table} wird nicht bereinigt: {error}',
+  STATISTICS_OPTION_UNUSABLE: 'Für keine Tabelle läuft VACUUM: {error}',
+  LAST_CLEANUP_UNKNOWN:
+    '{table} wird nicht bereinigt, weil der Zeitpunkt der letzten Bereinigung nicht bekannt ist: {problem}',
+  TASK_REMOVED: 'Die Aufgabe wurde inzwischen entfernt: übersprungen',
+  TASK_DISABLED: 'Die Aufgabe wurde inzwischen deaktiviert: übersprungen',
+
+  BATCH_HALVED: '{table}: Ein Batch dauerte zu lange; die nächsten haben höchstens {rows} {rows|Zeile|Zeilen}',
+  BATCH_RETRIED: '{object}: {error}; höchstens {attempts} Versuche',
+  BATCHES_WAIT: 'Batches warten seit {duration}: {cause}; {remedy}',
+  STANDBY_DELAYED:
+    'Der Standby {standby} hinkt wegen recovery_min_apply_delay um {lag} nach: Batches warten darauf nicht (--lag-ignore {standby} ignoriert ihn von Anfang an)',
+  REPLICA_LAG_HIDDEN:
+    'Diese Rolle darf den Rückstand der Standbys nicht sehen: Batches warten nicht darauf (GRANT pg_monitor würde es erlauben)',
+  WAL_RETAINED: '{cause}: Der Server hält dafür {size} WAL vor, und mehr, während Zeilen gelöscht werden; {remedy}',
+
+  VACUUM_LOCKED: '{table} ist durch einen Lock einer anderen Sitzung belegt: kein VACUUM',
+  VACUUM_FAILED: '{table}: VACUUM oder ANALYZE schlug fehl: {error}',
+  VACUUM_UNAVAILABLE: 'Für VACUUM ist keine Verbindung frei, autovacuum übernimmt es: {error}',
+  TABLE_MOSTLY_FREE:
+    '{table} ist {size} groß, davon {free} frei: Neue Zeilen nutzen den Platz. Um ihn dem Datenträger zurückzugeben: pg_repack, oder VACUUM FULL zu ruhiger Stunde (niemand kann die Tabelle währenddessen lesen)',
+  SIZES_UNKNOWN: 'Die Größen der Tabellen konnten nicht ermittelt werden: {error}',
+
+  TABLE_LOCKED:
+    '{table}: Eine andere Sitzung belegt die ganze Tabelle mit einem Lock, daher wurde der Rest übersprungen',
+  TABLE_DROPPED: '{table} wurde während der Ausführung entfernt: übersprungen',
+  NOT_A_TABLE: '{table} ist keine Tabelle ({kind}): übersprungen',
+  ID_NOT_INTEGER:
+    '{table}: Die Id {column} ist keine ganze Zahl, daher ist der Null-Datensatz, der erhalten bleiben muss, nicht bekannt: übersprungen. Damit die Tabelle bereinigt wird: {statement}',
+  PARTITIONS_EXPOSED:
+    'Row Security kann Zeilen von {table} verbergen, die ihre Partitionen oder Kindtabellen zeigen: übersprungen. Machen Sie die Rolle {role} zum Eigentümer der Tabelle, oder geben Sie ihr BYPASSRLS',
+  PAIRED_NOT_A_TABLE:
+    '{table}: Ihre Zeilen werden mit Zeilen von {paired} gelöscht; das ist keine Tabelle ({kind}): übersprungen',
+  ROWS_HIDDEN:
+    'Row Security kann Zeilen von {table} verbergen: Zeilen, die die Rolle {role} nicht sieht, bleiben erhalten. Machen Sie sie zum Eigentümer der Tabelle, oder geben Sie ihr BYPASSRLS',
+  TABLE_NOT_INCLUDED:
+    'Die Tabelle {table} sieht aus wie eine der Aufgabe {task}, gehört aber nicht dazu: nicht bereinigt. serve --include {task}={table} nimmt sie auf',
+  INCLUDED_TABLE_UNFIT:
+    'Die Tabelle {table}, die --include in die Aufgabe {task} aufnimmt, fehlt oder hat nicht mehr die nötigen Spalten: übersprungen',
+  RELATED_LIST_TABLE_MISSING: 'Die Tabelle {table} von --related-list-table fehlt: übersprungen',
+  ORPHANS_UNKNOWN: 'Keine Zeile gilt als von {table} verwaist: {problem}; übersprungen',
+  PARENT_TABLE_EMPTY: 'Die Tabelle {table} ist leer, daher gilt keine Zeile als von ihr verwaist: übersprungen',
+  DELIVERIES_MISSING:
+    'Die Tabelle NmsDelivery fehlt, an deren Eigentümer die Tabellen der Anwendung zu erkennen sind: übersprungen',
+  LISTS_HIDDEN:
+    'Row Security kann Zeilen von {table} verbergen: Tabellen mit _grp und einer Id im Namen bleiben erhalten',
+  MAPPINGS_MISSING: 'Die Tabelle NmsDeliveryMapping fehlt, daher nennt kein Versand-Mapping eine Logtabelle',
+  MAPPING_COLUMN_MISSING:
+    'Die Spalte {column} von NmsDeliveryMapping fehlt, daher nennt kein Versand-Mapping eine solche Logtabelle',
+  MAPPING_UNUSABLE: '{column} eines Versand-Mappings ist {schema}: {problem}; übersprungen',
+  NOT_A_LOG:
+    'Die Tabelle {table} ({column} {schema} eines Versand-Mappings) sieht nicht wie ein solches Log aus, das einen eindeutigen Schlüssel {key} und die Spalten {columns} hat: übersprungen',
+  REMOTE_TABLE_FAILED:
+    '{table} ({location}) konnte nicht bereinigt werden: {error}; veraltete Zeilen, die dort bleiben: {rows}',
+  REMOTE_TABLE_CLEAN:
+    '{table} ({location}) meldete einen Fehler, aber dort ist keine veraltete Zeile geblieben: {error}',
+  UNLOGGED_NOT_COUNTED:
+    '{table} ist UNLOGGED: Ihre Zeilen werden nicht gezählt, weil der Standby sie nicht hat; ein Testlauf ohne --preview-database-url zählt sie',
+  UNINDEXED_FOREIGN_KEY:
+    '{table}: Ein Fremdschlüssel ohne Index verweist darauf, daher kostet jede gelöschte Zeile ein Lesen der ganzen anderen Tabelle: Legen Sie einen Index auf {key} an',
+
+  WORK_TABLE_NOT_DROPPED: '{table} konnte nicht entfernt werden: {error}',
+  WORK_TABLES_OF_OTHERS:
+    'Nicht entfernt: {tables} ungenutzte {tables|Relation|Relationen} mit dem Namen einer Arbeitstabelle, etwa {example}: Eigentümer {owner}, während NmsDelivery {application} gehört. {statement} lässt die nächste Ausführung sie entfernen',
+  WORK_TABLES_OF_SUPERUSER:
+    'Nicht entfernt: {tables} ungenutzte {tables|Relation|Relationen} mit dem Namen einer Arbeitstabelle, etwa {example}: Eigentümer ist, wie von NmsDelivery, der Superuser postgres. Geben Sie den Tabellen der Anwendung eine eigene Rolle: ALTER TABLE … OWNER TO',
+  WORK_TABLES_ELSEWHERE:
+    'Nicht entfernt: {tables} {tables|Relation|Relationen} mit dem Namen einer Arbeitstabelle im Schema {schema}, etwa {example}, während NmsDelivery in {application} ist',
+  WORK_TABLES_OF_OTHER_KIND:
+    'Nicht entfernt: {tables} {tables|Relation|Relationen} mit dem Namen einer Arbeitstabelle, etwa {example}: {kind}',
+  WORK_TABLES_UNREADABLE:
+    '{tables} {tables|Tabelle kann|Tabellen können} gesperrte Zeilen haben und {tables|war|waren} nicht lesbar: {tables|bleibt|bleiben} erhalten; die erste ist {table}: {error}',
+}

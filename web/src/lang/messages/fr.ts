@@ -1,0 +1,124 @@
+// The messages of runs by their codes: see docs/reference/messages.md. {name|one|many} is one if name is 1.
+export const messages: Record<string, string> = {
+  ROW_FAILED: '{table} : la ligne {row} a provoqué une erreur et est conservée : {error}',
+  ROWS_FAILED:
+    '{table} : {rows} {rows|ligne obsolète a provoqué une erreur et est conservée|lignes obsolètes ont provoqué une erreur et sont conservées}',
+  TOO_MANY_ROWS_FAILED: '{table} : plus de {rows} lignes ont provoqué une erreur, le reste de la table a été ignoré',
+  ROWS_LOCKED:
+    '{table} : {rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions ; la prochaine exécution réessaiera',
+  ROWS_SUPPRESSED:
+    '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche la suppression',
+  ROWS_BYPASS_TRIGGER:
+    '{table} : des lignes obsolètes sont conservées, car une règle ou un déclencheur FOR EACH STATEMENT de {parents} ne verrait pas leur suppression : créez-le sur les partitions ou les tables filles, ou désactivez-le',
+  PARENTS_RETAINED: '{rows} {rows|ligne|lignes} de {table} {rows|est conservée|sont conservées} : {problem}',
+  DEPENDENTS_RETAINED:
+    '{rows} {rows|ligne|lignes} de {table} {rows|est conservée|sont conservées}, car des lignes dépendantes de {dependents} le sont ; la prochaine exécution supprimera les deux',
+  LIST_RETAINED: 'La liste {list} est conservée, avec sa table si elle en a une : {error}',
+  EVERYTHING_ON_HOLD:
+    'Tout est bloqué : {rows} {rows|ligne|lignes} de {table} {rows|est conservée|sont conservées}, avec tout ce qui en dépend',
+  HOLD_TOO_DEEP:
+    'Des lignes de {table} sont conservées tant qu’il y a des blocages, si des clés étrangères mènent d’elles à {last} : ce que les clés modifient au-delà n’est pas examiné',
+  HOLD_HIDDEN:
+    'Des lignes de {table} sont conservées tant qu’il y a des blocages : avec elles, une clé étrangère supprime ou modifie des lignes de {child}, peut-être bloquées et non visibles : {statement}',
+  REMOTE_ROWS_UNCOUNTED:
+    'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',
+  REMOTE_DELIVERIES_LEFT:
+    'Aucune base n’est configurée pour le compte de mid-sourcing {account} : {deliveries} {deliveries|diffusion est supprimée|diffusions sont supprimées} ici seulement, et {deliveries|notée|notées} comme restant là-bas',
+  JOB_LOG_NOT_WRITTEN: '{table} : des entrées du journal des tâches n’ont pas pu être écrites : {error}',
+  FORMS_WORKFLOW_UNKNOWN: 'La base ne connaît aucun workflow de {workflows}',
+  FORMS_TABLE_SHARED:
+    '{table} est aussi la table d’autres workflows : les instances de processus de {workflows} ne peuvent pas être distinguées et sont conservées',
+
+  RESULT_ROWS_FAILED: '{rows} {rows|ligne obsolète a|lignes obsolètes ont} provoqué une erreur',
+  RESULT_ROWS_LOCKED:
+    '{rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions',
+  RESULT_ROWS_SUPPRESSED:
+    '{rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées} par un déclencheur ou une règle',
+  RESULT_ROWS_DEPENDENT: '{rows} {rows|ligne obsolète dépend|lignes obsolètes dépendent} de lignes conservées',
+  RESULT_ROWS_ON_HOLD: '{rows} {rows|ligne obsolète est bloquée|lignes obsolètes sont bloquées}',
+  RESULT_TABLES_UNFINISHED: '{tables} {tables|table n’a|tables n’ont} pas pu être traitée{tables||s} jusqu’au bout',
+  RESULT_VACUUM_FAILED: 'VACUUM ou ANALYZE a échoué sur {tables} {tables|table|tables}',
+  DEPENDENCY_FAILED: 'La tâche dépend de la tâche {task}, qui n’a pas réussi',
+
+  RUN_RESUMED:
+    '{reason} ; le réplica {replica} continue après le dernier lot validé (tentatives sans progrès : {attempts} sur {limit} au plus)',
+  RUN_RELEASED: 'Le réplica {replica} a abandonné l’exécution : {reason}',
+  APPLICATION_CLEANUP_STARTED:
+    'Le workflow cleanup de l’application est démarré lui aussi : arrêtez-le, sinon deux services nettoient une même base',
+  GUARD_WOULD_REFUSE: 'Le garde-fou {guard} refuserait une exécution : {problem}',
+  IDLENESS_UNKNOWN: '{table} ne permet pas de savoir si l’application est inactive : {error}',
+  TIME_ZONE_UNKNOWN:
+    'Le fuseau des dates sans fuseau horaire n’est pas connu : option {option} {problem}. Les lignes obsolètes dans certains fuseaux seulement sont conservées. Donnez à l’option un nom IANA, tel que Europe/Paris, ou supprimez sa ligne si les dates sont dans le fuseau de la base, {zone}',
+  SCHEMAS_NOT_CLEANED:
+    'Le schéma {schema} est nettoyé, les tables de Campaign dans {others} ne le sont pas : pour celles-ci, lancez un service dont le rôle a ce schéma en tête de son search_path',
+  OPTION_UNUSABLE: '{table} n’est pas nettoyée : {error}',
+  STATISTICS_OPTION_UNUSABLE: 'VACUUM n’est exécuté sur aucune table : {error}',
+  LAST_CLEANUP_UNKNOWN: '{table} n’est pas nettoyée, car la date du dernier nettoyage n’est pas connue : {problem}',
+  TASK_REMOVED: 'La tâche a été retirée entre-temps : ignorée',
+  TASK_DISABLED: 'La tâche a été désactivée entre-temps : ignorée',
+
+  BATCH_HALVED: '{table} : un lot a duré trop longtemps ; les suivants ont au plus {rows} {rows|ligne|lignes}',
+  BATCH_RETRIED: '{object} : {error} ; {attempts} tentatives au plus',
+  BATCHES_WAIT: 'Les lots attendent depuis {duration} : {cause} ; {remedy}',
+  STANDBY_DELAYED:
+    'Le standby {standby} a un retard de {lag} à cause de recovery_min_apply_delay : les lots n’attendent pas ce délai (--lag-ignore {standby} l’ignorerait dès le début)',
+  REPLICA_LAG_HIDDEN:
+    'Ce rôle ne peut pas voir le retard des standbys : les lots ne l’attendent pas (GRANT pg_monitor le permettrait)',
+  WAL_RETAINED:
+    '{cause} : le serveur garde {size} de WAL pour cela, et davantage pendant que des lignes sont supprimées ; {remedy}',
+
+  VACUUM_LOCKED: '{table} est verrouillée par une autre session : pas de VACUUM',
+  VACUUM_FAILED: '{table} : VACUUM ou ANALYZE a échoué : {error}',
+  VACUUM_UNAVAILABLE: 'Aucune connexion n’est libre pour VACUUM, qui est laissé à autovacuum : {error}',
+  TABLE_MOSTLY_FREE:
+    '{table} occupe {size}, dont {free} libres : de nouvelles lignes les utiliseront. Pour les rendre au disque, lancez pg_repack, ou VACUUM FULL à une heure calme (personne ne peut lire la table pendant ce temps)',
+  SIZES_UNKNOWN: 'La taille des tables n’a pas pu être déterminée : {error}',
+
+  TABLE_LOCKED: '{table} : une autre session a verrouillé toute la table, le reste a été ignoré',
+  TABLE_DROPPED: '{table} a été supprimée pendant l’exécution : ignorée',
+  NOT_A_TABLE: '{table} n’est pas une table ({kind}) : ignorée',
+  ID_NOT_INTEGER:
+    '{table} : son identifiant {column} n’est pas un entier, l’enregistrement zéro, qui doit être conservé, n’est donc pas connu : ignorée. Pour que la table soit nettoyée : {statement}',
+  PARTITIONS_EXPOSED:
+    'La sécurité au niveau des lignes peut cacher des lignes de {table} que ses partitions ou tables filles montrent : ignorée. Faites du rôle {role} le propriétaire de la table, ou donnez-lui BYPASSRLS',
+  PAIRED_NOT_A_TABLE:
+    '{table} : ses lignes sont supprimées avec celles de {paired}, qui n’est pas une table ({kind}) : ignorée',
+  ROWS_HIDDEN:
+    'La sécurité au niveau des lignes peut cacher des lignes de {table} : les lignes que le rôle {role} ne voit pas sont conservées. Faites-en le propriétaire de la table, ou donnez-lui BYPASSRLS',
+  TABLE_NOT_INCLUDED:
+    'La table {table} ressemble à celles de la tâche {task}, mais n’en fait pas partie : non nettoyée. serve --include {task}={table} l’y ajoute',
+  INCLUDED_TABLE_UNFIT:
+    'La table {table}, que --include ajoute à la tâche {task}, est absente ou n’a plus les colonnes nécessaires : ignorée',
+  RELATED_LIST_TABLE_MISSING: 'La table {table} de --related-list-table est absente : ignorée',
+  ORPHANS_UNKNOWN: 'Aucune ligne n’est considérée comme orpheline de {table} : {problem} ; ignoré',
+  PARENT_TABLE_EMPTY: 'La table {table} est vide, aucune ligne n’en est donc considérée comme orpheline : ignoré',
+  DELIVERIES_MISSING:
+    'La table NmsDelivery, dont le propriétaire identifie les tables de l’application, est absente : ignoré',
+  LISTS_HIDDEN:
+    'La sécurité au niveau des lignes peut cacher des lignes de {table} : les tables dont le nom contient _grp et un identifiant sont conservées',
+  MAPPINGS_MISSING:
+    'La table NmsDeliveryMapping est absente, aucun mapping de diffusion ne désigne donc de table de logs',
+  MAPPING_COLUMN_MISSING:
+    'La colonne {column} de NmsDeliveryMapping est absente, aucun mapping de diffusion ne désigne donc une telle table de logs',
+  MAPPING_UNUSABLE: '{column} d’un mapping de diffusion vaut {schema} : {problem} ; ignoré',
+  NOT_A_LOG:
+    'La table {table} ({column} {schema} d’un mapping de diffusion) ne ressemble pas à de tels logs, qui ont une clé unique {key} et les colonnes {columns} : ignorée',
+  REMOTE_TABLE_FAILED: '{table} ({location}) n’a pas pu être nettoyée : {error} ; lignes obsolètes restantes : {rows}',
+  REMOTE_TABLE_CLEAN: '{table} ({location}) a signalé une erreur, mais aucune ligne obsolète n’y reste : {error}',
+  UNLOGGED_NOT_COUNTED:
+    '{table} est UNLOGGED : ses lignes ne sont pas comptées, car le standby ne les a pas ; une simulation sans --preview-database-url les compte',
+  UNINDEXED_FOREIGN_KEY:
+    '{table} : une clé étrangère sans index y fait référence, chaque ligne supprimée coûte donc la lecture de toute l’autre table : créez un index sur {key}',
+
+  WORK_TABLE_NOT_DROPPED: '{table} n’a pas pu être supprimée : {error}',
+  WORK_TABLES_OF_OTHERS:
+    'Non supprimé : {tables} {tables|relation inutilisée au nom|relations inutilisées aux noms} de table de travail, par exemple {example} : propriétaire {owner}, alors que NmsDelivery appartient à {application}. Avec {statement}, la prochaine exécution les supprimera',
+  WORK_TABLES_OF_SUPERUSER:
+    'Non supprimé : {tables} {tables|relation inutilisée au nom|relations inutilisées aux noms} de table de travail, par exemple {example} : le propriétaire est, comme pour NmsDelivery, le superutilisateur postgres. Donnez les tables de l’application à un rôle qui leur est propre : ALTER TABLE … OWNER TO',
+  WORK_TABLES_ELSEWHERE:
+    'Non supprimé : {tables} {tables|relation au nom|relations aux noms} de table de travail dans le schéma {schema}, par exemple {example}, alors que NmsDelivery est dans {application}',
+  WORK_TABLES_OF_OTHER_KIND:
+    'Non supprimé : {tables} {tables|relation au nom|relations aux noms} de table de travail, par exemple {example} : {kind}',
+  WORK_TABLES_UNREADABLE:
+    '{tables} {tables|table, qui a peut-être des lignes bloquées, n’a pas pu être lue et est conservée|tables, qui ont peut-être des lignes bloquées, n’ont pas pu être lues et sont conservées} ; la première est {table} : {error}',
+}

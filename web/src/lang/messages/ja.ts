@@ -1,0 +1,115 @@
+// The messages of runs by their codes: see docs/reference/messages.md.
+export const messages: Record<string, string> = {
+  ROW_FAILED: '{table}：行 {row} はエラーになり、保持されます：{error}',
+  ROWS_FAILED: '{table}：古い行 {rows} 行がエラーになり、保持されます',
+  TOO_MANY_ROWS_FAILED: '{table}：{rows} 行を超える行がエラーになったため、テーブルの残りはスキップされました',
+  ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
+  ROWS_SUPPRESSED: '{table}：テーブルのトリガーまたはルールが削除を抑止しているため、古い行 {rows} 行が保持されます',
+  ROWS_BYPASS_TRIGGER:
+    '{table}：{parents} のルールまたは FOR EACH STATEMENT トリガーが削除を検知できないため、古い行は保持されます。パーティションまたは子テーブルに作成するか、無効にしてください',
+  PARENTS_RETAINED: '{table} の {rows} 行が保持されます：{problem}',
+  DEPENDENTS_RETAINED:
+    '{dependents} の依存する行が保持されるため、{table} の {rows} 行も保持されます。次回の実行で両方が削除されます',
+  LIST_RETAINED: 'リスト {list} は、テーブルがあればそれとともに保持されます：{error}',
+  EVERYTHING_ON_HOLD: 'すべてが保留中です：{table} の {rows} 行は、属するものすべてとともに保持されます',
+  HOLD_TOO_DEEP:
+    '保留がある間、外部キーが {last} に至る {table} の行は保持されます：その先でキーが変更する行は調べられません',
+  HOLD_HIDDEN:
+    '保留がある間、{table} の行は保持されます：外部キーがこれらとともに {child} の行を削除または変更しますが、その行は保留中の可能性があり、参照できません：{statement}',
+  REMOTE_ROWS_UNCOUNTED:
+    '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
+  REMOTE_DELIVERIES_LEFT:
+    'ミッドソーシングアカウント {account} のデータベースが設定されていません：配信 {deliveries} 件はここでのみ削除され、向こうに残ったものとして記録されます',
+  JOB_LOG_NOT_WRITTEN: '{table}：ジョブログのエントリを書き込めませんでした：{error}',
+  FORMS_WORKFLOW_UNKNOWN: 'データベースに {workflows} のワークフローがありません',
+  FORMS_TABLE_SHARED:
+    '{table} は他のワークフローのテーブルでもあります：{workflows} のプロセスインスタンスは区別できないため、保持されます',
+
+  RESULT_ROWS_FAILED: '古い行 {rows} 行がエラーになりました',
+  RESULT_ROWS_LOCKED: '古い行 {rows} 行が他のセッションにロックされていました',
+  RESULT_ROWS_SUPPRESSED: '古い行 {rows} 行がトリガーまたはルールにより保持されています',
+  RESULT_ROWS_DEPENDENT: '古い行 {rows} 行が、保持された行に依存しています',
+  RESULT_ROWS_ON_HOLD: '古い行 {rows} 行が保留中です',
+  RESULT_TABLES_UNFINISHED: 'テーブル {tables} 個を最後まで処理できませんでした',
+  RESULT_VACUUM_FAILED: 'テーブル {tables} 個で VACUUM または ANALYZE が失敗しました',
+  DEPENDENCY_FAILED: '依存するタスク {task} が成功しませんでした',
+
+  RUN_RESUMED:
+    '{reason}。レプリカ {replica} が最後にコミットされたバッチの後から続行します（進捗のない試行：最大 {limit} 回中 {attempts} 回）',
+  RUN_RELEASED: 'レプリカ {replica} が実行を手放しました：{reason}',
+  APPLICATION_CLEANUP_STARTED:
+    'アプリケーションのワークフロー cleanup も開始されています。停止してください。そうしないと、2 つのサービスが 1 つのデータベースをクリーンアップします',
+  GUARD_WOULD_REFUSE: 'ガード {guard} は実行を拒否します：{problem}',
+  IDLENESS_UNKNOWN: '{table} からは、アプリケーションがアイドル状態かどうか分かりません：{error}',
+  TIME_ZONE_UNKNOWN:
+    'タイムゾーンのない日付のゾーンが不明です：option {option} {problem}。一部のゾーンでのみ古い行は保持されます。オプションに Europe/Paris のような IANA 名を設定するか、日付がデータベースのゾーン {zone} の場合はその行を削除してください',
+  SCHEMAS_NOT_CLEANED:
+    'スキーマ {schema} はクリーンアップされますが、{others} の Campaign のテーブルはされません。クリーンアップするには、search_path の先頭にそのスキーマを持つロールでサービスを起動してください',
+  OPTION_UNUSABLE: '{table} はクリーンアップされません：{error}',
+  STATISTICS_OPTION_UNUSABLE: 'どのテーブルにも VACUUM を実行しません：{error}',
+  LAST_CLEANUP_UNKNOWN: '前回のクリーンアップの日時が不明なため、{table} はクリーンアップされません：{problem}',
+  TASK_REMOVED: 'タスクはその間に削除されました：スキップ',
+  TASK_DISABLED: 'タスクはその間に無効にされました：スキップ',
+
+  BATCH_HALVED: '{table}：バッチに時間がかかりすぎました。次のバッチは最大 {rows} 行です',
+  BATCH_RETRIED: '{object}：{error}。最大 {attempts} 回試行します',
+  BATCHES_WAIT: 'バッチが {duration} 待機しています：{cause}；{remedy}',
+  STANDBY_DELAYED:
+    'スタンバイ {standby} は recovery_min_apply_delay のため {lag} 遅れています：バッチはこの遅延を待ちません（--lag-ignore {standby} で最初から無視します）',
+  REPLICA_LAG_HIDDEN:
+    'このロールはスタンバイの遅延を参照できません：バッチは遅延を待ちません（GRANT pg_monitor で参照できます）',
+  WAL_RETAINED: '{cause}：サーバーはそのために {size} の WAL を保持しており、行の削除中はさらに増えます；{remedy}',
+
+  VACUUM_LOCKED: '{table} は他のセッションにロックされています：VACUUM は行われません',
+  VACUUM_FAILED: '{table}：VACUUM または ANALYZE が失敗しました：{error}',
+  VACUUM_UNAVAILABLE: 'VACUUM に使える接続がないため、autovacuum に任せます：{error}',
+  TABLE_MOSTLY_FREE:
+    '{table} は {size} で、そのうち {free} が空いています：新しい行が使用します。ディスクに返すには、pg_repack を実行するか、静かな時間に VACUUM FULL を実行してください（その間、テーブルは読めません）',
+  SIZES_UNKNOWN: 'テーブルのサイズを取得できませんでした：{error}',
+
+  TABLE_LOCKED: '{table}：他のセッションがテーブル全体をロックしているため、残りはスキップされました',
+  TABLE_DROPPED: '{table} は実行中に削除されました：スキップ',
+  NOT_A_TABLE: '{table} はテーブルではありません（{kind}）：スキップ',
+  ID_NOT_INTEGER:
+    '{table}：ID {column} が整数ではないため、保持すべきゼロレコードが不明です：スキップ。クリーンアップするには：{statement}',
+  PARTITIONS_EXPOSED:
+    '行セキュリティが、パーティションまたは子テーブルでは見える {table} の行を隠している可能性があります：スキップ。ロール {role} をテーブルの所有者にするか、BYPASSRLS を付与してください',
+  PAIRED_NOT_A_TABLE:
+    '{table}：その行は {paired} の行とともに削除されますが、それはテーブルではありません（{kind}）：スキップ',
+  ROWS_HIDDEN:
+    '行セキュリティが {table} の行を隠している可能性があります：ロール {role} に見えない行は保持されます。ロールをテーブルの所有者にするか、BYPASSRLS を付与してください',
+  TABLE_NOT_INCLUDED:
+    'テーブル {table} はタスク {task} のテーブルに似ていますが、対象ではありません：クリーンアップされません。serve --include {task}={table} で追加できます',
+  INCLUDED_TABLE_UNFIT:
+    '--include がタスク {task} に追加するテーブル {table} がないか、必要な列がなくなりました：スキップ',
+  RELATED_LIST_TABLE_MISSING: '--related-list-table のテーブル {table} がありません：スキップ',
+  ORPHANS_UNKNOWN: '{table} の孤立した行とみなせる行はありません：{problem}。スキップ',
+  PARENT_TABLE_EMPTY: 'テーブル {table} が空のため、孤立した行とみなせる行はありません：スキップ',
+  DELIVERIES_MISSING: '所有者によってアプリケーションのテーブルを識別するテーブル NmsDelivery がありません：スキップ',
+  LISTS_HIDDEN:
+    '行セキュリティが {table} の行を隠している可能性があります：名前に _grp と ID を含むテーブルは保持されます',
+  MAPPINGS_MISSING: 'テーブル NmsDeliveryMapping がないため、ログテーブルを指す配信マッピングがありません',
+  MAPPING_COLUMN_MISSING:
+    'NmsDeliveryMapping の列 {column} がないため、そのようなログテーブルを指す配信マッピングがありません',
+  MAPPING_UNUSABLE: '配信マッピングの {column} は {schema} です：{problem}。スキップ',
+  NOT_A_LOG:
+    'テーブル {table}（配信マッピングの {column} {schema}）は、一意キー {key} と列 {columns} を持つログではないようです：スキップ',
+  REMOTE_TABLE_FAILED: '{table}（{location}）をクリーンアップできませんでした：{error}。残った古い行：{rows}',
+  REMOTE_TABLE_CLEAN: '{table}（{location}）はエラーを返しましたが、古い行は残っていません：{error}',
+  UNLOGGED_NOT_COUNTED:
+    '{table} は UNLOGGED です：スタンバイにその行がないため、数えられません。--preview-database-url なしのドライランでは数えられます',
+  UNINDEXED_FOREIGN_KEY:
+    '{table}：インデックスのない外部キーから参照されているため、行を削除するたびに相手のテーブル全体が読まれます：{key} にインデックスを作成してください',
+
+  WORK_TABLE_NOT_DROPPED: '{table} を削除できませんでした：{error}',
+  WORK_TABLES_OF_OTHERS:
+    '削除されません：作業テーブルの名前を持つ未使用のリレーション {tables} 個（{example} など）の所有者は {owner} で、NmsDelivery の所有者は {application} です。{statement} により次回の実行で削除されます',
+  WORK_TABLES_OF_SUPERUSER:
+    '削除されません：作業テーブルの名前を持つ未使用のリレーション {tables} 個（{example} など）の所有者は、NmsDelivery と同じくスーパーユーザー postgres です。アプリケーションのテーブルに専用のロールを割り当ててください：ALTER TABLE … OWNER TO',
+  WORK_TABLES_ELSEWHERE:
+    '削除されません：作業テーブルの名前を持つリレーション {tables} 個（{example} など）はスキーマ {schema} にあり、NmsDelivery は {application} にあります',
+  WORK_TABLES_OF_OTHER_KIND:
+    '削除されません：作業テーブルの名前を持つリレーション {tables} 個（{example} など）：{kind}',
+  WORK_TABLES_UNREADABLE:
+    'テーブル {tables} 個は保留中の行を持つ可能性があり、読み取れませんでした：保持されます。最初のものは {table}：{error}',
+}
