@@ -114,7 +114,10 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 	}
 	if why != nil {
-		s.leaveAlone(table, job.Rule, *why)
+		s.plan.note(*why)
+		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
+		s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, job.Rule, why.Text})
+		s.retain(table)
 		return nil
 	}
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
@@ -178,14 +181,6 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
 	return nil
-}
-
-// leaveAlone skips a table, and notes why.
-func (s *stepCompiler) leaveAlone(table *campaign.Table, rule string, why message.Message) {
-	s.plan.note(why)
-	s.plan.SkippedTables = append(s.plan.SkippedTables, table)
-	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why.Text})
-	s.retain(table)
 }
 
 // retain makes a skipped table retain the parents that its rows refer to: all parents, if they refer to messages.
