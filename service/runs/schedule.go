@@ -2,13 +2,16 @@ package runs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/etag"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
 // Schedule reads the schedule: the default one, disabled, if none is stored.
@@ -19,6 +22,31 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 		err = store.CompleteSchedule(ctx, m.calls, s)
 	}
 	return s, err
+}
+
+// ScheduleWarnings returns why runs that a schedule announces would not start, or be refused.
+func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (warnings []message.Message, err error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	replicas, err := store.Replicas(ctx, m.calls, replicaTimeout)
+	if err != nil {
+		return nil, err
+	}
+	keeps := func(r store.Replica) bool { return r.Schedule }
+	if !m.scheduler.Enabled && !slices.ContainsFunc(replicas, keeps) {
+		warnings = append(warnings, message.ScheduleNotKept.With())
+	}
+	limits, err := store.GuardLimits(ctx, m.calls)
+	if err != nil || s.NextPlan != "" {
+		return warnings, err
+	}
+	unattended, err := store.NextIsUnattended(ctx, m.calls)
+	h := guard.History{Limits: limits, Unattended: unattended}
+	if why := h.JudgeFirst(); why != "" {
+		warnings = append(warnings, message.ScheduleRefused.With("guard", guard.First, "problem", why))
+	}
+	return warnings, err
 }
 
 // SetSchedule stores what change makes of the current schedule, and returns it as stored. A run that became due during
@@ -61,11 +89,5 @@ func (m *Manager) SetSchedule(
 		}
 		return audit.Note(ctx, tx, audit.Details{"from": from, "to": stored.String()})
 	})
-	if err == nil && stored.Enabled && !m.scheduler.Enabled {
-		m.log.Warn(
-			"the schedule is enabled, and this replica does not keep it: no run begins by it unless a replica is " +
-				"started with --schedule",
-		)
-	}
 	return stored, err
 }

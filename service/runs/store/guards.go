@@ -122,6 +122,11 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 	).Scan(&unattended)
 }
 
+// NextIsUnattended reports whether a run that the schedule starts next, without a saved plan, is unattended.
+func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
+	return unattended, db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM cleanupd.first_run)").Scan(&unattended)
+}
+
 // RecordFirst stores a run that ended, if it is the first one that deleted, succeeded, and was started by hand or
 // followed a saved plan.
 func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
