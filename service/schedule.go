@@ -32,7 +32,14 @@ func (s *Service) SetSchedule(
 		return nil, failure.Field("schedule", "is missing")
 	}
 	mask := in.GetUpdateMask()
-	if err := checkMask(mask, given, "next_run_time", "last_run_id", "upcoming_run_times", "warnings").Err(); err != nil {
+	if err := checkMask(
+		mask,
+		given,
+		"next_run_time",
+		"last_run_id",
+		"upcoming_run_times",
+		"warnings",
+	).Err(); err != nil {
 		return nil, err
 	}
 	stored, err := s.runs.SetSchedule(

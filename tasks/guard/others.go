@@ -77,8 +77,7 @@ func (h *History) JudgeFirst() string {
 	if !h.First || !h.Unattended {
 		return ""
 	}
-	return "no run that somebody started by hand, or that followed a saved plan, has succeeded in this database, and " +
-		"nobody has seen what scheduled runs would delete: start one with `cleanupd run --preview`"
+	return "no run by hand or of a saved plan has succeeded in this database: start one with `cleanupd run --preview`"
 }
 
 // JudgeClock returns a problem of the clock of the database, or "". offset is how far the clock of
