@@ -116,10 +116,12 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
 		out = append(out, &cleanupv1.TrippedGuard{
-			Guard:  guardKind(t.Guard),
-			Table:  t.Table,
-			Number: t.Number,
-			Limit:  t.Limit,
+			Guard:      guardKind(t.Guard),
+			Table:      t.Table,
+			Number:     t.Number,
+			Limit:      t.Limit,
+			RecentRows: t.Recent,
+			TotalRows:  t.Total,
 		})
 	}
 	return out

@@ -135,7 +135,7 @@ func TestGuards(t *testing.T) {
 	body := strings.ReplaceAll(s.call(t, "GET", "/v1/runs/"+dry.GetId(), "").body, " ", "")
 	if !strings.Contains(
 		body,
-		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10"}]`,
+		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10","recentRows":"0","totalRows":"20"}]`,
 	) {
 		t.Errorf("the preview: %s", body)
 	}

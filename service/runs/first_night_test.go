@@ -14,18 +14,8 @@ import (
 // scheduled returns the run that the schedule starts now, as it ended.
 func scheduled(t *testing.T, db *pgtest.DB, m *runs.Manager, plan string) *store.Run {
 	t.Helper()
-	before := setSchedule(t, m, schedule.Schedule{Enabled: true, ContinueOnError: true, NextPlan: plan}).LastRunID
-	db.Do(due)
-	db.Until(
-		"SELECT count(*) FROM cleanupd.schedule s JOIN cleanupd.run r ON r.id = s.last_run_id "+
-			"WHERE r.end_time IS NOT NULL AND r.id::text <> $1",
-		before,
-	)
-	run, err := m.Get(t.Context(), readSchedule(t, m).LastRunID)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return run
+	setSchedule(t, m, schedule.Schedule{Enabled: true, ContinueOnError: true, NextPlan: plan})
+	return fires(t, db, m)
 }
 
 // The schedule deletes nothing in a database in which no run by hand has succeeded: neither a dry run nor a run that

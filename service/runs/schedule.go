@@ -14,11 +14,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Schedule reads the schedule: the default one, disabled, if none is stored.
+// Schedule reads the schedule: the default one if none is stored.
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
-		s = new(schedule.Default)
+		s = new(schedule.Default(m.scheduler.Enabled))
 		err = store.CompleteSchedule(ctx, m.calls, s)
 	}
 	return s, err
@@ -56,7 +56,7 @@ func (m *Manager) SetSchedule(
 	ctx context.Context, givenEtag string, change func(current *schedule.Schedule) (schedule.Schedule, error),
 ) (stored *schedule.Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		current, inserted, err := store.LockSchedule(ctx, tx)
+		current, inserted, err := store.LockSchedule(ctx, tx, schedule.Default(m.scheduler.Enabled))
 		if err != nil {
 			return err
 		}

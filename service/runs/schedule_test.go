@@ -540,3 +540,21 @@ func TestHistory(t *testing.T) {
 		t.Errorf("the schedule still knows %s", s.LastRunID)
 	}
 }
+
+// A change that is based on the schedule as it is before a replica has stored it succeeds after that, too.
+func TestScheduleBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	before := readSchedule(t, m)
+	if !before.Enabled {
+		t.Error("it is disabled on the replica that keeps it")
+	}
+	work()
+	db.Until(stored)
+	if _, err := m.SetSchedule(
+		t.Context(), before.Etag(), func(*schedule.Schedule) (schedule.Schedule, error) { return *before, nil },
+	); err != nil {
+		t.Error(err)
+	}
+}

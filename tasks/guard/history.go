@@ -91,7 +91,7 @@ func (h *History) AddLatched(trips []Trip, options map[string]string) []Trip {
 	for _, l := range h.Latched {
 		shown := slices.ContainsFunc(trips, func(t Trip) bool { return t.is(l.Guard, l.Table) })
 		if !shown && maps.Equal(l.Options, options) {
-			trips = append(trips, Trip{l.Guard, l.Table, 0, l.Limit})
+			trips = append(trips, Trip{Guard: l.Guard, Table: l.Table, Limit: l.Limit})
 		}
 	}
 	return trips

@@ -252,7 +252,12 @@ type TrippedGuard struct {
 	// than the limit.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The limit. Ignored in a request.
-	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// For SHARE: how many of `number` earlier tasks and runs deleted within a day. Ignored in a request.
+	RecentRows int64 `protobuf:"varint,5,opt,name=recent_rows,json=recentRows,proto3" json:"recent_rows,omitempty"`
+	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of a latched guard. Ignored in
+	// a request.
+	TotalRows     int64 `protobuf:"varint,6,opt,name=total_rows,json=totalRows,proto3" json:"total_rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -311,6 +316,20 @@ func (x *TrippedGuard) GetNumber() int64 {
 func (x *TrippedGuard) GetLimit() int64 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *TrippedGuard) GetRecentRows() int64 {
+	if x != nil {
+		return x.RecentRows
+	}
+	return 0
+}
+
+func (x *TrippedGuard) GetTotalRows() int64 {
+	if x != nil {
+		return x.TotalRows
 	}
 	return 0
 }
@@ -656,12 +675,16 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\v_max_tablesB\x13\n" +
 	"\x11_max_drop_percentB\x18\n" +
 	"\x16_min_process_instancesB\b\n" +
-	"\x06_first\"\x7f\n" +
+	"\x06_first\"\xbf\x01\n" +
 	"\fTrippedGuard\x12+\n" +
 	"\x05guard\x18\x01 \x01(\x0e2\x15.cleanup.v1.GuardKindR\x05guard\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x03R\x06number\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\xa2\x01\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x1f\n" +
+	"\vrecent_rows\x18\x05 \x01(\x03R\n" +
+	"recentRows\x12\x1d\n" +
+	"\n" +
+	"total_rows\x18\x06 \x01(\x03R\ttotalRows\"\xa2\x01\n" +
 	"\fLatchedGuard\x12.\n" +
 	"\x05guard\x18\x01 \x01(\v2\x18.cleanup.v1.TrippedGuardR\x05guard\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +

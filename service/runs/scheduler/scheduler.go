@@ -64,7 +64,7 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 }
 
 func insertDefault(ctx context.Context, tx pgx.Tx) error {
-	_, err := store.InsertSchedule(ctx, tx, schedule.Schedule{Enabled: true, ContinueOnError: true})
+	_, err := store.InsertSchedule(ctx, tx, schedule.Default(true))
 	return err
 }
 
