@@ -40,6 +40,12 @@ var examples = []example{
 		patience: "2",
 	},
 	{name: "Node", needs: `command -v npm && node -e 'require("node:util").parseArgs'`, patience: "2"},
+	{
+		name: "TypeScript",
+		needs: `command -v protoc && ls /usr/include/google/protobuf/timestamp.proto && command -v npm && ` +
+			`node -e 'require("node:util").parseArgs'`,
+		patience: "2",
+	},
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
