@@ -168,7 +168,11 @@ func show(e *cleanupv1.RunEvent) {
 			fmt.Printf("  %s %q: %d rows, %d tables\n", p.GetAction(), p.GetTable(), p.GetRows(), p.GetTables())
 			for _, g := range p.GetGuards() {
 				fmt.Printf(
-					"  %s refuses this for %q: the number is %d, the limit is %d\n", g.GetGuard(), g.GetTable(), g.GetNumber(), g.GetLimit(),
+					"  %s refuses this for %q: the number is %d, the limit is %d\n",
+					g.GetGuard(),
+					g.GetTable(),
+					g.GetNumber(),
+					g.GetLimit(),
 				)
 			}
 		}
