@@ -2,19 +2,23 @@
 package examples_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials/insecure"
+	"github.com/jackc/pgx/v5"
+	"google.golang.org/protobuf/proto"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -40,6 +44,12 @@ var examples = []example{
 		patience: "2",
 	},
 	{name: "Node", needs: `command -v npm && node -e 'require("node:util").parseArgs'`, patience: "2"},
+	{
+		name: "TypeScript",
+		needs: `command -v protoc && ls /usr/include/google/protobuf/timestamp.proto && command -v npm && ` +
+			`node -e 'require("node:util").parseArgs'`,
+		patience: "2",
+	},
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
@@ -114,6 +124,9 @@ func (x *example) start(t *testing.T, s *server, flags, request string, env ...s
 	return start(t, x.folder, x.enter+line, env...)
 }
 
+// longPatience returns a minute, for --patience.
+func (x *example) longPatience() string { return strings.Replace(x.patience, "2", "60", 1) }
+
 func TestExamples(t *testing.T) {
 	program, checkout := build(t), t.TempDir()
 	for _, folder := range []string{"examples", "proto"} {
@@ -136,6 +149,26 @@ func TestExamples(t *testing.T) {
 				})
 			}
 		})
+	}
+}
+
+// The clients that are generated from the proto files compare numbers of enums and types of messages, never texts.
+func TestNoTextIsCompared(t *testing.T) {
+	t.Parallel()
+	const text = "(\"[^\"]+\"|'[^']+'|`[^`]+`)"
+	compared := regexp.MustCompile(`([!=]=|\bcase|\b(not )?in)\s*` + text + "|" + text + `\s*([!=]=|(not )?in\b)`)
+	value := regexp.MustCompile("[\"'`]" + `([A-Z]+_)*(STATE|LEVEL|REASON|KIND|ACTION)_[A-Z_]+` + "[\"'`]")
+	for _, pattern := range []string{"go/*.go", "python/*.py", "node/*.js", "typescript/*.ts"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, file := range files {
+			source := strings.Replace(read(t, file), `if __name__ == "__main__":`, "", 1)
+			for _, found := range append(compared.FindAllString(source, -1), value.FindAllString(source, -1)...) {
+				t.Errorf("%s: %s", file, found)
+			}
+		}
 	}
 }
 
@@ -192,6 +225,22 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	}
 }
 
+// backlog is a database of all tasks with 10,000 rows, many of them obsolete. Delivery logs are deleted slowly.
+func backlog(t *testing.T) *pgtest.DB {
+	return pgtest.Prepared(t, "backlog", func(ctx context.Context, conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, campaigndb.Schema); err != nil {
+			return err
+		}
+		if err := campaigndb.Fill(ctx, conn, 10_000, 1, time.Now()); err != nil {
+			return err
+		}
+		_, err := conn.Exec(ctx, `
+			CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN PERFORM pg_sleep(0.002); RETURN OLD; END';
+			CREATE TRIGGER slow BEFORE DELETE ON NmsBroadLogRcp FOR EACH ROW EXECUTE FUNCTION slow()`)
+		return err
+	})
+}
+
 // scenarios are what the examples are tried in.
 var scenarios = map[string]func(t *testing.T, x *example, program string){
 	"the README's dry run": func(t *testing.T, x *example, program string) {
@@ -239,13 +288,7 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		if x.patience != "" {
 			watching = x.start(t, s, "--watch "+id, "")
 		}
-		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = conn.Close() }()
-		if _, err := cleanupv1.NewCleanupServiceClient(conn).
-			CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id}); err != nil {
+		if _, err := dial(t, s).CancelRun(t.Context(), &cleanupv1.CancelRunRequest{RunId: id}); err != nil {
 			t.Fatal(err)
 		}
 		c.ends(false, "ended: RUN_STATE_CANCELLED")
@@ -280,8 +323,13 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		db := audited(t)
 		first := serve(t, program, db)
 		tx := db.Hold("LOCK TABLE cleanupd.run")
-		flags := "--task audit-trail --patience " + strings.Replace(x.patience, "2", "60", 1)
-		c := x.start(t, first, flags, `{"tasks": ["audit-trail"]}`, "CLEANUPD_PATIENCE=60")
+		c := x.start(
+			t,
+			first,
+			"--task audit-trail --patience "+x.longPatience(),
+			`{"tasks": ["audit-trail"]}`,
+			"CLEANUPD_PATIENCE=60",
+		)
 		db.Until("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cleanupd.run'::regclass")
 		first.stop(syscall.SIGKILL)
 		c.until("connection is lost|does not answer")
@@ -294,6 +342,39 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		c.ends(true, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows deleted")
 		if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
 			t.Errorf("%d runs were started", n)
+		}
+	},
+	"a guard that is approved, on a server that is killed": func(t *testing.T, x *example, program string) {
+		db := backlog(t)
+		first := serve(t, program, db)
+		guards := &cleanupv1.Guards{MinRows: proto.Int64(10)}
+		if _, err := dial(t, first).SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: guards}); err != nil {
+			t.Fatal(err)
+		}
+		refused := x.start(t, first, "", "{}")
+		refused.ends(false, "ended: RUN_STATE_FAILED", "this is unusual")
+		if x.patience == "" {
+			return
+		}
+		refused.until("A guard refused it")
+		preview := x.start(t, first, "--dry-run", "")
+		preview.ends(
+			true,
+			`PREVIEW_ACTION_DELETE .*nmsbroadlogrcp\W+: [1-9]\d* rows`,
+			`GUARD_KIND_SHARE refuses this for .*nmsbroadlogrcp\W+: the number is [1-9]`,
+		)
+		c := x.start(t, first, "--patience "+x.longPatience()+" --approve "+preview.until(`Run (\S+) began`), "")
+		c.until(`deliver\S+: [1-9]\d* rows so far`)
+		first.stop(syscall.SIGKILL)
+		c.until("connection is lost")
+		serve(
+			t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"),
+		)
+		c.ends(true, "ended: RUN_STATE_SUCCEEDED")
+		results := regexp.MustCompile(`(?m)^\S+: TASK_STATE_.*`)
+		shown, done := results.FindAllString(preview.printed(), -1), results.FindAllString(c.printed(), -1)
+		if !slices.Equal(shown, done) {
+			t.Errorf("the preview has\n%s\nand the run\n%s", strings.Join(shown, "\n"), strings.Join(done, "\n"))
 		}
 	},
 	"no server": func(t *testing.T, x *example, program string) {

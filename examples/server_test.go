@@ -17,6 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
@@ -99,6 +103,17 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 	s := serve(t, program, db, "--tls-cert", cert, "--tls-key", key, "--token-file", tokens)
 	s.ca, s.http = authority.File(), strings.Replace(s.http, "http:", "https:", 1)
 	return s
+}
+
+// dial returns a client of the API of a server without TLS.
+func dial(t *testing.T, s *server) cleanupv1.CleanupServiceClient {
+	t.Helper()
+	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	return cleanupv1.NewCleanupServiceClient(conn)
 }
 
 // stop ends the server by a signal, and waits for its end.

@@ -8,6 +8,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
@@ -56,9 +57,7 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 		Metadata:             t.Metadata,
 		RowsHeld:             t.RowsHeld,
 	}
-	for _, m := range t.Details {
-		out.Details = append(out.Details, &cleanupv1.Message{Code: m.Code, Params: m.Params, Text: m.Text})
-	}
+	out.Details = messages(t.Details)
 	for _, s := range t.Space {
 		out.Space = append(out.Space, &cleanupv1.TableSpace{
 			Table:            s.Relation,
@@ -88,6 +87,13 @@ func resultMessage(t *store.Result) *cleanupv1.TaskResult {
 			BaselineRows: p.BaselineRows,
 			Guards:       trippedMessages(p.Guards),
 		})
+	}
+	return out
+}
+
+func messages(list []message.Message) (out []*cleanupv1.Message) {
+	for _, m := range list {
+		out = append(out, &cleanupv1.Message{Code: m.Code, Params: m.Params, Text: m.Text})
 	}
 	return out
 }

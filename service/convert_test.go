@@ -96,7 +96,7 @@ func TestProgressIsStored(t *testing.T) {
 func TestGuardKinds(t *testing.T) {
 	t.Parallel()
 	for _, name := range []guard.Name{
-		guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes, guard.Clock, guard.Idle,
+		guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes, guard.Clock, guard.First, guard.Idle,
 	} {
 		kind := guardKind(name)
 		back := acceptedGuards([]*cleanupv1.TrippedGuard{{Guard: kind}})[0].Guard

@@ -72,6 +72,7 @@ func guardLimits(g *cleanupv1.Guards) guard.Limits {
 	setIfGiven(&limits.MaxDropPercent, g.MaxDropPercent)
 	setIfGiven(&limits.MaxClockDifference, parsePeriod(g.GetMaxClockDifference()))
 	setIfGiven(&limits.MaxIdle, parsePeriod(g.GetMaxIdle()))
+	setIfGiven(&limits.First, g.First)
 	return limits
 }
 
@@ -105,6 +106,7 @@ func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 		MaxDropPercent:      &g.MaxDropPercent,
 		MaxClockDifference:  durationpb.New(g.MaxClockDifference),
 		MaxIdle:             durationpb.New(g.MaxIdle),
+		First:               &g.First,
 	}
 }
 
@@ -123,10 +125,12 @@ func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
 func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	for _, t := range trips {
 		out = append(out, &cleanupv1.TrippedGuard{
-			Guard:  guardKind(t.Guard),
-			Table:  t.Table,
-			Number: t.Number,
-			Limit:  t.Limit,
+			Guard:      guardKind(t.Guard),
+			Table:      t.Table,
+			Number:     t.Number,
+			Limit:      t.Limit,
+			RecentRows: t.Recent,
+			TotalRows:  t.Total,
 		})
 	}
 	return out

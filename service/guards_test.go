@@ -118,6 +118,10 @@ func TestGuards(t *testing.T) {
 			Plan:         dry.GetId(),
 			AcceptGuards: []*cleanupv1.TrippedGuard{guard, {Guard: 99, Table: "x"}},
 		},
+		"accept_guards[2].guard": {
+			Plan:         dry.GetId(),
+			AcceptGuards: []*cleanupv1.TrippedGuard{guard, guard, {Guard: cleanupv1.GuardKind_GUARD_KIND_FIRST, Table: "x"}},
+		},
 		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE}}},
 		"accept_guards[0].number": {
 			Plan:         dry.GetId(),
@@ -132,7 +136,7 @@ func TestGuards(t *testing.T) {
 	body := strings.ReplaceAll(s.call(t, "GET", "/v1/runs/"+dry.GetId(), "").body, " ", "")
 	if !strings.Contains(
 		body,
-		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10"}]`,
+		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10","recentRows":"0","totalRows":"20"}]`,
 	) {
 		t.Errorf("the preview: %s", body)
 	}

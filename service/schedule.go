@@ -19,11 +19,8 @@ func (s *Service) GetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	message, err := scheduleMessage(stored)
-	if err != nil {
-		return nil, err
-	}
-	return &cleanupv1.GetScheduleResponse{Schedule: message, Etag: stored.Etag()}, nil
+	message, err := s.storedSchedule(ctx, stored)
+	return &cleanupv1.GetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
 // SetSchedule implements cleanupv1.CleanupServiceServer.
@@ -35,7 +32,14 @@ func (s *Service) SetSchedule(
 		return nil, failure.Field("schedule", "is missing")
 	}
 	mask := in.GetUpdateMask()
-	if err := checkMask(mask, given, "next_run_time", "last_run_id", "upcoming_run_times").Err(); err != nil {
+	if err := checkMask(
+		mask,
+		given,
+		"next_run_time",
+		"last_run_id",
+		"upcoming_run_times",
+		"warnings",
+	).Err(); err != nil {
 		return nil, err
 	}
 	stored, err := s.runs.SetSchedule(
@@ -50,11 +54,19 @@ func (s *Service) SetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	message, err := scheduleMessage(stored)
+	message, err := s.storedSchedule(ctx, stored)
+	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
+}
+
+// storedSchedule returns the message of the stored schedule, with its warnings.
+func (s *Service) storedSchedule(ctx context.Context, stored *schedule.Schedule) (*cleanupv1.Schedule, error) {
+	out, err := scheduleMessage(stored)
 	if err != nil {
 		return nil, err
 	}
-	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, nil
+	warnings, err := s.runs.ScheduleWarnings(ctx, stored)
+	out.Warnings = messages(warnings)
+	return out, err
 }
 
 func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {

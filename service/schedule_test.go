@@ -126,13 +126,73 @@ func TestSchedule(t *testing.T) {
 			) {
 			t.Errorf("the next starts, %d of them: %v", c.starts, starts)
 		}
-		if c.want.NextRunTime, c.want.UpcomingRunTimes = next, starts; !proto.Equal(got, c.want) {
+		c.want.NextRunTime, c.want.UpcomingRunTimes, c.want.Warnings = next, starts, got.GetWarnings()
+		if !proto.Equal(got, c.want) {
 			t.Errorf("stored %v, want %v", got, c.want)
 		}
 	}
 	if got := s.schedule(t); !got.GetNextRunTime().AsTime().Equal(once) {
 		t.Errorf("the only time is %v", got)
 	}
+}
+
+// An enabled schedule says why its runs do not start, or will be refused.
+func TestScheduleWarnings(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	check := func(when string, want ...string) {
+		t.Helper()
+		got := s.call(t, "GET", "/v1/schedule", "")
+		var codes []string
+		for _, w := range s.schedule(t).GetWarnings() {
+			codes = append(codes, w.GetCode())
+			if w.GetText() == "" || !strings.Contains(got.body, w.GetCode()) {
+				t.Errorf("%s: warning %v, and over REST %s", when, w, got.body)
+			}
+		}
+		if !slices.Equal(codes, want) {
+			t.Errorf("%s: warnings %q, want %q", when, codes, want)
+		}
+	}
+	set := func(wanted *cleanupv1.Schedule) {
+		t.Helper()
+		resp, err := s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: wanted})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !proto.Equal(resp.GetSchedule(), s.schedule(t)) {
+			t.Errorf("the answer is %v, and then %v", resp.GetSchedule(), s.schedule(t))
+		}
+	}
+	check("by default")
+	set(&cleanupv1.Schedule{})
+	check("disabled")
+	set(&cleanupv1.Schedule{Enabled: true})
+	check("enabled", "SCHEDULE_NOT_KEPT", "SCHEDULE_REFUSED")
+	s.db.Do("INSERT INTO cleanupd.replica (name, version, schedule) VALUES ('other', '', false)")
+	check("with another replica that does not keep it", "SCHEDULE_NOT_KEPT", "SCHEDULE_REFUSED")
+	s.db.Do("INSERT INTO cleanupd.replica (name, version, schedule) VALUES ('keeps', '', true)")
+	check("with one that keeps it", "SCHEDULE_REFUSED")
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"sessions"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set(&cleanupv1.Schedule{Enabled: true, NextPlan: dry.GetId()})
+	check("with a plan")
+	set(&cleanupv1.Schedule{Enabled: true})
+	s.db.Do("UPDATE cleanupd.replica SET seen_time = seen_time - interval '1 hour' WHERE name = 'keeps'")
+	check("without the replica", "SCHEDULE_NOT_KEPT", "SCHEDULE_REFUSED")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Fatal(err)
+	}
+	check("after a run by hand", "SCHEDULE_NOT_KEPT")
+	s.db.Do("DELETE FROM cleanupd.first_run")
+	if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+		Guards: &cleanupv1.Guards{First: new(false)},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	check("with the guard switched off", "SCHEDULE_NOT_KEPT")
 }
 
 func TestInvalidSchedules(t *testing.T) {

@@ -31,12 +31,7 @@ var deliveries = plan.Task{
 		{On: plan.TrackingLogs, Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.Tables("NmsWebTrackingLog", "NmsTrackingStats"), Link: "iDeliveryId", Limit: 20_000},
 		{On: plan.Table("NmsDeliveryPart"), Link: "iDeliveryId", Limit: 500_000, Empties: true},
-		{
-			On:      plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"),
-			Link:    "iDeliveryId",
-			Limit:   20_000,
-			Empties: true,
-		},
+		{On: mirrorPageTables, Link: "iDeliveryId", Limit: 20_000, Empties: true},
 		{On: plan.Table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
 		{
 			On: plan.Tables(
@@ -54,16 +49,18 @@ func linkedByMessage(t *campaign.Table) bool { return !t.Has("iDeliveryId") && t
 
 func linkedByDelivery(t *campaign.Table) bool { return !linkedByMessage(t) }
 
+// ofDelivery is true of rows of a delivery that a part is true of.
+func ofDelivery(that plan.Part) plan.Linked {
+	return plan.Linked{Column: "iDeliveryId", To: "NmsDelivery", Key: "iDeliveryId", That: plan.Rule{that}}
+}
+
 // Mass deliveries have expired, or were stopped while many messages were not processed. Mid-sourced deliveries have
 // expired long ago, or before the last pull of logs from their active server.
 var (
 	massDelivery = plan.Rule{plan.Is("iDeleteStatus", 0), plan.Is("iIsModel", 0), plan.Is("iDeliveryMode", 1)}
-	stopped      = plan.Rule{plan.Is("iState", 85), plan.Younger("tsLastModified", 15*campaign.Day), unprocessed}
-	midSourced   = plan.Rule{
-		plan.Is("iDeliveryMode", 4),
-		plan.Is("iState", 85, 95),
-		plan.Younger("tsLastModified", 15*campaign.Day),
-	}
+	stopped      = plan.Rule{plan.Is("iState", 85), recent, unprocessed}
+	midSourced   = plan.Rule{plan.Is("iDeliveryMode", 4), plan.Is("iState", 85, 95), recent}
+	recent       = plan.Younger("tsLastModified", 15*campaign.Day)
 
 	unprocessed = plan.SQL{
 		Text:  "r.iToDeliver::bigint - r.iProcessed >= 10000",
@@ -116,15 +113,7 @@ var expiredDeliveries = plan.Task{
 		{
 			On: plan.Table("NmsDeliveryPart"), Empties: true,
 			Rules: plan.Rules{
-				{
-					plan.IsNot("iDeliveryId", 0),
-					plan.Linked{
-						Column: "iDeliveryId",
-						To:     "NmsDelivery",
-						Key:    "iDeliveryId",
-						That:   plan.Rule{plan.Is("iState", 85, 95)},
-					},
-				},
+				{plan.IsNot("iDeliveryId", 0), ofDelivery(plan.Is("iState", 85, 95))},
 				{plan.Past("tsValidity")},
 			},
 		},

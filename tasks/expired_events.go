@@ -5,6 +5,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
+var oldEvents = plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}}
+
 // Adobe's page does not name the tables and the column. Message Center uses these.
 var expiredEvents = plan.Task{
 	Name:  "expired-events",
@@ -12,18 +14,8 @@ var expiredEvents = plan.Task{
 	Description: "Received events (NmsRtEvent, NmsBatchEvent) and archived ones (NmsEventHisto) older than their " +
 		"delays; not their statistics.",
 	Steps: []plan.Step{
-		{
-			On:      plan.Table("NmsRtEvent"),
-			Rules:   plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}},
-			Limit:   20_000,
-			Empties: true,
-		},
-		{
-			On:      plan.Table("NmsBatchEvent"),
-			Rules:   plan.Rules{{plan.Older("tsLastModified", campaign.EventPurge)}},
-			Limit:   20_000,
-			Empties: true,
-		},
+		{On: plan.Table("NmsRtEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
+		{On: plan.Table("NmsBatchEvent"), Rules: oldEvents, Limit: 20_000, Empties: true},
 		{
 			On:    plan.Table("NmsEventHisto"),
 			Rules: plan.Rules{{plan.Older("tsLastModified", campaign.EventHistoPurge)}},

@@ -37,9 +37,6 @@ var trackingLogs = plan.Task{
 		},
 		// not paired: rows with the same ids may belong to other logs, as in archives
 		{On: trackingLogFamily.Included, Rules: oldTrackingLogs},
-		{
-			On:    plan.Table("NmsTrackingStats"),
-			Rules: plan.Rules{{plan.Older("tsStart", campaign.TrackingStatPurge)}},
-		},
+		{On: plan.Table("NmsTrackingStats"), Rules: plan.Rules{{plan.Older("tsStart", campaign.TrackingStatPurge)}}},
 	},
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
@@ -132,9 +133,9 @@ func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return n
 // History implements pipeline.Safety.
 func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 
-func (j *journal) Record(query string) string {
+func (j *journal) Record(query sqlexpr.Expr) sqlexpr.Expr {
 	j.db.Do(recording)
-	return "INSERT INTO kept.delivery " + query
+	return sqlexpr.Format("INSERT INTO kept.delivery %s", query)
 }
 
 func (j *journal) Leftovers(ctx context.Context, account string) ([]int64, error) {

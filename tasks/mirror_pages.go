@@ -2,6 +2,8 @@ package tasks
 
 import "github.com/cleanupd/cleanupd/tasks/plan"
 
+var mirrorPageTables = plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch")
+
 // A delivery is marked as purged even if the entry of the job log cannot be written, which is reported.
 var mirrorPages = plan.Task{
 	Name:        "mirror-pages",
@@ -12,19 +14,8 @@ var mirrorPages = plan.Task{
 	}},
 	Steps: []plan.Step{
 		{
-			On:      plan.Tables("NmsMirrorPageInfo", "NmsMirrorPageSearch"),
-			Link:    "iDeliveryId",
-			Empties: true,
-			Rules: plan.Rules{
-				{
-					plan.Linked{
-						Column: "iDeliveryId",
-						To:     "NmsDelivery",
-						Key:    "iDeliveryId",
-						That:   plan.Rule{plan.IsNot("iNeedMirrorPage", 0)},
-					},
-				},
-			},
+			On: mirrorPageTables, Link: "iDeliveryId", Empties: true,
+			Rules: plan.Rules{{ofDelivery(plan.IsNot("iNeedMirrorPage", 0))}},
 		},
 		{
 			On: plan.Table("NmsDelivery"), OfParents: true,

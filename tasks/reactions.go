@@ -6,12 +6,7 @@ var reactions = plan.Task{
 	Name:        "reactions",
 	Title:       "Campaign reactions",
 	Description: "Matches of response hypotheses (NmsRemaMatchRcp) whose hypothesis is gone.",
-	Steps: []plan.Step{
-		{
-			On: plan.Table("NmsRemaMatchRcp"),
-			Rules: plan.Rules{
-				{plan.Orphan{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}},
-			},
-		},
-	},
+	Steps:       []plan.Step{{On: plan.Table("NmsRemaMatchRcp"), Rules: plan.Rules{{noHypothesis}}}},
 }
+
+var noHypothesis = plan.Orphan{Column: "iHypothesisId", Parent: "NmsRemaHypothesis", Key: "iRemaHypothesisId"}

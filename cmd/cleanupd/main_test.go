@@ -17,7 +17,7 @@ import (
 )
 
 // asProgram makes the test binary run as the program, for tests that need a separate process.
-const asProgram = "CLEANUPD_TEST_AS_PROGRAM"
+const asProgram = "TEST_AS_CLEANUPD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asProgram) != "" {

@@ -17,6 +17,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 			"3, 60)",
 	)
 	r := startServer(t, "--database-url", db.URL(), "--schedule")
+	const refusedByFirst = "Warning: the guard first will refuse scheduled runs"
 	for _, c := range []struct {
 		args string
 		code int
@@ -54,7 +55,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{"options get -o yaml", 0, []string{"\n  visitorPurgeDelayDays: 14\n"}, ""},
 		{"options nonsense", 2, nil, "no command"},
 		{"options -o xml", 2, nil, "table, json, yaml"},
-		{"schedule", 0, []string{"enabled", "0 4 * * *", "next run        20"}, ""},
+		{"schedule", 0, []string{"enabled", "0 4 * * *", "next run        20"}, refusedByFirst},
 		{
 			"schedule set --enabled --cron 5_3_*_*_* --cron 0_22_*_*_0 --time-zone Europe/Berlin --max-duration 2h",
 			0,
@@ -65,13 +66,13 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 				"2h0m0s",
 				"next run        20",
 			},
-			"",
+			refusedByFirst,
 		},
 		{
 			"schedule set --continue-on-error=false --max-duration 0",
 			0,
 			[]string{"enabled", "5 3 * * *; 0 22 * * 0", "none", "ends"},
-			"",
+			refusedByFirst,
 		},
 		{"schedule set --cron nonsense", 2, nil, "cron"},
 		{"schedule set --once tomorrow", 2, nil, "--once"},
@@ -84,7 +85,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 				"once, 2999-01-01T00:00:00Z",
 				"next run        2999-01-01T00:00:00Z",
 			},
-			"",
+			refusedByFirst,
 		},
 		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "next run        none"}, ""},
 		{"schedule nonsense", 2, nil, "no command"},

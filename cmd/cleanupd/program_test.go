@@ -668,6 +668,7 @@ func TestScheduleOfReplicas(t *testing.T) {
 		if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != int64(i) {
 			t.Errorf("%d runs before the time came", n)
 		}
+		db.Do("INSERT INTO cleanupd.first_run VALUES (true, gen_random_uuid(), now()) ON CONFLICT DO NOTHING")
 		db.Do("UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'")
 		var replicas []*replica
 		for range suite.Size(suite.Long, 2, 3) {

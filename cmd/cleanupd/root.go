@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -55,7 +56,12 @@ func newRoot() *cobra.Command {
 	if help, _, err := root.Find([]string{"help"}); err == nil {
 		help.Args = knownCommand
 	}
-	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error { return flags.ReadEnvironment(cmd.Flags()) }
+	root.PersistentPreRunE = func(cmd *cobra.Command, _ []string) error {
+		if err := flags.CheckEnvironment(cmd.Root(), os.Environ()); err != nil {
+			return err
+		}
+		return flags.ReadEnvironment(cmd.Flags())
+	}
 	return root
 }
 

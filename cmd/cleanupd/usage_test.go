@@ -513,6 +513,32 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
+// A variable that no flag has is an error, unless something else may have set it.
+func TestUnknownEnvironment(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"CLEANUPD_SHEDULE=true":        "environment variable CLEANUPD_SHEDULE: no flag of cleanupd has this name; did you mean CLEANUPD_SCHEDULE?",
+		"CLEANUPD_GRPC_LISTN=:9090":    "did you mean CLEANUPD_GRPC_LISTEN?",
+		"CLEANUPD_NOTHING_LIKE_THIS=1": "no flag of cleanupd has this name",
+		"CLEANUPD_SCHEDULE=true":       "",
+		"CLEANUPD_TOKEN=x":             "",
+		"CLEANUPD_SUITES=all":          "",
+		"CLEANUPD=1":                   "",
+		"PATH=CLEANUPD_SHEDULE":        "",
+
+		"CLEANUPD_PORT=tcp://10.0.0.1:9090":                "",
+		"CLEANUPD_PORT_9090_TCP_ADDR=10.0.0.1":             "",
+		"CLEANUPD_SERVICE_PORT_GRPC=9090":                  "",
+		"CLEANUPD_HEADLESS_SERVICE_HOST=10.0.0.1":          "",
+		"CLEANUPD_HEADLESS_PORT_9090_TCP=tcp://10.0.0.1:9": "",
+	} {
+		err := flags.CheckEnvironment(newRoot(), []string{"HOME=/", setting})
+		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
+
 func TestVersion(t *testing.T) {
 	t.Parallel()
 	_, want, _ := cleanupd(t, "version")

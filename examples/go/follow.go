@@ -105,7 +105,7 @@ func (f *follower) run() string {
 // that detail it is 0, from where a run can always be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {
-		if info, ok := detail.(*errdetails.ErrorInfo); ok && info.GetReason() == "LOG_REPLACED" {
+		if info, ok := detail.(*errdetails.ErrorInfo); ok {
 			if n, err := strconv.ParseInt(info.GetMetadata()["after_sequence"], 10, 64); err == nil {
 				return n
 			}

@@ -1,5 +1,6 @@
-// Command go runs the cleanup on a server, or watches a run, and prints what happens. It comes back to the run when the
-// connection is lost. Its exit status is 0 only if the run succeeded.
+// Command go runs the cleanup on a server, or watches a run, and prints what happens. With --dry-run it shows what would
+// be deleted and which guards would refuse it, and with --approve it does exactly that. It comes back to the run when
+// the connection is lost. Its exit status is 0 only if the run succeeded.
 package main
 
 import (
@@ -36,6 +37,9 @@ func main() {
 		)
 		watched  = flag.String("watch", "", "watch the run with this id instead of starting one")
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")
+		approved = flag.String(
+			"approve", "", "do what the dry run with this id found, and accept the guards that it showed",
+		)
 		tasks    []string
 		patience = flag.Duration(
 			"patience",
@@ -52,22 +56,48 @@ func main() {
 	if err != nil {
 		fail(err)
 	}
-	client := cleanupv1.NewCleanupServiceClient(conn)
+	ctx, client := context.Background(), cleanupv1.NewCleanupServiceClient(conn)
 	f := &follower{
 		client:   client,
 		patience: *patience,
 		request:  &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: *dry, RequestId: uuid.NewString()},
 	}
+	if *approved != "" {
+		if err := approve(ctx, client, f.request, *approved); err != nil {
+			fail(err)
+		}
+	}
 	if *watched != "" {
 		f.at = &cleanupv1.WatchRunRequest{RunId: *watched}
 	}
-	run, err := f.follow(context.Background(), show)
+	run, err := f.follow(ctx, show)
 	if err != nil {
 		fail(err)
+	}
+	if run.GetReason() == cleanupv1.RefusalReason_REFUSAL_REASON_GUARD {
+		fmt.Fprintln(os.Stderr, "A guard refused it: look at a --dry-run, and --approve that.")
 	}
 	if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
 		fail(fmt.Errorf("run %s is %s: %q", run.GetId(), run.GetState(), run.GetError()))
 	}
+}
+
+// approve makes the request do what a dry run found, and no more, and accept the guards that the dry run showed, with
+// their numbers.
+func approve(
+	ctx context.Context, client cleanupv1.CleanupServiceClient, request *cleanupv1.RunCleanupRequest, dryRun string,
+) error {
+	found, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: dryRun})
+	if err != nil {
+		return err
+	}
+	request.Plan = dryRun
+	for _, result := range found.GetRun().GetResults() {
+		for _, table := range result.GetPreview() {
+			request.AcceptGuards = append(request.AcceptGuards, table.GetGuards()...)
+		}
+	}
+	return nil
 }
 
 // fail ends the program with an error.
@@ -134,6 +164,18 @@ func show(e *cleanupv1.RunEvent) {
 			"%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(),
 			r.GetRowsUpdated(), r.GetRowsLeft(),
 		)
+		for _, p := range r.GetPreview() { // of a dry run
+			fmt.Printf("  %s %q: %d rows, %d tables\n", p.GetAction(), p.GetTable(), p.GetRows(), p.GetTables())
+			for _, g := range p.GetGuards() {
+				fmt.Printf(
+					"  %s refuses this for %q: the number is %d, the limit is %d\n",
+					g.GetGuard(),
+					g.GetTable(),
+					g.GetNumber(),
+					g.GetLimit(),
+				)
+			}
+		}
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
 		fmt.Printf("%s: %s %q\n", e.GetLog().GetTask(), e.GetLog().GetLevel(), e.GetLog().GetMessage())
 	case e.GetRunFinished() != nil:

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Runs the cleanup on a server, or watches a run, and prints what happens.
 
+With --dry-run it shows what would be deleted and which guards would refuse it, and with --approve it does exactly that.
 It comes back to the run when the connection is lost. Its exit status is 0 only if the run succeeded.
 """
 
@@ -14,6 +15,7 @@ import grpc
 
 from cleanup.v1 import cleanup_pb2 as api
 from cleanup.v1 import cleanup_pb2_grpc
+from cleanup.v1.guard_pb2 import GuardKind
 
 OPTIONS = [  # A server that vanished is noticed after a minute, and one that came back after two seconds.
     ("grpc.keepalive_time_ms", 30000),
@@ -31,6 +33,7 @@ def arguments():
     parser.add_argument("--watch", default="", metavar="RUN", help="watch the run with this id instead of starting one")
     parser.add_argument("--task", action="append", help="run this task; may be repeated (default all)")
     parser.add_argument("--dry-run", action="store_true", help="change nothing, count what would be deleted")
+    parser.add_argument("--approve", default="", metavar="RUN", help="do what the dry run with this id found, and accept the guards that it showed")
     parser.add_argument("--patience", type=float, default=60, metavar="SECONDS", help="how long to try to start a run, or to come back to it, after the connection was lost")
     args = parser.parse_args()
     args.token = args.token or os.environ.get("CLEANUPD_TOKEN")
@@ -49,10 +52,18 @@ def connect(args):
     return grpc.secure_channel(args.server, credentials, OPTIONS)
 
 
+def shown_guards(service, dry_run):
+    """Returns the guards that a dry run showed, with their numbers."""
+    run = service.GetRun(api.GetRunRequest(run_id=dry_run)).run
+    return [guard for result in run.results for table in result.preview for guard in table.guards]
+
+
 def events(service, args):
     """Yields the events of the run until it has ended."""
     # The request_id lets the request be repeated until an answer comes, and starts one run.
-    request = api.RunCleanupRequest(tasks=args.task, dry_run=args.dry_run, request_id=str(uuid.uuid4()))
+    request = api.RunCleanupRequest(tasks=args.task, dry_run=args.dry_run, plan=args.approve, request_id=str(uuid.uuid4()))
+    if args.approve:
+        request.accept_guards.extend(shown_guards(service, args.approve))
     # asks for the events after the last one; None before the first
     at = api.WatchRunRequest(run_id=args.watch) if args.watch else None
     lost = None  # when the connection was lost
@@ -85,18 +96,21 @@ def events(service, args):
 
 def show(event):
     """Prints an event. What may hold text of the database is quoted, since that may hold anything, such as commands to a terminal."""
-    kind = event.WhichOneof("event")
-    if kind == "run_started":
+    if event.HasField("run_started"):
         print(f"Run {event.run_id} began.")
-    elif kind == "task_progress":
+    elif event.HasField("task_progress"):
         p = event.task_progress
         print(f"{p.task}: {p.rows_deleted + p.rows_updated} rows so far, now {p.object!r}")
-    elif kind == "task_finished":
+    elif event.HasField("task_finished"):
         r = event.task_finished.result
         print(f"{r.task}: {api.TaskState.Name(r.state)}, {r.rows_deleted} rows deleted, {r.rows_updated} updated, {r.rows_left} left")
-    elif kind == "log" and event.log.level != api.LOG_LEVEL_INFO:
+        for p in r.preview:  # of a dry run
+            print(f"  {api.PreviewAction.Name(p.action)} {p.table!r}: {p.rows} rows, {p.tables} tables")
+            for g in p.guards:
+                print(f"  {GuardKind.Name(g.guard)} refuses this for {g.table!r}: the number is {g.number}, the limit is {g.limit}")
+    elif event.HasField("log") and event.log.level != api.LOG_LEVEL_INFO:
         print(f"{event.log.task}: {api.LogLevel.Name(event.log.level)} {event.log.message!r}")
-    elif kind == "run_finished":
+    elif event.HasField("run_finished"):
         print(f"Run {event.run_id} ended: {api.RunState.Name(event.run_finished.run.state)}.")
 
 
@@ -110,6 +124,8 @@ def main():
         except grpc.RpcError as error:
             sys.exit(f"{error.code().name}: {error.details()!r}")
     run = event.run_finished.run
+    if run.reason == api.REFUSAL_REASON_GUARD:
+        print("A guard refused it: look at a --dry-run, and --approve that.", file=sys.stderr)
     if run.state != api.RUN_STATE_SUCCEEDED:
         sys.exit(f"run {run.id} is {api.RunState.Name(run.state)}: {run.error!r}")
 

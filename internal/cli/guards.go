@@ -295,12 +295,23 @@ func (a *guardsFlag) Set(text string) error {
 	return nil
 }
 
-// acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed.
+// acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed. It asks
+// again after a wrong number, and ends after an empty line.
 func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 	for _, g := range guards {
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\nTo accept it, type the number: ", watch.DescribeGuard(g))
-		if terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin()) != strconv.FormatInt(g.GetNumber(), 10) {
-			return false
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\n", watch.DescribeGuard(g))
+		for typed := int64(-1); typed != g.GetNumber(); {
+			fmt.Fprintf(
+				cmd.ErrOrStderr(), "To accept it, type %s, or nothing to run nothing: ", humanize.Comma(g.GetNumber()),
+			)
+			answer := terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin())
+			if answer == "" {
+				return false
+			}
+			var err error
+			if typed, err = strconv.ParseInt(strings.ReplaceAll(answer, ",", ""), 10, 64); err != nil {
+				typed = -1
+			}
 		}
 	}
 	return true

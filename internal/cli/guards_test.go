@@ -18,11 +18,14 @@ func TestNumbersAreTyped(t *testing.T) {
 		{Guard: cleanupv1.GuardKind_GUARD_KIND_GROWTH, Table: "b", Number: 30},
 	}
 	for typed, want := range map[string]bool{
-		"20\n30\n": true,
-		"20\ny\n":  false,
-		"y\n30\n":  false,
-		"":         false,
-		"\n\n":     false,
+		"20\n30\n":        true,
+		"20\ny\n":         false,
+		"y\n30\n":         false,
+		"y\n20\n21\n30\n": true, // a wrong number asks again
+		"2,0\n 30 \n":     true,
+		"20\n\n30\n":      false,
+		"":                false,
+		"\n\n":            false,
 	} {
 		cmd := &cobra.Command{}
 		cmd.SetContext(t.Context())
@@ -33,7 +36,7 @@ func TestNumbersAreTyped(t *testing.T) {
 			cmd,
 			trips,
 		); got != want ||
-			!strings.Contains(asked.String(), "share refuses this for a: the number is 20, the limit is 10") {
+			!strings.Contains(asked.String(), "share refuses this for a: the number is 20; the limit is 10") {
 			t.Errorf("%q: %v, asked %q", typed, got, asked)
 		}
 	}

@@ -80,7 +80,18 @@ func NewRun() *cobra.Command {
 					return err
 				}
 			}
-			_, err := start(&req)
+			id, err := start(&req)
+			if err != nil || !req.GetDryRun() || req.GetDetach() {
+				return err
+			}
+			dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
+			if guards := watch.TrippedGuards(dryRun.GetRun()); len(guards) > 0 {
+				fmt.Fprintf(
+					cmd.ErrOrStderr(),
+					"Guards would refuse this plan. To accept it: %s\n",
+					watch.AcceptCommand(id, guards),
+				)
+			}
 			return err
 		}),
 	}
@@ -137,8 +148,8 @@ func runAfterPreview(
 	guards := watch.TrippedGuards(dryRun.GetRun())
 	if yes && len(guards) > 0 {
 		return fmt.Errorf(
-			"%s Nothing was run, since --yes does not accept guards: cleanupd run --plan %s --accept-guard '%s,%s,%d'",
-			watch.DescribeGuard(guards[0]), id, guards[0].GetGuard(), guards[0].GetTable(), guards[0].GetNumber(),
+			"%s Nothing was run, since --yes does not accept guards: %s",
+			watch.DescribeGuard(guards[0]), watch.AcceptCommand(id, guards),
 		)
 	}
 	if !yes {

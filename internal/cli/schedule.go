@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"fmt"
 	"strings"
 	"time"
 
@@ -43,6 +44,7 @@ func NewSchedule() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			printScheduleWarnings(cmd, resp.GetSchedule())
 			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 		}),
 	}
@@ -76,6 +78,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			if err != nil {
 				return rpc.ExplainConflict(err)
 			}
+			printScheduleWarnings(cmd, resp.GetSchedule())
 			return output.Print(cmd.OutOrStdout(), resp, scheduleTable(resp.GetSchedule()))
 		}),
 	}
@@ -129,6 +132,13 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 		mask.Paths = append(mask.Paths, "cron", "more_crons", "once")
 	}
 	return &cleanupv1.SetScheduleRequest{Schedule: s, UpdateMask: mask}, nil
+}
+
+// printScheduleWarnings prints why scheduled runs do not start to stderr, whatever the format of the output.
+func printScheduleWarnings(cmd *cobra.Command, s *cleanupv1.Schedule) {
+	for _, w := range s.GetWarnings() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "Warning:", w.GetText())
+	}
 }
 
 func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {

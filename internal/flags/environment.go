@@ -2,6 +2,7 @@ package flags
 
 import (
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +60,48 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 		}
 	})
 	return err
+}
+
+// otherVariables matches variables that no flag has: those of the examples and tests, and those that Kubernetes sets in
+// the pods of a namespace with a Service whose name begins with cleanupd.
+var otherVariables = regexp.MustCompile(
+	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`,
+)
+
+// CheckEnvironment fails if an environment variable looks like that of a flag, and no command has the flag.
+func CheckEnvironment(root *cobra.Command, environment []string) error {
+	known := &cobra.Command{SuggestionsMinimumDistance: 2}
+	variables := map[string]bool{}
+	addVariables(root, variables)
+	for name := range variables {
+		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	for _, setting := range environment {
+		name, _, _ := strings.Cut(setting, "=")
+		if !strings.HasPrefix(name, "CLEANUPD_") || variables[name] || otherVariables.MatchString(name) {
+			continue
+		}
+		hint := ""
+		if similar := known.SuggestionsFor(name); len(similar) > 0 {
+			hint = "; did you mean " + strings.Join(similar, " or ") + "?"
+		}
+		return Errorf("environment variable %s: no flag of cleanupd has this name%s", name, hint)
+	}
+	return nil
+}
+
+// addVariables adds the environment variables of the flags of a command and its subcommands.
+func addVariables(cmd *cobra.Command, variables map[string]bool) {
+	add := func(f *pflag.Flag) {
+		if HasVariable(f) {
+			variables[variable(f.Name)] = true
+		}
+	}
+	cmd.Flags().VisitAll(add)
+	cmd.PersistentFlags().VisitAll(add)
+	for _, sub := range cmd.Commands() {
+		addVariables(sub, variables)
+	}
 }
 
 // variable returns the name of a flag's environment variable.

@@ -107,8 +107,10 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if foreign != nil {
 		users = service.NoUserData(foreign)
 	}
-	s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig)
-	return err
+	if s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig); err != nil {
+		return err
+	}
+	return s.logStart(ctx, c)
 }
 
 // connect creates the pools for runs and for calls, or a single pool if the database grants few connections.

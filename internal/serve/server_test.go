@@ -3,8 +3,10 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"strings"
 	"testing"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
@@ -27,6 +29,35 @@ func TestServingThatEndsAtOnce(t *testing.T) {
 		}
 		if err := s.Serve(ctx); fails != (err != nil) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A server that starts logs where it is, as whom, and who may call it.
+func TestStartIsLogged(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	c := ConfigOnFreePorts(db.URL())
+	c.instance, c.schedule = "production", true
+	var log strings.Builder
+	s, err := New(t.Context(), c, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := s.Serve(ctx); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		" msg=cleanupd version=", " instance=production\n",
+		" msg=database host=", " name=" + db.Name + " server_version=",
+		` msg="role in the database" name=` + campaigndb.Role + " superuser=false\n",
+		" msg=schedule kept=true enabled=true next_run_time=2",
+		" msg=access tls=false authentication=none console=true\n",
+	} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log does not say %q:\n%s", want, log.String())
 		}
 	}
 }

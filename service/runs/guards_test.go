@@ -293,7 +293,7 @@ func TestGuardLatches(t *testing.T) {
 	if p := dry.Result(
 		"audit-trail",
 	).Preview; dry.State != store.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
-		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50}) {
+		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50, Total: 100}) {
 		t.Fatalf("the preview: %+v", p)
 	}
 	if _, latched, err := m.Guards(t.Context()); err != nil || len(latched) > 0 {

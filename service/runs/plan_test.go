@@ -1,12 +1,14 @@
 package runs_test
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // dryRun executes a dry run, and returns its id.
@@ -81,5 +83,40 @@ func TestNextPlan(t *testing.T) {
 	); run.State != store.Failed || run.Reason() != "PLAN_STALE" ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("a plan that a run followed: %+v", run)
+	}
+}
+
+// A plan holds after a run of it that a guard refused before it changed anything, and not after one that changed
+// something.
+func TestPlanAfterRefusal(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(1, 20) i")
+	m := guarded(t, db, nil)
+	accepted := accepting(t, m, "visitors", "sessions")
+	if len(accepted.Accepted) == 0 {
+		t.Fatal("no guard would refuse the plan")
+	}
+	alone := runs.Request{Plan: accepted.Plan}
+	if run := ended(t, m, alone); run.Reason() != refused.Guard {
+		t.Fatalf("the run of the plan is %s: %s", run.State, run.Error)
+	}
+	if run := ended(t, m, alone); run.Reason() != refused.Guard {
+		t.Errorf("the same again is %s: %s", run.State, run.Error)
+	}
+	if run := ended(t, m, accepted); run.State != store.Succeeded || run.Result("visitors").RowsDeleted != 20 {
+		t.Errorf("the run that accepts the guard is %s: %s", run.State, run.Error)
+	}
+	sessions(db, 10)
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) SELECT i, '2000-01-01' FROM generate_series(1, 99) i")
+	accepted = accepting(t, m, "visitors", "sessions")
+	if run := ended(t, m, runs.Request{Plan: accepted.Plan, ContinueOnError: true}); run.Reason() != refused.Guard ||
+		run.Result("sessions").RowsDeleted != 10 {
+		t.Fatalf("the run of the plan is %s: %+v", run.State, run.Result("sessions"))
+	}
+	var refusal *refused.Error
+	if _, err := m.Start(t.Context(), accepted); !errors.As(err, &refusal) || refusal.Reason != refused.PlanStale {
+		t.Errorf("after a run that deleted sessions: %v", err)
 	}
 }

@@ -63,6 +63,7 @@ func TestReadsWhatThePreviousVersionStored(t *testing.T) {
 		MaxDropPercent:      6,
 		MaxClockDifference:  7,
 		MaxIdle:             8,
+		First:               true, // not stored yet
 	}); limits != want {
 		t.Errorf("got limits %+v, want %+v", limits, want)
 	}

@@ -114,7 +114,7 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 	for i, a := range r.Accepted {
 		field := fmt.Sprintf("accept_guards[%d].", i)
 		switch {
-		case a.Guard == guard.Clock || a.Guard == guard.Idle:
+		case a.Guard == guard.Clock || a.Guard == guard.First || a.Guard == guard.Idle:
 			wrong.Addf(field+"guard", "%s cannot be accepted, only set", a.Guard)
 		case !slices.Contains(acceptable, a.Guard):
 			wrong.Addf(field+"guard", "is missing or unknown; the guards that can be accepted are %v", acceptable)

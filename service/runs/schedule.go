@@ -2,23 +2,51 @@ package runs
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/etag"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Schedule reads the schedule: the default one, disabled, if none is stored.
+// Schedule reads the schedule: the default one if none is stored.
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
-		s = new(schedule.Default)
+		s = new(schedule.Default(m.scheduler.Enabled))
 		err = store.CompleteSchedule(ctx, m.calls, s)
 	}
 	return s, err
+}
+
+// ScheduleWarnings returns why runs that a schedule announces would not start, or be refused.
+func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (warnings []message.Message, err error) {
+	if !s.Enabled {
+		return nil, nil
+	}
+	replicas, err := store.Replicas(ctx, m.calls, replicaTimeout)
+	if err != nil {
+		return nil, err
+	}
+	keeps := func(r store.Replica) bool { return r.Schedule }
+	if !m.scheduler.Enabled && !slices.ContainsFunc(replicas, keeps) {
+		warnings = append(warnings, message.ScheduleNotKept.With())
+	}
+	limits, err := store.GuardLimits(ctx, m.calls)
+	if err != nil || s.NextPlan != "" {
+		return warnings, err
+	}
+	unattended, err := store.NextIsUnattended(ctx, m.calls)
+	h := guard.History{Limits: limits, Unattended: unattended}
+	if why := h.JudgeFirst(); why != "" {
+		warnings = append(warnings, message.ScheduleRefused.With("guard", guard.First, "problem", why))
+	}
+	return warnings, err
 }
 
 // SetSchedule stores what change makes of the current schedule, and returns it as stored. A run that became due during
@@ -28,7 +56,7 @@ func (m *Manager) SetSchedule(
 	ctx context.Context, givenEtag string, change func(current *schedule.Schedule) (schedule.Schedule, error),
 ) (stored *schedule.Schedule, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
-		current, inserted, err := store.LockSchedule(ctx, tx)
+		current, inserted, err := store.LockSchedule(ctx, tx, schedule.Default(m.scheduler.Enabled))
 		if err != nil {
 			return err
 		}
@@ -61,11 +89,5 @@ func (m *Manager) SetSchedule(
 		}
 		return audit.Note(ctx, tx, audit.Details{"from": from, "to": stored.String()})
 	})
-	if err == nil && stored.Enabled && !m.scheduler.Enabled {
-		m.log.Warn(
-			"the schedule is enabled, and this replica does not keep it: no run begins by it unless a replica is " +
-				"started with --schedule",
-		)
-	}
 	return stored, err
 }

@@ -26,6 +26,8 @@ const (
 	isPending = "SELECT count(*) FROM cleanupd.schedule WHERE pending"
 	// due moves the next time to the past, as if several had passed.
 	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
+	// cleanedByHand is the record of a run by hand, without which a scheduled run is refused.
+	cleanedByHand = "INSERT INTO cleanupd.first_run (run_id, end_time) VALUES (gen_random_uuid(), now())"
 )
 
 // replaceSchedule replaces the whole schedule.
@@ -113,6 +115,7 @@ func TestErrorsOfTheSchedule(t *testing.T) {
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; CREATE TRIGGER " +
 			"refuse BEFORE DELETE ON XtkSessionInfo EXECUTE FUNCTION refuse()",
 	)
+	db.Do(cleanedByHand)
 	m, work, _ := replica(t, db, "a", keeps)
 	work()
 	for _, c := range []struct {
@@ -141,6 +144,7 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 10)
+	db.Do(cleanedByHand)
 	var managers []*runs.Manager
 	for _, name := range []string{"a", "b", "c"} {
 		m, work, _ := replica(t, db, name, keeps)
@@ -185,7 +189,8 @@ func TestAScheduleFromBefore(t *testing.T) {
 			ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked,
 			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
 			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
-			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica;
+			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica,
+				cleanupd.first_run;
 		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
 			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted,
 				DROP request_id, DROP request_digest;
@@ -389,6 +394,7 @@ func TestMaxDurationOfTheSchedule(t *testing.T) {
 	db := database(t)
 	n := suite.Size(suite.Long, 300, 5_000)
 	sessions(db, n)
+	db.Do(cleanedByHand)
 	m, work, _ := replica(t, db, "a", func(c *runs.Config) {
 		// they take a second
 		c.KeepSchedule, c.MaxRows, c.Limits.RowsPerSecond = true, 1, suite.Size(suite.Long, 300, 0)
@@ -532,5 +538,23 @@ func TestHistory(t *testing.T) {
 	}
 	if s := readSchedule(t, m); s.LastRunID != "" {
 		t.Errorf("the schedule still knows %s", s.LastRunID)
+	}
+}
+
+// A change that is based on the schedule as it is before a replica has stored it succeeds after that, too.
+func TestScheduleBeforeItIsStored(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", keeps)
+	before := readSchedule(t, m)
+	if !before.Enabled {
+		t.Error("it is disabled on the replica that keeps it")
+	}
+	work()
+	db.Until(stored)
+	if _, err := m.SetSchedule(
+		t.Context(), before.Etag(), func(*schedule.Schedule) (schedule.Schedule, error) { return *before, nil },
+	); err != nil {
+		t.Error(err)
 	}
 }

@@ -3,6 +3,7 @@ package binding
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // State is what a run knows of its tasks. Binders of one run share it.
@@ -54,22 +56,16 @@ func (b *Binder) Parents(ctx context.Context, p *plan.Parents) ([]int64, error) 
 	if p == nil {
 		return nil, nil
 	}
-	args, err := b.values(ctx, p.Args, nil)
+	query, err := b.Bind(ctx, p.Query("r."+p.Key+"::bigint"), nil)
 	if err != nil {
 		return nil, err
 	}
-	return b.IDs(ctx, p.Table, "SELECT r."+p.Key+"::bigint"+p.Rows()+" ORDER BY 1", args...)
+	return b.IDs(ctx, p.Table, sqlexpr.Format("%s ORDER BY 1", query))
 }
 
-// IDs returns the ids that a query of a table selects; nil if there are none. It retries transient errors.
-func (b *Binder) IDs(ctx context.Context, table *campaign.Table, sql string, args ...any) (ids []int64, err error) {
-	err = b.Engine.Retry(ctx, table.Name, func() error {
-		rows, err := b.Pool.Query(ctx, sql, args...)
-		if err == nil {
-			ids, err = pgx.CollectRows(rows, pgx.RowTo[int64])
-		}
-		return err
-	})
+// IDs returns the ids that a query of a table selects. It retries transient errors.
+func (b *Binder) IDs(ctx context.Context, table *campaign.Table, query sqlexpr.Expr) (ids []int64, err error) {
+	err = b.Engine.Retry(ctx, table.Name, func() (err error) { ids, err = query.IDs(ctx, b.Pool); return err })
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", table.Name, err)
 	}
@@ -78,22 +74,11 @@ func (b *Binder) IDs(ctx context.Context, table *campaign.Table, sql string, arg
 
 // ParentsOf returns the ids of the parents of the rows of a job's sweep.
 func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids []int64, err error) {
-	tx, err := b.Engine.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	rows, err := tx.Query(
-		ctx,
-		fmt.Sprintf(
-			"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
-			s.Relation, j.ParentIDs, s.Where,
-		),
-		s.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+	err = b.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
+		ids, err = j.ParentsOf(s.Relation, s.Where).IDs(ctx, tx)
+		return err
+	})
+	return ids, err
 }
 
 // Sweep returns the sweep of a job for some parents, without the rows on hold.
@@ -101,37 +86,40 @@ func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s pur
 	if s, err = b.obsolete(ctx, j, parents); err != nil {
 		return s, err
 	}
-	h, err := b.OnHold.condition(ctx, j, purge.Among)
-	if err != nil || h.Where == "" {
+	h, err := b.OnHold.condition(ctx, j, sqlexpr.Among)
+	if err != nil || h.condition.IsZero() {
 		return s, err
 	}
-	return restricted(j, s.Without(h.Condition), h.readsOthers, h.elsewhere), nil
+	return restricted(j, s.Without(h.condition), h.readsOthers, h.elsewhere), nil
 }
 
 // SweepOnHold returns the sweep of the obsolete rows of a job that are on hold, and reports whether there may be any.
 func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, any bool, err error) {
-	h, err := b.OnHold.condition(ctx, j, purge.OneOf)
-	if err != nil || h.Where == "" {
+	h, err := b.OnHold.condition(ctx, j, sqlexpr.OneOf)
+	if err != nil || h.condition.IsZero() {
 		return s, false, err
 	}
 	if s, err = b.obsolete(ctx, j, parents); err != nil {
 		return s, false, err
 	}
-	return restricted(j, s.And(h.Condition), h.readsOthers, h.elsewhere), true, nil
+	return restricted(j, s.And(h.condition), h.readsOthers, h.elsewhere), true, nil
 }
 
 // obsolete returns the sweep of the obsolete rows of a job, on hold or not.
 func (b *Binder) obsolete(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	s = j.Sweep
-	if s.Args, err = b.values(ctx, s.Args, parents); err != nil {
+	if s.Where, err = b.Bind(ctx, s.Where, parents); err != nil {
 		return s, err
 	}
-	if s.SetArgs, err = b.values(ctx, s.SetArgs, parents); err != nil {
-		return s, err
+	s.Set = slices.Clone(s.Set)
+	for i, a := range s.Set {
+		if s.Set[i].Value, err = b.Bind(ctx, a.Value, parents); err != nil {
+			return s, err
+		}
 	}
 	if s.Companion != nil {
 		companion := *s.Companion
-		if companion.Args, err = b.values(ctx, companion.Args, parents); err != nil {
+		if companion.SQL, err = b.Bind(ctx, companion.SQL, parents); err != nil {
 			return s, err
 		}
 		s.Companion = &companion
@@ -171,11 +159,10 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 	if len(ids) == 0 {
 		return s, nil
 	}
-	args, err := b.values(ctx, e.Condition.Args, ids)
+	needed, err := b.Bind(ctx, e.Condition, ids)
 	if err != nil {
 		return s, err
 	}
-	needed := purge.Condition{Where: e.Condition.Where, Args: args}
 	return restricted(j, s.Without(needed), true, e.Elsewhere), nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // maxIDs is how many ids on hold a statement may have as a parameter. Where there are more, it reads the tables that
@@ -36,21 +37,20 @@ type OnHold struct {
 	ids map[string][]int64 // by the queries for them
 }
 
-// onHold is the condition that a row is on hold. It has no text if no row is.
+// onHold is the condition that a row is on hold. It is empty if no row is.
 type onHold struct {
-	purge.Condition
+	condition sqlexpr.Expr
 	// readsOthers is true if it reads other tables, and elsewhere if it reads a distributed one.
 	readsOthers, elsewhere bool
 }
 
 // condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
-// one of several ids: purge.OneOf to find the rows on hold, purge.Among to check each row.
+// one of several ids: sqlexpr.OneOf to find the rows on hold, sqlexpr.Among to check each row.
 func (o *OnHold) condition(
-	ctx context.Context, j *plan.Job, among func(column string, ids []int64) purge.Condition,
+	ctx context.Context, j *plan.Job, among func(column string, ids []int64) sqlexpr.Expr,
 ) (h onHold, err error) {
-	var conditions []purge.Condition
-	add := func(c purge.Condition, readsOthers, elsewhere bool) {
-		conditions = append(conditions, c)
+	add := func(c sqlexpr.Expr, readsOthers, elsewhere bool) {
+		h.condition = sqlexpr.Or(h.condition, c)
 		h.readsOthers, h.elsewhere = h.readsOthers || readsOthers, h.elsewhere || elsewhere
 	}
 	for _, by := range j.OnHold {
@@ -63,19 +63,18 @@ func (o *OnHold) condition(
 		case err != nil:
 			return onHold{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
 		case len(ids) > maxIDs:
-			in := fmt.Sprintf("r.%s IN (%s)", by.Column, by.IDs.Where)
-			add(purge.Condition{Where: in, Args: by.IDs.Args}, true, by.Elsewhere)
+			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.Elsewhere)
 		case len(ids) > 0:
 			add(among("r."+by.Column, ids), false, false)
 		}
 	}
-	h.Condition = purge.Or(conditions...)
 	return h, nil
 }
 
 // idsOnHold returns the ids of one condition in ascending order, or more than maxIDs if there are too many.
 func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldCondition) (ids []int64, err error) {
-	if ids, known := o.ids[by.IDs.Where]; known {
+	query, _ := by.IDs.Build()
+	if ids, known := o.ids[query]; known {
 		return ids, nil
 	}
 	timeout := idsTimeout
@@ -101,23 +100,18 @@ func (o *OnHold) idsOnHold(ctx context.Context, j *plan.Job, by plan.HoldConditi
 	if o.ids == nil {
 		o.ids = map[string][]int64{}
 	}
-	o.ids[by.IDs.Where] = ids
+	o.ids[query] = ids
 	return ids, nil
 }
 
 // read runs a query for ids with a timeout.
-func (o *OnHold) read(ctx context.Context, query purge.Condition, timeout time.Duration) ([]int64, error) {
-	tx, err := o.Engine.Begin(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	if _, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds())); err != nil {
-		return nil, err
-	}
-	rows, err := tx.Query(ctx, fmt.Sprintf("%s LIMIT %d", query.Where, maxIDs+1), query.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+func (o *OnHold) read(ctx context.Context, query sqlexpr.Expr, timeout time.Duration) (ids []int64, err error) {
+	err = o.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf("SET LOCAL statement_timeout = %d", timeout.Milliseconds()))
+		if err == nil {
+			ids, err = sqlexpr.Format("%s LIMIT %d", query, maxIDs+1).IDs(ctx, tx)
+		}
+		return err
+	})
+	return ids, err
 }

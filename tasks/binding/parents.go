@@ -1,6 +1,10 @@
 package binding
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
 
 // Parents are the parents that a task works on.
 type Parents struct {
@@ -12,6 +16,14 @@ type Parents struct {
 
 // Own returns the parents whose own rows are deleted.
 func (p Parents) Own() []int64 { return Without(p.IDs, p.RowsOnHold) }
+
+// Of returns the parents for a job: those whose own rows are deleted, if it deletes or updates these.
+func (p Parents) Of(j plan.Job) []int64 {
+	if j.Step.OfParents {
+		return p.Own()
+	}
+	return p.IDs
+}
 
 // set returns ids as a set.
 func set(ids []int64) map[int64]bool {

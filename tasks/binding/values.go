@@ -6,42 +6,33 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Values returns the parameters of a query, with the values that are only known when it runs.
-func (b *Binder) Values(ctx context.Context, args []any) ([]any, error) {
-	return b.values(ctx, args, nil)
-}
-
-// values returns parameters, with the values that are only known when they are sent.
-func (b *Binder) values(ctx context.Context, args []any, parents []int64) ([]any, error) {
-	values := slices.Clone(args)
-	for i, a := range args {
-		switch a := a.(type) {
-		case plan.ParentIDs:
-			values[i] = parents
+// Bind returns SQL with the values of its arguments that are only known when it is sent. ids are the current parents,
+// or the ids that a query is about.
+func (b *Binder) Bind(ctx context.Context, sql sqlexpr.Expr, ids []int64) (sqlexpr.Expr, error) {
+	return sql.Bind(func(value any) (any, error) {
+		switch v := value.(type) {
+		case plan.ParentIDs, plan.IDs:
+			return ids, nil
 		case plan.RemoteIDs:
-			values[i] = b.remoteOf(parents)
+			return b.remoteOf(ids), nil
 		case plan.SucceededTask:
-			values[i] = b.State.Succeeded[string(a)]
+			return b.State.Succeeded[string(v)], nil
 		case plan.DryRunSet:
-			values[i] = b.State.DryRun.Deleted[string(a)]
+			return b.State.DryRun.Deleted[string(v)], nil
 		case plan.DryRunParents:
-			values[i] = b.State.DryRun.Processed[string(a)]
+			return b.State.DryRun.Processed[string(v)], nil
 		case plan.RolledUpFrom:
-			values[i] = b.State.DryRun.RolledUp[string(a)]
+			return b.State.DryRun.RolledUp[string(v)], nil
 		case plan.Lookup:
-			var err error
-			if values[i], err = b.lookup(ctx, a); err != nil {
-				return nil, err
-			}
+			return b.lookup(ctx, v)
 		}
-	}
-	return values, nil
+		return value, nil
+	})
 }
 
 // lookup returns what a query finds. It asks once a task.
@@ -59,27 +50,23 @@ func (b *Binder) lookup(ctx context.Context, l plan.Lookup) (value any, err erro
 	return value, nil
 }
 
-// Among returns the ids that a query finds, whose first parameter is the ids.
-func (b *Binder) Among(ctx context.Context, db campaign.Querier, q plan.Query, ids []int64) (map[int64]bool, error) {
-	args, err := b.Values(ctx, q.Args)
+// Among returns the ids that a query finds among others.
+func (b *Binder) Among(ctx context.Context, db campaign.Querier, q sqlexpr.Expr, ids []int64) (map[int64]bool, error) {
+	query, err := b.Bind(ctx, q, ids)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := db.Query(ctx, q.SQL, append([]any{ids}, args...)...)
-	if err != nil {
-		return nil, err
-	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	found, err := query.IDs(ctx, db)
 	return set(found), err
 }
 
 // Bool returns the result of a query for one boolean.
-func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q plan.Query) (result bool, err error) {
-	args, err := b.Values(ctx, q.Args)
+func (b *Binder) Bool(ctx context.Context, db campaign.Querier, q sqlexpr.Expr) (result bool, err error) {
+	query, err := b.Bind(ctx, q, nil)
 	if err != nil {
 		return false, err
 	}
-	return result, db.QueryRow(ctx, q.SQL, args...).Scan(&result)
+	return result, query.QueryRow(ctx, db).Scan(&result)
 }
 
 // RightsError returns the error about missing rights, given as GRANT statements; nil if none is missing.

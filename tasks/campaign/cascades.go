@@ -35,10 +35,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		Parent, Child uint32
 		Columns, Keys []string
 	}
-	rows, err := db.Query(ctx, findCascades)
-	if err != nil {
-		return fmt.Errorf("read the foreign keys: %w", err)
-	}
+	rows, _ := db.Query(ctx, findCascades)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
 	if err != nil {
 		return fmt.Errorf("read the foreign keys: %w", err)

@@ -54,15 +54,12 @@ type Catalog struct {
 
 // Table is an ordinary, partitioned or foreign table. Relations of other kinds are only returned by InPlaceOf.
 type Table struct {
-	OID       uint32
-	Schema    string
-	Name      string // as stored: lower case in a Campaign database
-	Kind      string // empty for a table; otherwise what has the name of one, such as a view
-	Key       string // the integer column that identifies a row; empty if no single column does
-	CanSelect bool   // from some columns at least
-	CanInsert bool   // into some columns at least
-	CanDelete bool
-	CanUpdate bool
+	OID    uint32
+	Schema string
+	Name   string // as stored: lower case in a Campaign database
+	Kind   string // empty for a table; otherwise what has the name of one, such as a view
+	Key    string // the integer column that identifies a row; empty if no single column does
+	Rights
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
 	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.
@@ -83,6 +80,12 @@ type Table struct {
 	integers   []string // columns of type int2, int4 or int8, or of a domain over one
 	localDates []string // columns that are dates without a time zone
 	keys       []string // columns that each identify a row alone
+}
+
+// Rights are what the role may do with the rows of a relation.
+type Rights struct {
+	CanSelect, CanInsert bool // some columns at least
+	CanDelete, CanUpdate bool
 }
 
 // Quoted returns the table's name, with its schema, for SQL.
@@ -222,20 +225,16 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 
 // loadTables reads the tables that pass a filter of selectTables, with their leaves.
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
-	rows, err := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
-	if err != nil {
-		return nil, fmt.Errorf("read the catalog: %w", err)
-	}
-	defer rows.Close()
-	for rows.Next() {
+	rows, _ := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
+	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
 		t := &Table{}
 		unlogged, partitioned := false, false
-		if err := rows.Scan(
+		if err := row.Scan(
 			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
 			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
 			&t.localDates,
 		); err != nil {
-			return nil, fmt.Errorf("read the catalog: %w", err)
+			return nil, err
 		}
 		t.Elsewhere = c.Elsewhere[t.OID]
 		if !partitioned { // a partitioned table stores no rows
@@ -245,14 +244,12 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 				Name:      t.Name,
 				Elsewhere: t.Elsewhere,
 				Unlogged:  unlogged,
-				CanSelect: t.CanSelect,
-				CanDelete: t.CanDelete,
-				CanUpdate: t.CanUpdate,
+				Rights:    t.Rights,
 			}}
 		}
-		list = append(list, t)
-	}
-	if err := rows.Err(); err != nil {
+		return t, nil
+	})
+	if err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	return list, c.readLeaves(ctx, db, list)
@@ -264,10 +261,7 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 		Name                  string
 		HoldsDelivery, OnPath bool
 	}
-	rows, err := db.Query(ctx, findSchema, knownTables)
-	if err != nil {
-		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
-	}
+	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 	if err != nil {
 		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
@@ -352,16 +346,13 @@ func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {
 
 // Unreadable returns the columns of the table that the role may not read. Names are stored names.
 func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		`SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0
 			AND NOT attisdropped
 		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`,
 		t.OID, columns,
 	)
-	if err != nil {
-		return nil, err
-	}
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 

@@ -2,14 +2,7 @@
 // keys, the families of logs, work tables, and the options in XtkOption.
 package campaign
 
-import (
-	"context"
-
-	"github.com/jackc/pgx/v5"
-)
+import "github.com/cleanupd/cleanupd/tasks/sqlexpr"
 
 // Querier is implemented by connections, pools and transactions.
-type Querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
+type Querier = sqlexpr.Querier

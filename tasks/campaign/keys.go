@@ -42,10 +42,7 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 			relations = append(relations, l.OID)
 		}
 	}
-	rows, err := db.Query(ctx, findKeys, relations, d.relations, d.columns, named)
-	if err != nil {
-		return fmt.Errorf("read the keys: %w", err)
-	}
+	rows, _ := db.Query(ctx, findKeys, relations, d.relations, d.columns, named)
 	var (
 		oid     uint32
 		column  string

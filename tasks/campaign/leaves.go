@@ -16,9 +16,8 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
-	// CanSelect, CanDelete and CanUpdate are rights to the leaf itself: rights to a table do not include its
-	// partitions.
-	CanSelect, CanDelete, CanUpdate bool
+	// Rights to a table do not include its partitions. CanInsert is not set.
+	Rights
 }
 
 // Quoted returns the leaf's name, with its schema, for SQL.
@@ -50,10 +49,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 	if len(oids) == 0 {
 		return nil
 	}
-	rows, err := db.Query(ctx, findLeaves, oids)
-	if err != nil {
-		return fmt.Errorf("list the partitions: %w", err)
-	}
+	rows, _ := db.Query(ctx, findLeaves, oids)
 	var (
 		root        uint32
 		l           Leaf

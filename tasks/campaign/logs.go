@@ -148,13 +148,11 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 		return nil
 	}
 	var column, name string
-	rows, err := db.Query(ctx, strings.Join(named, " UNION ")+" ORDER BY 1, 2")
-	if err == nil {
-		_, err = pgx.ForEachRow(rows, []any{&column, &name}, func() error {
-			c.mappings[column] = append(c.mappings[column], name)
-			return nil
-		})
-	}
+	rows, _ := db.Query(ctx, strings.Join(named, " UNION ")+" ORDER BY 1, 2")
+	_, err := pgx.ForEachRow(rows, []any{&column, &name}, func() error {
+		c.mappings[column] = append(c.mappings[column], name)
+		return nil
+	})
 	if err != nil {
 		err = fmt.Errorf("read the delivery mappings: %w", err)
 	}

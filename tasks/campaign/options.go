@@ -86,11 +86,15 @@ func (o Option) Check(value int) error {
 
 // Options are the stored options, as read at one time.
 type Options struct {
-	numbers      map[string]int64
-	moments      map[string]time.Time
-	texts        map[string]string // of rows whose type is text; numbers are also in numbers
-	stored       map[string]bool
-	hiddenReason string // why stored numbers cannot be read; empty if they can
+	rows         map[string]optionRow // by name
+	hiddenReason string               // why stored numbers cannot be read; empty if they can
+}
+
+// optionRow is a row of XtkOption. If its type is text, the number is that in the text, if any.
+type optionRow struct {
+	number *int64
+	moment *time.Time
+	text   *string
 }
 
 // Nearest returns the SQL of a time clamped to the years 1 to 9999: callers cannot represent infinity, or the other
@@ -106,12 +110,7 @@ func Nearest(moment string) string {
 // ReadOptions reads XtkOption. A database without that table has no stored options. If there may be options that cannot
 // be read, Delay fails for all of them: the defaults might delete too much.
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
-	o := &Options{
-		numbers: map[string]int64{},
-		moments: map[string]time.Time{},
-		texts:   map[string]string{},
-		stored:  map[string]bool{},
-	}
+	o := &Options{rows: map[string]optionRow{}}
 	t := c.Table("XtkOption")
 	number, moment, text := "NULL", "NULL", "NULL"
 	switch {
@@ -155,36 +154,22 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	for _, opt := range allOptions {
 		names = append(names, opt.Name)
 	}
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx,
 		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+
 			" WHERE sName = ANY ($1)",
 		names,
 	)
-	if err != nil {
-		return nil, fmt.Errorf("read XtkOption: %w", err)
-	}
-	var (
-		name  string
-		value *int64
-		when  *time.Time
-		typed *string
-	)
-	_, err = pgx.ForEachRow(rows, []any{&name, &value, &when, &typed}, func() error {
-		o.stored[name] = true
-		if typed != nil {
-			o.texts[name] = *typed
-			if number, err := strconv.ParseInt(strings.TrimSpace(*typed), 10, 64); err == nil {
-				o.numbers[name] = number
+	var name string
+	var row optionRow
+	_, err = pgx.ForEachRow(rows, []any{&name, &row.number, &row.moment, &row.text}, func() error {
+		if row.text != nil {
+			row.number = nil
+			if number, err := strconv.ParseInt(strings.TrimSpace(*row.text), 10, 64); err == nil {
+				row.number = &number
 			}
-			return nil
 		}
-		if value != nil {
-			o.numbers[name] = *value
-		}
-		if when != nil {
-			o.moments[name] = *when
-		}
+		o.rows[name] = row
 		return nil
 	})
 	if err != nil {
@@ -194,19 +179,31 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 }
 
 // Stored reports whether the option has a row.
-func (o *Options) Stored(opt Option) bool { return o.stored[opt.Name] }
+func (o *Options) Stored(opt Option) bool {
+	_, stored := o.rows[opt.Name]
+	return stored
+}
 
 // Number returns the stored number: seconds for a delay, the code for NoStats, 0 if the option is not stored.
-func (o *Options) Number(opt Option) int64 { return o.numbers[opt.Name] }
+func (o *Options) Number(opt Option) int64 {
+	if number := o.rows[opt.Name].number; number != nil {
+		return *number
+	}
+	return 0
+}
 
 // Text returns the stored text if the row's type is text, and otherwise an empty one.
-func (o *Options) Text(opt Option) string { return o.texts[opt.Name] }
+func (o *Options) Text(opt Option) string {
+	if text := o.rows[opt.Name].text; text != nil {
+		return *text
+	}
+	return ""
+}
 
 // checkNumber fails if the option is stored as a text other than a number.
 func (o *Options) checkNumber(opt Option) error {
-	text, isText := o.texts[opt.Name]
-	if _, ok := o.numbers[opt.Name]; isText && !ok {
-		return fmt.Errorf("option %s is stored as the text %.40q, which is not a number", opt.Name, text)
+	if row := o.rows[opt.Name]; row.text != nil && row.number == nil {
+		return fmt.Errorf("option %s is stored as the text %.40q, which is not a number", opt.Name, *row.text)
 	}
 	return nil
 }
@@ -214,17 +211,19 @@ func (o *Options) checkNumber(opt Option) error {
 // Moment returns the stored time, clamped to the years 1 to 9999, or nil. It fails if the row's type is text: texts are
 // not read as times, and without this lower bound more would be deleted.
 func (o *Options) Moment(opt Option) (*time.Time, error) {
-	if _, isText := o.texts[opt.Name]; isText {
+	row := o.rows[opt.Name]
+	if row.text != nil {
 		return nil, fmt.Errorf(
 			"option %s is stored as a text (iDataType %d) and not as a date: not used; delete its row, or make it a "+
 				"date",
 			opt.Name, typeText,
 		)
 	}
-	if t, ok := o.moments[opt.Name]; ok {
-		return &t, nil
+	if row.moment == nil {
+		return nil, nil
 	}
-	return nil, nil
+	at := *row.moment
+	return &at, nil
 }
 
 // Delay returns the current delay. It fails if the stored one cannot be read, is not a number, is less than a day, or
@@ -233,13 +232,13 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	if o.hiddenReason != "" {
 		return 0, fmt.Errorf("%s: option %s cannot be read", o.hiddenReason, opt.Name)
 	}
-	if !o.stored[opt.Name] {
+	if !o.Stored(opt) {
 		return time.Duration(opt.Default) * Day, nil
 	}
 	if err := o.checkNumber(opt); err != nil {
 		return 0, fmt.Errorf("%w: not used", err)
 	}
-	seconds := o.numbers[opt.Name]
+	seconds := o.Number(opt)
 	switch {
 	case seconds < int64(Day/time.Second):
 		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, seconds)
@@ -255,14 +254,13 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 // name.
 func (o *Options) With(values map[string]int) *Options {
 	with := *o
-	with.numbers, with.texts, with.stored = maps.Clone(o.numbers), maps.Clone(o.texts), maps.Clone(o.stored)
+	with.rows = maps.Clone(o.rows)
 	for name, value := range values {
 		seconds := int64(value)
 		if name != NoStats.Name {
 			seconds *= int64(Day / time.Second)
 		}
-		with.numbers[name], with.stored[name] = seconds, true
-		delete(with.texts, name)
+		with.rows[name] = optionRow{number: &seconds}
 	}
 	return &with
 }
@@ -292,13 +290,13 @@ func (o *Options) Statistics() (int, error) {
 			"%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name,
 		)
 	}
-	if !o.stored[NoStats.Name] {
+	if !o.Stored(NoStats) {
 		return NoStats.Default, nil
 	}
 	if err := o.checkNumber(NoStats); err != nil {
 		return NoStatistics, fmt.Errorf("%w: treated as 1", err)
 	}
-	value := o.numbers[NoStats.Name]
+	value := o.Number(NoStats)
 	if value < VacuumAnalyze || value > AnalyzeOnly {
 		return NoStatistics, fmt.Errorf(
 			"option %s is stored as %d, which is not 0, 1 or 2: treated as 1", NoStats.Name, value,

@@ -122,10 +122,7 @@ WHERE n.nspname = $1 AND s.relname IN ('xtkjoblogid', 'xtkoptionid', 'xtknewid')
 
 // readSequences reads the sequences of new ids.
 func (c *Catalog) readSequences(ctx context.Context, db Querier) error {
-	rows, err := db.Query(ctx, findSequences, c.Schema)
-	if err != nil {
-		return fmt.Errorf("look for sequences: %w", err)
-	}
+	rows, _ := db.Query(ctx, findSequences, c.Schema)
 	var (
 		name string
 		s    sequence

@@ -144,10 +144,7 @@ ORDER BY n.oid <> h.oid, 1, 2`
 func (c *Catalog) OtherWorkTables(
 	ctx context.Context, db Querier, prefix string, bare bool,
 ) (others []OtherWorkTable, owner string, err error) {
-	rows, err := db.Query(ctx, findOtherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
-	if err != nil {
-		return nil, "", fmt.Errorf("list the work tables of others: %w", err)
-	}
+	rows, _ := db.Query(ctx, findOtherRelations, c.Schema, strings.ReplaceAll(prefix, "_", `\_`)+"%")
 	var w OtherWorkTable
 	_, err = pgx.ForEachRow(rows, []any{&w.Schema, &w.Name, &w.View, &w.Owner, &w.Kind, &owner}, func() error {
 		var ok bool
@@ -178,10 +175,7 @@ func (c *Catalog) WorkTablesOf(ctx context.Context, db Querier, prefix string, i
 
 // findOwned returns the application's relations that meet a condition on c.relname with the parameter $2.
 func (c *Catalog) findOwned(ctx context.Context, db Querier, named string, argument any) ([]WorkTable, error) {
-	rows, err := db.Query(ctx, fmt.Sprintf(findRelations, named), c.Schema, argument)
-	if err != nil {
-		return nil, fmt.Errorf("list the work tables: %w", err)
-	}
+	rows, _ := db.Query(ctx, fmt.Sprintf(findRelations, named), c.Schema, argument)
 	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (w WorkTable, err error) {
 		w.Schema = c.Schema
 		return w, row.Scan(&w.Name, &w.View, &w.ByFunction, &w.Partitions, &w.Recipients, &w.RecipientTexts)

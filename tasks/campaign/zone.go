@@ -98,13 +98,10 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 	if t == nil || !t.Has("sName", "sStringValue") {
 		return "", "", nil
 	}
-	rows, err := db.Query(
+	rows, _ := db.Query(
 		ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", zoneOption,
 	)
-	var names []string
-	if err == nil {
-		names, err = pgx.CollectRows(rows, pgx.RowTo[string])
-	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	switch {
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):
 		return "", "cannot be read: " + sqlstate.Explain(err), nil

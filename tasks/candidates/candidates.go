@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Set is the candidate rows of one job.
@@ -16,15 +17,7 @@ type Set struct {
 
 // New returns the candidate rows of a job's sweep.
 func New(task string, j plan.Job, s purge.Sweep) Set {
-	return Set{
-		Task: task,
-		Job:  j,
-		Rows: purge.Candidates{
-			Condition: purge.Condition{Where: s.Where, Args: s.Args},
-			Date:      j.Date,
-			Key:       j.Key,
-		},
-	}
+	return Set{Task: task, Job: j, Rows: purge.Candidates{Where: s.Where, Date: j.Date, Key: j.Key}}
 }
 
 // Key identifies a job among the jobs of all tasks.
@@ -50,13 +43,13 @@ func Touches(j plan.Job, table string) bool {
 }
 
 // Exclusions returns the conditions of those sets before s that pass the filter and hide rows from s.
-func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []purge.Condition) {
+func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqlexpr.Expr) {
 	for _, before := range all {
 		if before.Key() == s.Key() {
 			break
 		}
 		if filter(before.Job) && before.Hides(s.Job) {
-			conditions = append(conditions, before.Rows.Condition)
+			conditions = append(conditions, before.Rows.Where)
 		}
 	}
 	return conditions
@@ -86,14 +79,12 @@ func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates
 func paired(before []Set, s Set) *purge.PairedCandidates {
 	onPaired := func(j plan.Job) bool { return j.Table.Quoted() == s.Job.Paired.Relation }
 	p := &purge.PairedCandidates{Paired: *s.Job.Paired, Except: Exclusions(before, onPaired, s)}
+	p.Before = nil
 	for _, b := range before {
 		if b.Job.Step.Paired == s.Job.Step.Paired {
-			p.Before = append(p.Before, purge.PairedSource{
-				Relation:  b.Job.Relation,
-				ID:        b.Job.Paired.ID,
-				Condition: b.Rows.Condition,
-				Except:    Exclusions(before, On(b.Job.Relation), b),
-			})
+			sweep := b.Job.Sweep
+			sweep.Where = b.Rows.Where
+			p.Before = append(p.Before, sweep.Without(Exclusions(before, On(b.Job.Relation), b)...))
 		}
 	}
 	return p

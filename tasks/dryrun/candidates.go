@@ -75,7 +75,7 @@ func (s lookahead) ofJob(
 		}
 	}
 	for _, t := range s.found.chosen { // by whose parents the job is judged
-		if !slices.Contains(j.Args, any(plan.DryRunSet(t.Name))) {
+		if !slices.Contains(j.Where.Args(), any(plan.DryRunSet(t.Name))) {
 			continue
 		}
 		if known, err = s.loadParents(ctx, t); err != nil || !known {
@@ -116,11 +116,6 @@ func (s lookahead) loadParents(ctx context.Context, t plan.Task) (known bool, er
 		s.found.recordParents(before.Name, parents)
 	}
 	return true, nil
-}
-
-// candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order.
-func (t *task) candidates(ctx context.Context, filter func(plan.Job) bool) ([]candidates.Set, error) {
-	return lookahead{t.run, t.found, t.Attempt}.candidates(ctx, filter)
 }
 
 // related returns a relation together with those whose jobs decide which paired rows are deleted with its own.

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // countJobs counts the rows of the jobs: first of the ones that depend on parents, for all parents at once, then of the
@@ -22,10 +23,7 @@ func (t *task) countJobs(ctx context.Context, parents binding.Parents) error {
 	jobs := slices.Clone(t.Jobs)
 	slices.SortStableFunc(jobs, func(a, b plan.Job) int { return rank(a) - rank(b) })
 	for _, j := range jobs {
-		ids := parents.IDs
-		if j.Step.OfParents {
-			ids = parents.Own()
-		}
+		ids := parents.Of(j)
 		if j.Step.Dependent() && len(ids) == 0 {
 			continue
 		}
@@ -58,7 +56,7 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if found, known := t.found.tallies[key]; known {
 		return t.record(ctx, j, found)
 	}
-	if j.Unlogged && t.readsStandby() {
+	if j.Unlogged && readsStandby(t.run) {
 		t.skipUnlogged(ctx, j)
 		return nil
 	}
@@ -70,7 +68,8 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err != nil {
 		return err
 	}
-	all, err := t.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
+	ahead := lookahead{t.run, t.found, t.Attempt}
+	all, err := ahead.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
 	if err != nil {
 		return err
 	}
@@ -85,9 +84,6 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	}
 	return t.Uncounted(ctx, j, s, t.read(ctx, j, key, all))
 }
-
-// readsStandby reports whether the tables are read from a standby.
-func (t *task) readsStandby() bool { return readsStandby(t.run) }
 
 // skipUnlogged reports that the standby has none of the rows of an unlogged table.
 func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
@@ -145,13 +141,13 @@ func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error 
 }
 
 // addDates adds the first and the last date of some rows to their tally. from is the FROM and WHERE.
-func addDates(ctx context.Context, db campaign.Querier, date, from string, args []any, found *purge.Tally) error {
+func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
-	sql := fmt.Sprintf(
+	query := sqlexpr.Format(
 		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from,
 	)
 	var oldest, newest pgtype.Timestamptz
-	err := db.QueryRow(ctx, sql, args...).Scan(&oldest, &newest)
+	err := query.QueryRow(ctx, db).Scan(&oldest, &newest)
 	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)
 	return err
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
@@ -16,27 +15,15 @@ import (
 // dropWorkTables counts the unused work tables that the task would drop. It reports whether something shows which are
 // unused.
 func (t *task) dropWorkTables(ctx context.Context) (done bool, err error) {
-	finder := worktables.Finder{
-		Binder:  t.Binder,
-		Holds:   t.workTableHolds(),
-		Exclude: func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] },
-		Log:     t.Log,
-	}
-	kinds, retained, err := finder.Find(ctx)
-	if t.Retained.Tables += retained; err != nil {
+	exclude := func(w campaign.WorkTable) bool { return t.found.dropped[w.Quoted()] }
+	finder := worktables.Finder{Attempt: t.Attempt, Exclude: exclude}
+	kinds, done, err := finder.Find(ctx)
+	if err != nil {
 		return false, err
-	}
-	for _, k := range kinds {
-		done = done || k.Unused != nil
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, t.countUnused)
 	t.Log(ctx, blocked...)
 	return done, err
-}
-
-// workTableHolds applies the holds to work tables.
-func (t *task) workTableHolds() hold.WorkTables {
-	return hold.WorkTables{Engine: t.Binder.Engine, Holds: t.Binder.Env.Holds, Log: t.Log}
 }
 
 // countUnused implements worktables.Dropper.
@@ -95,16 +82,13 @@ ORDER BY 1, 2`
 
 // readDependents returns the quoted names of the relations that depend on others, by the names of the others.
 func readDependents(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
-	rows, err := db.Query(ctx, selectDependents, names)
-	if err != nil {
-		return nil, err
-	}
+	rows, _ := db.Query(ctx, selectDependents, names)
 	var (
 		table        string
 		schema, name *string
 	)
 	dependents := map[string][]string{}
-	_, err = pgx.ForEachRow(rows, []any{&table, &schema, &name}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &schema, &name}, func() error {
 		dependent := "another object"
 		if schema != nil && name != nil {
 			dependent = pgx.Identifier{*schema, *name}.Sanitize()

@@ -16,7 +16,7 @@ func Run(ctx context.Context, c pipeline.Config, j pipeline.Journal) error {
 	if c.WhatIf != nil {
 		stored := c
 		stored.WhatIf = nil
-		x.baseline = newExecutor(ctx, stored, silent(j))
+		x.baseline = newExecutor(ctx, stored, j.Silent())
 	}
 	engine := x.run.Database.Engine
 	err := engine.Retry(ctx, "the standby", func() error { return x.awaitStandby(ctx) })

@@ -55,8 +55,6 @@ func (t *task) trips(ctx context.Context, found map[string]int64, dropped []stri
 		Parents: t.parents,
 		Found:   found,
 		Before:  func(table string) int64 { return t.found.deleted[table] },
-		At:      func(object string) { t.run.Journal.Progress.At(object, -1) },
-		Proceed: t.run.Journal.Proceed,
 	}
 	trips, err := f.Judge(ctx, func(guard.Trip) {})
 	mask := worktables.TaskMask(t.Plan)

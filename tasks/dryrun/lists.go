@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -77,15 +78,13 @@ func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64
 	if err != nil || len(lists.IDs) == 0 {
 		return false, err
 	}
-	if err := t.workTableHolds().Check(ctx, tx, lists.Tables); err != nil {
+	holds := hold.WorkTables{Attempt: t.Attempt}
+	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return false, err
 	}
-	rows := purge.Tally{
-		Rows: int64(len(lists.IDs)),
-		Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)],
-	}
+	rows := purge.Tally{Rows: int64(len(lists.IDs)), Keys: lists.IDs[:min(len(lists.IDs), purge.SampleSize)]}
 	if j.Date != "" {
-		if err := addDates(ctx, tx, j.Date, lists.From, lists.Args, &rows); err != nil {
+		if err := addDates(ctx, tx, j.Date, lists.From, &rows); err != nil {
 			return false, err
 		}
 	}

@@ -18,9 +18,7 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 	if r.setsOnly { // the server can be reached: it would purge its deliveries
 		return reachable{}, nil
 	}
-	engine := *r.Binder.Engine
-	engine.Lock, engine.Workers = 0, 1
-	a, err := r.run.OnServer(ctx, account, r.Task, r.run.Journal, engine)
+	a, err := r.run.OnServer(ctx, account, r.Task, r.run.Journal, *r.Binder.Engine)
 	if err != nil {
 		return nil, err
 	}

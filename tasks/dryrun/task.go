@@ -2,13 +2,11 @@ package dryrun
 
 import (
 	"context"
-	"errors"
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/hold"
-	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -30,16 +28,9 @@ type task struct {
 }
 
 // Do implements pipeline.Executor.
-func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
 	t := &task{Attempt: a, run: x.run, found: x.found, setsOnly: x.setsOnly, expected: -1}
-	done, err := t.count(ctx)
-	if err := errors.Join(err, a.Err()); err != nil {
-		return pipeline.Failed, err
-	}
-	if !done {
-		return pipeline.Skipped, nil
-	}
-	return pipeline.Succeeded, nil
+	return t.count(ctx)
 }
 
 // count counts all that the task would do, and reports whether there was anything to do it to.
@@ -53,23 +44,17 @@ func (t *task) count(ctx context.Context) (done bool, err error) {
 	if err := t.countJobs(ctx, t.parents); err != nil {
 		return false, err
 	}
-	done = len(t.Jobs) > 0
 	if t.setsOnly {
 		rolledUp, err := t.rollUp(ctx)
-		return done || rolledUp, err
+		return rolledUp || len(t.Jobs) > 0, err
 	}
-	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
-	if t.Retained.OnHold += onHold; err != nil {
+	if err := hold.Count(ctx, t.Attempt); err != nil {
 		return false, err
 	}
-	for _, step := range []func(context.Context) (bool, error){t.rollUp, t.dropWorkTables, t.vacuum} {
-		some, err := step(ctx)
-		if err != nil {
-			return false, err
-		}
-		done = done || some
+	if done, err = pipeline.DoEach(ctx, t.rollUp, t.dropWorkTables, t.vacuum); err != nil {
+		return false, err
 	}
-	return done, t.judge(ctx)
+	return done || len(t.Jobs) > 0, t.judge(ctx)
 }
 
 // chooseParents returns the parents that the task would process, and records them for the tasks that follow.
@@ -79,23 +64,8 @@ func (t *task) chooseParents(ctx context.Context) (parents binding.Parents, err 
 	if parents, err = hold.Choose(ctx, t.Attempt); err != nil {
 		return parents, err
 	}
-	if t.Plan.Parents != nil && t.Task.ParentSet.MidSourced {
-		m := &midsourcing.Purge{
-			Config:    t.run.Config.MidSourcing,
-			Binder:    t.Binder,
-			Remote:    remote{t},
-			Register:  t.run.Journal.Register,
-			Log:       t.Log,
-			Leftovers: true,
-		}
-		r, err := m.Run(ctx, parents)
-		if err != nil {
-			return parents, err
-		}
-		t.Retained.Dependent += r.Dependent
-		t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
-		t.Unfinished = errors.Join(t.Unfinished, r.Failed)
-		parents.IDs = r.IDs
+	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, remote{t}); err != nil {
+		return parents, err
 	}
 	if t.Task.ParentSet != nil {
 		t.found.recordParents(name, parents)
@@ -115,7 +85,7 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	t.found.state.RolledUp[t.Task.Name] = &from
 	sum := purge.Tally{Rows: rows}
 	if err := t.Binder.Engine.Retry(ctx, p.Table.Name, func() error {
-		return addDates(ctx, t.Binder.Pool, "r."+p.Date, p.Rows(), []any{p.Start, p.End}, &sum)
+		return addDates(ctx, t.Binder.Pool, "r."+p.Date, p.Rows(), &sum)
 	}); err != nil {
 		return false, err
 	}

@@ -3,12 +3,9 @@ package dryrun
 import (
 	"context"
 
-	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
-	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // compare makes the dry run of a task by the stored options, and adds its results to the outcome.
@@ -50,41 +47,3 @@ func compareTables(tables, stored []preview.Table) []preview.Table {
 	}
 	return tables
 }
-
-// silent returns the journal of a dry run by the stored options: it counts and logs nothing, since its results are
-// shown with the results of the other one, and judges no guards.
-func silent(j pipeline.Journal) pipeline.Journal {
-	j.Counts, j.Progress, j.Safety = silentCounts{j.Proceed}, silentProgress{j.Progress.At}, onlyHolds{j.Safety.Holds}
-	return j
-}
-
-// silentCounts implements pipeline.Counts.
-type silentCounts struct {
-	proceed func(ctx context.Context) error
-}
-
-func (c silentCounts) Count(ctx context.Context, _ purge.Delta) error { return c.proceed(ctx) }
-
-func (silentCounts) Done() int64 { return 0 }
-
-func (silentCounts) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
-
-func (silentCounts) Emptied(context.Context, string) ([]string, error) { return nil, nil }
-
-// silentProgress implements pipeline.Progress.
-type silentProgress struct {
-	at func(object string, expected int64)
-}
-
-func (p silentProgress) At(object string, expected int64) { p.at(object, expected) }
-
-func (silentProgress) Log(context.Context, ...message.Message) error { return nil }
-
-// onlyHolds implements pipeline.Safety.
-type onlyHolds struct {
-	holds func(ctx context.Context) (plan.Holds, error)
-}
-
-func (s onlyHolds) Holds(ctx context.Context) (plan.Holds, error) { return s.holds(ctx) }
-
-func (onlyHolds) History(context.Context) (*guard.History, error) { return nil, nil }

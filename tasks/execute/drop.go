@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -13,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
@@ -47,30 +47,18 @@ type drops struct{ task *task }
 
 // dropAll drops the unused work tables of the task. It reports whether something shows which are unused.
 func (d drops) dropAll(ctx context.Context) (done bool, err error) {
-	finder := worktables.Finder{
-		Binder:  d.task.Binder,
-		Holds:   d.holds(),
-		Exclude: func(w campaign.WorkTable) bool { return !d.isPlanned(w) },
-		Log:     d.task.Log,
+	exclude := func(w campaign.WorkTable) bool { return !d.isPlanned(w) }
+	finder := worktables.Finder{Attempt: d.task.Attempt, Exclude: exclude}
+	kinds, done, err := finder.Find(ctx)
+	if err == nil {
+		err = d.guard(ctx, kinds)
 	}
-	kinds, retained, err := finder.Find(ctx)
-	if d.task.Retained.Tables += retained; err != nil {
+	if err != nil {
 		return false, err
-	}
-	for _, k := range kinds {
-		done = done || k.Unused != nil
-	}
-	if err := d.guard(ctx, kinds); err != nil {
-		return done, err
 	}
 	blocked, err := worktables.DropAll(ctx, kinds, d.dropUnused)
 	d.task.Log(ctx, blocked...)
 	return done, err
-}
-
-// holds applies the holds to work tables.
-func (d drops) holds() hold.WorkTables {
-	return hold.WorkTables{Engine: d.task.engine, Holds: d.task.env().Holds, Log: d.task.Log}
 }
 
 // isPlanned reports whether the saved plan has a table to drop, for this task or another; true if there is no saved
@@ -80,10 +68,8 @@ func (d drops) isPlanned(w campaign.WorkTable) bool {
 		return true
 	}
 	for _, saved := range d.task.run.Config.SavedPlan {
-		for _, name := range saved.Dropped {
-			if name == w.Quoted() {
-				return true
-			}
+		if slices.Contains(saved.Dropped, w.Quoted()) {
+			return true
 		}
 	}
 	return false
@@ -98,7 +84,7 @@ func (d drops) dropUnused(
 	for len(tables) > 0 {
 		n := min(size, len(tables))
 		d.task.journal.Progress.At(tables[0].Name, d.task.expected)
-		if err := d.task.engine.Wait(ctx); err != nil {
+		if err := d.task.Binder.Engine.Wait(ctx); err != nil {
 			return blocked, err
 		}
 		unused, err := k.Unused(ctx, d.task.Binder.Pool, tables[:n])
@@ -168,7 +154,7 @@ func (d drops) dropTogether(
 func (d drops) dropOne(
 	ctx context.Context, k worktables.Kind, w campaign.WorkTable,
 ) (blocked *message.Message, err error) {
-	err = d.task.engine.Retry(ctx, w.Name, func() error {
+	err = d.task.Binder.Engine.Retry(ctx, w.Name, func() error {
 		return d.dropTogether(ctx, k, []campaign.WorkTable{w}, singleTimeouts)
 	})
 	var pgErr *pgconn.PgError

@@ -49,29 +49,18 @@ func (x *executor) Finish(context.Context, plan.Task, *pipeline.Attempt, *pipeli
 }
 
 // Do implements pipeline.Executor.
-func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (pipeline.State, error) {
-	t := &task{
-		Attempt:  a,
-		run:      x.run,
-		journal:  x.run.Journal,
-		engine:   x.run.Database.Engine,
-		bounds:   x.bounds,
-		expected: -1,
-	}
+func (x *executor) Do(ctx context.Context, a *pipeline.Attempt) (done bool, err error) {
+	t := &task{Attempt: a, run: x.run, journal: x.run.Journal, bounds: x.bounds, expected: -1}
 	if err := t.resume(ctx); err != nil {
-		return pipeline.Failed, err
+		return false, err
 	}
-	done, err := t.do(ctx)
-	if err := errors.Join(err, a.Err()); err != nil {
-		return pipeline.Failed, err
-	}
-	if !done {
-		return pipeline.Skipped, nil
+	if done, err = t.do(ctx); err != nil || !done || a.Err() != nil {
+		return done, err
 	}
 	if err := t.advance(ctx); err != nil {
-		return pipeline.Failed, err
+		return true, err
 	}
-	return pipeline.Succeeded, t.vacuumEmptied(ctx)
+	return true, t.vacuumEmptied(ctx)
 }
 
 // do does all that the task is to do, and reports whether there was anything to do it to.
@@ -83,26 +72,18 @@ func (t *task) do(ctx context.Context) (done bool, err error) {
 	if err := t.guard(ctx, parents); err != nil {
 		return false, err
 	}
-	if parents.IDs, err = t.purgeMidSourced(ctx, parents); err != nil {
+	if parents.IDs, err = t.PurgeMidSourced(ctx, parents, remote{t}); err != nil {
 		return false, err
 	}
 	t.expected = figures.Estimate(ctx, t.Binder, t.Jobs, parents)
 	if _, err := t.sweepAll(ctx, t.Jobs, parents); err != nil {
 		return false, err
 	}
-	onHold, err := hold.Count(ctx, t.Binder, t.Jobs, t.Parents, t.Uncounted)
-	if t.Retained.OnHold += onHold; err != nil {
+	if err := hold.Count(ctx, t.Attempt); err != nil {
 		return false, err
 	}
-	done = len(t.Jobs) > 0
-	for _, step := range []func(context.Context) (bool, error){t.rollUp, drops{t}.dropAll, t.vacuumAll} {
-		some, err := step(ctx)
-		if err != nil {
-			return false, err
-		}
-		done = done || some
-	}
-	return done, nil
+	done, err = pipeline.DoEach(ctx, t.rollUp, drops{t}.dropAll, t.vacuumAll)
+	return done || len(t.Jobs) > 0, err
 }
 
 // guard fails with a guard.TrippedError if the task would do something unusual that was not accepted. Nothing is
@@ -118,16 +99,10 @@ func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 		parents.IDs = binding.Without(parents.IDs, saved.Retained)
 	}
 	var err error
-	if parents.IDs, err = t.withoutKept(ctx, parents.IDs); err != nil {
+	if parents.IDs, err = t.WithoutKept(ctx, parents.IDs); err != nil {
 		return err
 	}
-	f := figures.Task{
-		Attempt: t.Attempt,
-		Jobs:    t.Jobs,
-		Parents: parents,
-		At:      func(object string) { t.journal.Progress.At(object, -1) },
-		Proceed: t.journal.Proceed,
-	}
+	f := figures.Task{Attempt: t.Attempt, Jobs: t.Jobs, Parents: parents}
 	trips, err := f.Judge(ctx, t.bounds.setShare)
 	if err != nil {
 		return err

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
@@ -61,25 +61,21 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 	if err != nil {
 		return nil, err
 	}
-	rows, err := d.task.Binder.Pool.Query(ctx, fmt.Sprintf(
+	ids, err := sqlexpr.Format(
 		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, j.TypedTables,
-	), s.Args...)
-	if err != nil {
-		return nil, err
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	).IDs(ctx, d.task.Binder.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("ask which lists have tables: %w", err)
 	}
 	prefix := j.Step.Tables.Prefix
-	tables, err := d.task.env().Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
+	tables, err := d.task.Binder.Env.Catalog.WorkTablesOf(ctx, d.task.Binder.Pool, prefix, ids)
 	if err != nil {
 		return nil, err
 	}
 	tables = slices.DeleteFunc(tables, func(w campaign.WorkTable) bool {
-		return !d.isPlanned(w) || d.task.env().Holds.WorkTable(w, "")
+		return !d.isPlanned(w) || d.task.Binder.Env.Holds.WorkTable(w, "")
 	})
-	onHold, err := d.holds().WithRecipients(ctx, tables)
+	onHold, err := hold.WorkTables{Attempt: d.task.Attempt}.WithRecipients(ctx, tables)
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
 
@@ -37,7 +39,7 @@ type listDeleter struct {
 func (l *listDeleter) delete(ctx context.Context, ids []int64) error {
 	t := l.task
 	limit := maxLists
-	for _, setting := range []int{t.engine.MaxRows, t.engine.Limits.RowsPerSecond} {
+	for _, setting := range []int{t.Binder.Engine.MaxRows, t.Binder.Engine.Limits.RowsPerSecond} {
 		if setting > 0 {
 			limit = min(limit, setting)
 		}
@@ -106,14 +108,14 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	if err != nil {
 		return d, err
 	}
-	lists, err := worktables.ReadLists(ctx, tx, t.env().Catalog, l.job, s, lock)
+	lists, err := worktables.ReadLists(ctx, tx, t.Binder.Env.Catalog, l.job, s, lock)
 	if err != nil {
 		return d, err
 	}
 	if len(lists.IDs) == 0 {
 		return d, errNotObsolete
 	}
-	holds := drops{t}.holds()
+	holds := hold.WorkTables{Attempt: t.Attempt}
 	if err := holds.Check(ctx, tx, lists.Tables); err != nil {
 		return d, err
 	}
@@ -122,7 +124,8 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	}
 	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
 	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
-	tag, err := tx.Exec(ctx, "DELETE FROM "+lists.From, lists.Args...)
+	sql, args := sqlexpr.Format("DELETE FROM %s", lists.From).Build()
+	tag, err := tx.Exec(ctx, sql, args...)
 	if err == nil && tag.RowsAffected() != d.Deleted {
 		err = worktables.ErrSuppressed
 	}

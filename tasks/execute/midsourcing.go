@@ -14,44 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// isMidSourced reports whether the parents of the task are also on mid-sourcing servers.
-func (t *task) isMidSourced() bool { return t.Plan.Parents != nil && t.Task.ParentSet.MidSourced }
-
-// midSourcing handles the parents that are also on mid-sourcing servers. A saved plan names no leftovers.
-func (t *task) midSourcing() *midsourcing.Purge {
-	return &midsourcing.Purge{
-		Config:    t.run.Config.MidSourcing,
-		Binder:    t.Binder,
-		Remote:    remote{t},
-		Register:  t.journal.Register,
-		Log:       t.Log,
-		Leftovers: t.run.Config.SavedPlan == nil,
-	}
-}
-
-// purgeMidSourced deletes parents on their mid-sourcing servers, and returns the ones to delete here, too.
-func (t *task) purgeMidSourced(ctx context.Context, parents binding.Parents) ([]int64, error) {
-	if !t.isMidSourced() {
-		return parents.IDs, nil
-	}
-	r, err := t.midSourcing().Run(ctx, parents)
-	if err != nil {
-		return nil, err
-	}
-	t.Retained.Dependent += r.Dependent
-	t.ParentsRetained = t.ParentsRetained || len(r.IDs) < len(parents.IDs)
-	t.Unfinished = errors.Join(t.Unfinished, r.Failed)
-	return r.IDs, nil
-}
-
-// withoutKept returns parents without the deliveries of mid-sourcing accounts that are kept.
-func (t *task) withoutKept(ctx context.Context, ids []int64) ([]int64, error) {
-	if !t.isMidSourced() {
-		return ids, nil
-	}
-	return t.midSourcing().WithoutKept(ctx, ids)
-}
-
 // remote implements midsourcing.Remote.
 type remote struct{ main *task }
 
@@ -64,21 +26,15 @@ func (r remote) Open(ctx context.Context, account string) (midsourcing.Server, e
 		}
 		return nil
 	}
-	ledger := &serverLedger{main: r.main.engine, proceed: j.Proceed}
+	ledger := &serverLedger{main: r.main.Binder.Engine, proceed: j.Proceed}
 	j.Ledger = ledger
-	engine := *r.main.engine
-	engine.Ledger, engine.Lock, engine.Workers, engine.Durable = ledger, 0, 1, true
+	engine := *r.main.Binder.Engine
+	engine.Ledger, engine.Durable = ledger, true
 	a, err := r.main.run.OnServer(ctx, account, r.main.Task, j, engine)
 	if err != nil {
 		return nil, err
 	}
-	return &server{&task{
-		Attempt:  a,
-		run:      r.main.run,
-		journal:  j,
-		engine:   a.Database().Engine,
-		expected: -1,
-	}, ledger}, nil
+	return &server{&task{Attempt: a, run: r.main.run, journal: j, expected: -1}, ledger}, nil
 }
 
 // Stop implements midsourcing.Remote. A delivery whose row is locked is left for the next run.

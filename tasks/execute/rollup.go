@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // rollUp replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their
@@ -22,14 +23,14 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 		return ok, err
 	}
 	t.journal.Progress.At(p.Table.Name, rows)
-	sql, err := p.Statement(ctx, t.Binder.Pool)
-	if err != nil {
-		return false, err
-	}
 	failed := []pgtype.TID{}
 	replace := func() error {
+		statement, err := p.Statement(ctx, t.Binder.Pool, failed)
+		if err != nil {
+			return err
+		}
 		return t.inBatch(ctx, p.Table.Name, func(tx pgx.Tx) (d purge.Delta, err error) {
-			d.Deleted, err = t.replace(ctx, tx, p, sql, failed)
+			d.Deleted, err = t.replace(ctx, tx, p, statement)
 			name := p.Table.Quoted()
 			d.Space = []purge.Space{{Relation: name, Root: name, Rows: d.Deleted}}
 			return d, err
@@ -59,38 +60,31 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// replace rolls up the rows of a period in a transaction, without the failed ones, and returns how many it deleted.
+// replace rolls up the rows of a period in a transaction, and returns how many it deleted.
 func (t *task) replace(
-	ctx context.Context, tx pgx.Tx, p *rollup.Period, sql string, failed []pgtype.TID,
+	ctx context.Context, tx pgx.Tx, p *rollup.Period, statement sqlexpr.Expr,
 ) (deleted int64, err error) {
 	if _, err := tx.Exec(ctx, "SET LOCAL statement_timeout = '1h'"); err != nil {
 		return 0, err
 	}
-	if err := tx.QueryRow(ctx, sql, p.Start, p.End, failed).Scan(&deleted); err != nil {
+	if err := statement.QueryRow(ctx, tx).Scan(&deleted); err != nil {
 		return 0, err
 	}
-	return deleted, campaign.StoreMoment(ctx, tx, t.env().Catalog, p.Since, p.End)
+	return deleted, campaign.StoreMoment(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
 }
 
 // findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the
 // others.
 func (t *task) findRowErrors(ctx context.Context, p *rollup.Period) (rowErrors []purge.RowError, err error) {
-	err = t.engine.Retry(ctx, p.Table.Name, func() error {
-		tx, err := t.engine.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		defer func() { _ = tx.Rollback(ctx) }()
-		rows, err := tx.Query(ctx, "SELECT r.ctid FROM "+p.Rows()+" ORDER BY r.ctid", p.Start, p.End)
-		if err != nil {
-			return err
-		}
+	find := func(tx pgx.Tx) error {
+		rows := sqlexpr.Format("SELECT r.ctid FROM %s ORDER BY r.ctid", p.Rows()).Query(ctx, tx)
 		tids, err := pgx.CollectRows(rows, pgx.RowTo[pgtype.TID])
 		if err != nil {
 			return err
 		}
 		rowErrors, err = purge.FindRowErrors(ctx, tx, p.Table.Quoted(), tids)
 		return err
-	})
+	}
+	err = t.Binder.Engine.Retry(ctx, p.Table.Name, func() error { return t.Binder.Engine.InTx(ctx, find) })
 	return rowErrors, err
 }

@@ -46,11 +46,9 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 
 // sweep does a job for some parents, and returns the parents to retain because rows of theirs are retained.
 func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (retained []int64, err error) {
-	ids := parents.IDs
-	if j.Step.OfParents {
-		if ids = parents.Own(); len(ids) == 0 {
-			return nil, nil
-		}
+	ids := parents.Of(j)
+	if j.Step.OfParents && len(ids) == 0 {
+		return nil, nil
 	}
 	if j.Step.Tables != nil {
 		return nil, (&listDeleter{task: t, job: j}).delete(ctx, ids)
@@ -62,7 +60,7 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	}
 	from := *t.Cursor
 	from.Before = t.Retained
-	result, err := t.engine.Sweep(ctx, s, from)
+	result, err := t.Binder.Engine.Sweep(ctx, s, from)
 	if j.CompanionWrites != "" && s.Companion != nil && sqlstate.Of(err) != "" && !sqlstate.Lost(err) {
 		return t.sweepWithoutCompanion(ctx, j, parents, err)
 	}

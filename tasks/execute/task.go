@@ -21,14 +21,10 @@ type task struct {
 	*pipeline.Attempt
 	run     *pipeline.Run // the main one, if the task is on a mid-sourcing server
 	journal pipeline.Journal
-	engine  *purge.Engine
 	bounds  *bounded // nil on a mid-sourcing server
 	// expected is how many rows will be deleted or updated; negative if that is not known.
 	expected int64
 }
-
-// env returns the environment of the task.
-func (t *task) env() plan.Env { return t.Binder.Env }
 
 // resume continues where a previous worker stopped: it takes over that one's retained rows, and counts the rows that it
 // left pending on another server.
@@ -69,7 +65,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = t.engine.SettlePending(ctx, s, *t.Cursor)
+	err = t.Binder.Engine.SettlePending(ctx, s, *t.Cursor)
 	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
 		return uncounted(remote.Reason)
 	}
@@ -79,7 +75,7 @@ func (t *task) settlePending(ctx context.Context) error {
 // advance stores the reference time as the moment of the task, unless rows were retained.
 func (t *task) advance(ctx context.Context) error {
 	moment := t.Task.Advances
-	catalog := t.env().Catalog
+	catalog := t.Binder.Env.Catalog
 	switch {
 	case moment == (campaign.Option{}) || t.Retained != (purge.Retained{}):
 		return nil
@@ -89,7 +85,7 @@ func (t *task) advance(ctx context.Context) error {
 				"looks at all addresses again",
 		))
 		return nil
-	case t.env().Holds.WholeTable(catalog.Table("XtkOption")):
+	case t.Binder.Env.Holds.WholeTable(catalog.Table("XtkOption")):
 		t.Log(ctx, message.Infof(
 			"table XtkOption is on hold, which keeps when the last cleanup was: the next run looks at the same "+
 				"addresses again",
@@ -97,35 +93,32 @@ func (t *task) advance(ctx context.Context) error {
 		return nil
 	}
 	return t.inBatch(ctx, t.Task.Name, func(tx pgx.Tx) (purge.Delta, error) {
-		return purge.Delta{}, campaign.StoreMoment(ctx, tx, catalog, moment, t.env().Now)
+		return purge.Delta{}, campaign.StoreMoment(ctx, tx, catalog, moment, t.Binder.Env.Now)
 	})
 }
 
 // inBatch runs fn in the transaction of a batch, with its counts, and again after transient errors. name
 // is that of the batch in logs.
 func (t *task) inBatch(ctx context.Context, name string, fn func(tx pgx.Tx) (purge.Delta, error)) error {
-	return t.engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
+	return t.Binder.Engine.Retry(ctx, name, func() error { return t.tryBatch(ctx, fn) })
 }
 
 // tryBatch runs fn in the transaction of a batch, with its counts, as soon as the server's load allows it.
 func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, error)) error {
-	if err := t.engine.Wait(ctx); err != nil {
+	if err := t.Binder.Engine.Wait(ctx); err != nil {
 		return err
 	}
 	begun := time.Now()
-	tx, err := t.engine.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	delta, err := fn(tx)
-	if err != nil {
-		return err
-	}
-	delta.Begun, delta.Cursor.Before = begun, t.Retained
-	if err := t.engine.Commit(ctx, tx, delta); err != nil {
-		return err
-	}
-	t.engine.Spend(delta.Deleted + delta.Updated)
-	return nil
+	return t.Binder.Engine.InTx(ctx, func(tx pgx.Tx) error {
+		delta, err := fn(tx)
+		if err != nil {
+			return err
+		}
+		delta.Begun, delta.Cursor.Before = begun, t.Retained
+		if err := t.Binder.Engine.Commit(ctx, tx, delta); err != nil {
+			return err
+		}
+		t.Binder.Engine.Spend(delta.Deleted + delta.Updated)
+		return nil
+	})
 }

@@ -36,7 +36,7 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 
 // vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not.
 func (t *task) vacuumEmptied(ctx context.Context) error {
-	mode, _ := t.env().Options.Statistics() // the task statistics has logged the error
+	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
 	if mode == campaign.NoStatistics || !t.run.State.Succeeded[plan.Vacuum] {
 		return nil
 	}
@@ -44,7 +44,7 @@ func (t *task) vacuumEmptied(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("list the tables: %w", err)
 	}
-	catalog := t.env().Catalog
+	catalog := t.Binder.Env.Catalog
 	tables, err := vacuum.Emptied(ctx, t.Binder.Pool, catalog.Schema, emptied)
 	if err != nil || len(tables) == 0 {
 		return err

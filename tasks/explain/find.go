@@ -12,7 +12,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // row is a row of a relation.
@@ -20,7 +20,7 @@ type row struct {
 	table *campaign.Table
 	// relation is the quoted name of the table, or of the partition that has the row.
 	relation string
-	key      purge.Condition
+	key      sqlexpr.Expr
 	// zero is true for the zero record.
 	zero bool
 }
@@ -61,20 +61,17 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 		return nil, err
 	}
 	r := &row{table: t, relation: t.Quoted()}
-	var conditions []string
 	hasText := false
 	for _, c := range columns {
 		value, sqlType, err := c.parse(ctx, tx, t)
 		if err != nil {
 			return nil, err
 		}
-		r.key.Args = append(r.key.Args, value)
-		name := pgx.Identifier{c.Column}.Sanitize()
-		conditions = append(conditions, fmt.Sprintf("r.%s = $%d::%s", name, len(r.key.Args), sqlType))
+		is := sqlexpr.Format("r.%s = %s", pgx.Identifier{c.Column}.Sanitize(), sqlexpr.Arg(value, sqlType))
+		r.key = sqlexpr.Join(" AND ", r.key, is)
 		hasText = hasText || sqlType == "text"
 		r.zero = r.zero || (c.Column == t.Key && value == int64(0))
 	}
-	r.key.Where = strings.Join(conditions, " AND ")
 	if err := checkIndexed(ctx, tx, t, columns); err != nil {
 		return nil, err
 	}
@@ -86,12 +83,9 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 			return nil, err
 		}
 	}
-	sql := "SELECT r.tableoid::bigint FROM " + t.Quoted() + " AS r WHERE " + r.key.Where + " LIMIT 2"
-	rows, err := tx.Query(ctx, sql, r.key.Args...)
-	if err != nil {
-		return nil, err
-	}
-	oids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	oids, err := sqlexpr.Format(
+		"SELECT r.tableoid::bigint FROM %s AS r WHERE %s LIMIT 2", t.Quoted(), r.key,
+	).IDs(ctx, tx)
 	switch {
 	case err != nil || len(oids) == 0:
 		return nil, err

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // judge adds the conditions of a job's rules to a step, and the conditions of its parents' rules if the row depends on
@@ -51,16 +51,8 @@ func (x *explanation) judge(
 
 // parentsOf returns the ids of the parents of a row.
 func (x *explanation) parentsOf(ctx context.Context, j plan.Job, r row) ([]int64, error) {
-	sql := fmt.Sprintf(
-		"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE parent.id <> 0 "+
-			"AND %s ORDER BY 1",
-		r.relation, j.ParentIDs, r.key.Where,
-	)
-	rows, err := x.tx.Query(ctx, sql, r.key.Args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
+	known := sqlexpr.Format("parent.id <> 0 AND %s", r.key)
+	return sqlexpr.Format("%s ORDER BY 1", j.ParentsOf(r.relation, known)).IDs(ctx, x.tx)
 }
 
 // conditions judges the parts of rules for a row, and returns when all of one rule become true; nil if time alone does
@@ -94,24 +86,23 @@ func (x *explanation) conditions(
 }
 
 // due returns when a condition becomes true; nil if time alone does not make it.
-func (x *explanation) due(ctx context.Context, b *binding.Binder, q plan.Query, r row) (*time.Time, error) {
-	if q.SQL == "" {
+func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Expr, r row) (*time.Time, error) {
+	if at.IsZero() {
 		return nil, nil
 	}
-	q.SQL = fmt.Sprintf(
-		"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, q.SQL,
+	due := sqlexpr.Format(
+		"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, at,
 	)
-	return ask[time.Time](ctx, x.tx, b, q, r)
+	return ask[time.Time](ctx, x.tx, b, due, r)
 }
 
 // ask selects a value of a row; nil if it is unknown, or if the row does not exist.
-func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, q plan.Query, r row) (value *T, err error) {
-	args, err := b.Values(ctx, q.Args)
+func ask[T any](ctx context.Context, tx pgx.Tx, b *binding.Binder, sql sqlexpr.Expr, r row) (value *T, err error) {
+	bound, err := b.Bind(ctx, sql, nil)
 	if err != nil {
 		return nil, err
 	}
-	sql := fmt.Sprintf("SELECT %s FROM %s AS r WHERE %s", q.SQL, r.relation, r.key.NumberedAfter(len(args)))
-	err = tx.QueryRow(ctx, sql, slices.Concat(args, r.key.Args)...).Scan(&value)
+	err = sqlexpr.Format("SELECT %s FROM %s AS r WHERE %s", bound, r.relation, r.key).QueryRow(ctx, tx).Scan(&value)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -125,8 +116,8 @@ func (x *explanation) values(ctx context.Context, columns []string, r row) (valu
 			continue
 		}
 		var value *string
-		sql := fmt.Sprintf("SELECT r.%s::text FROM %s AS r WHERE %s", column, r.relation, r.key.Where)
-		err := x.tx.QueryRow(ctx, sql, r.key.Args...).Scan(&value)
+		query := sqlexpr.Format("SELECT r.%s::text FROM %s AS r WHERE %s", column, r.relation, r.key)
+		err := query.QueryRow(ctx, x.tx).Scan(&value)
 		switch {
 		case errors.Is(err, pgx.ErrNoRows):
 			return nil, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // explanation explains one row in a transaction.
@@ -140,7 +141,7 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 		return s, err
 	}
 	for _, by := range j.OnHold {
-		if err := x.ask(ctx, &s.OnHold, "("+by.Condition.Where+") IS TRUE", by.Condition.Args, judged); err != nil {
+		if err := x.ask(ctx, &s.OnHold, sqlexpr.Format("(%s) IS TRUE", by.Condition), judged); err != nil {
 			return s, err
 		}
 		if s.OnHold {
@@ -153,35 +154,34 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 
 // idOfPaired returns the id of the row of a job that is paired with the row, or nil.
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
-	sql := fmt.Sprintf(
+	of := sqlexpr.Format(
 		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
 		j.Paired.ID, j.Relation, j.Paired.Key,
 	)
-	return id, x.ask(ctx, &id, sql, nil, x.row)
+	return id, x.ask(ctx, &id, of, x.row)
 }
 
 // byID returns the condition that a row has an id.
-func byID(column string, id int64) purge.Condition {
-	return purge.Condition{Where: "r." + column + " = $1::bigint", Args: []any{id}}
+func byID(column string, id int64) sqlexpr.Expr {
+	return sqlexpr.Format("r.%s = %s", column, sqlexpr.Arg(id, "bigint"))
 }
 
 // deletes reports whether a set has the row, or one that is paired with it, as the sets before leave it.
 func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c candidates.Set) (is bool, err error) {
 	if c.Job.Relation == x.row.relation {
-		return is, x.ask(ctx, &is, "("+c.Rows.Where+") IS TRUE", c.Rows.Args, x.row)
+		return is, x.ask(ctx, &is, sqlexpr.Format("(%s) IS TRUE", c.Rows.Where), x.row)
 	}
 	excluded := candidates.Exclusions(append(slices.Clone(before), c), candidates.On(c.Job.Relation), c)
-	s := purge.Sweep{Where: c.Rows.Where, Args: c.Rows.Args}.Without(excluded...)
+	s := purge.Sweep{Where: c.Rows.Where}.Without(excluded...)
 	p := c.Job.Paired
-	exists := fmt.Sprintf(
+	exists := sqlexpr.Format(
 		"k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
 		p.Key, c.Job.Relation, p.ID, s.Where,
 	)
-	sql := fmt.Sprintf(
-		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %s)",
-		exists, x.row.relation, x.row.key.NumberedAfter(len(s.Args)),
-	)
-	return is, x.tx.QueryRow(ctx, sql, slices.Concat(s.Args, x.row.key.Args)...).Scan(&is)
+	return is, sqlexpr.Format(
+		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %[3]s)",
+		exists, x.row.relation, x.row.key,
+	).QueryRow(ctx, x.tx).Scan(&is)
 }
 
 // conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule
@@ -217,8 +217,7 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 	s = x.newStep(p.Task.Name, period.Rule())
 	s.OnHold = period.OnHold(env, p)
 	var inPeriod bool
-	args := []any{period.Start, period.End}
-	if err := x.ask(ctx, &inPeriod, "("+period.Condition()+") IS TRUE", args, x.row); err != nil {
+	if err := x.ask(ctx, &inPeriod, sqlexpr.Format("(%s) IS TRUE", period.Condition()), x.row); err != nil {
 		return s, err
 	}
 	var due *time.Time
@@ -231,8 +230,8 @@ func (x *explanation) rollUpStep(ctx context.Context, p *plan.Plan) (s Step, err
 // binder returns a binder of a plan.
 func (x *explanation) binder(p *plan.Plan) *binding.Binder { return x.simulation.Attempt(p).Binder }
 
-// ask selects something of a row, as SQL over r, whose parameters come before the parameters of the row's key.
-func (x *explanation) ask(ctx context.Context, dest any, sql string, args []any, r row) error {
-	query := fmt.Sprintf("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key.NumberedAfter(len(args)))
-	return x.tx.QueryRow(ctx, query, slices.Concat(args, r.key.Args)...).Scan(dest)
+// ask selects something of a row, as SQL over r.
+func (x *explanation) ask(ctx context.Context, dest any, sql sqlexpr.Expr, r row) error {
+	query := sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", sql, r.relation, r.key)
+	return query.QueryRow(ctx, x.tx).Scan(dest)
 }

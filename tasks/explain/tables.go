@@ -8,12 +8,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/rollup"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 	"github.com/cleanupd/cleanupd/tasks/worktables"
 )
@@ -39,13 +38,14 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 		a.Log(ctx, message.Infof("coalesceUpToDate"))
 		return nil, nil
 	}
-	sql, err := p.Statement(ctx, a.Binder.Pool)
+	statement, err := p.Statement(ctx, a.Binder.Pool, []pgtype.TID{})
+	sql, args := statement.Build()
 	return []Statement{{
 		Table:      p.Table.Quoted(),
 		Action:     preview.Delete,
 		Rule:       p.Rule(),
 		SQL:        sql,
-		Parameters: format([]any{p.Start, p.End, []pgtype.TID{}}),
+		Parameters: format(args),
 		Scan:       purge.Scan{Method: purge.PlannerScan},
 		Partitions: 1,
 	}}, err
@@ -54,12 +54,7 @@ func rollUp(ctx context.Context, a *pipeline.Attempt, skips *skipLog) ([]Stateme
 // drops returns, for each kind of work tables, the queries for which of them are in use, and the statements that drop
 // the others: views first.
 func drops(ctx context.Context, a *pipeline.Attempt, _ *skipLog) (all []Statement, err error) {
-	finder := worktables.Finder{
-		Binder:  a.Binder,
-		Holds:   hold.WorkTables{Engine: a.Binder.Engine, Log: a.Log},
-		Exclude: func(campaign.WorkTable) bool { return false },
-		Log:     a.Log,
-	}
+	finder := worktables.Finder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
 	kinds, _, err := finder.Find(ctx)
 	if err != nil {
 		return nil, err
@@ -88,10 +83,10 @@ func dropsOf(ctx context.Context, a *pipeline.Attempt, k worktables.Kind) (all [
 	for _, w := range k.Tables {
 		ids, lists = append(ids, w.ID), append(lists, w.ListIDs()...)
 	}
-	query := func(table *campaign.Table, rule string, q plan.Query, ids []int64) error {
-		args, err := a.Binder.Values(ctx, q.Args)
-		parameters := format(append([]any{ids}, args...))
-		all = append(all, Statement{Table: table.Quoted(), Rule: rule, SQL: q.SQL, Parameters: parameters})
+	query := func(table *campaign.Table, rule string, q sqlexpr.Expr, ids []int64) error {
+		bound, err := a.Binder.Bind(ctx, q, ids)
+		sql, args := bound.Build()
+		all = append(all, Statement{Table: table.Quoted(), Rule: rule, SQL: sql, Parameters: format(args)})
 		return err
 	}
 	if err := query(k.Drop.Owner, "which of the ids in the names are in use", k.Drop.InUse, ids); err != nil {

@@ -93,12 +93,8 @@ func DescribeTask(ctx context.Context, c pipeline.Config, holds plan.Holds, t pl
 	}
 	if p := a.Plan.Parents; p != nil {
 		e.Rows = int64(len(ids))
-		e.Parents = &Statement{
-			Table:      p.Table.Quoted(),
-			Rule:       p.Rule,
-			SQL:        "SELECT r." + p.Key + p.Rows(),
-			Parameters: format(p.Args),
-		}
+		sql, args := p.Query("r." + p.Key).Build()
+		e.Parents = &Statement{Table: p.Table.Quoted(), Rule: p.Rule, SQL: sql, Parameters: format(args)}
 	}
 	if e.Statements, err = sweeps(ctx, a, ids, skips); err != nil {
 		return e, err
@@ -188,13 +184,7 @@ func sweeps(
 			all[len(all)-1].Partitions++
 			continue
 		}
-		s := Statement{
-			Table:      j.Table.Quoted(),
-			Action:     preview.Delete,
-			Rule:       a.Plan.Describe(j),
-			SQL:        j.SQL(),
-			Partitions: 1,
-		}
+		s := Statement{Table: j.Table.Quoted(), Action: preview.Delete, Rule: a.Plan.Describe(j), Partitions: 1}
 		if j.Set != nil {
 			s.Action = preview.Update
 		}
@@ -202,7 +192,8 @@ func sweeps(
 		if err != nil {
 			return nil, err
 		}
-		s.Parameters = append(format(sweep.Args), format(sweep.SetArgs)...)
+		sql, args := sweep.SQL().Build()
+		s.SQL, s.Parameters = sql, format(args)
 		if s.Scan, err = scan(ctx, a, sweep, skips); err != nil {
 			return nil, err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/candidates"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // errEnough ends counting when more rows were found than are of interest.
@@ -32,7 +33,7 @@ func ignoreUnreadable(ctx context.Context, b *binding.Binder, err error, relatio
 // which a condition is true, by the jobs' units. It stops at one more than enough.
 func (f *figures) count(
 	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, enough int64,
-	except map[string]purge.Condition,
+	except map[string]sqlexpr.Expr,
 ) (n int64, err error) {
 	sets, err := f.candidates(ctx, b, jobs, parents, except)
 	if err != nil {
@@ -44,13 +45,13 @@ func (f *figures) count(
 			continue
 		}
 		counted = append(counted, s.Job.Relation)
-		f.At(s.Job.Name + ": counted first")
+		f.Attempt.Journal().Progress.At(s.Job.Name+": counted first", -1)
 		add := func(ctx context.Context, rows int64) error {
 			if n += rows; n > enough {
 				n = enough + 1
 				return errEnough
 			}
-			return f.Proceed(ctx)
+			return f.Attempt.Journal().Proceed(ctx)
 		}
 		err := ignoreUnreadable(ctx, b, f.read(ctx, b, s, sets, add), s.Job.Relation)
 		if err != nil || n > enough {
@@ -62,13 +63,10 @@ func (f *figures) count(
 
 // candidates returns the candidate rows of jobs on the table.
 func (f *figures) candidates(
-	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]purge.Condition,
+	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents binding.Parents, except map[string]sqlexpr.Expr,
 ) (sets []candidates.Set, err error) {
 	for _, j := range jobs {
-		ids := parents.IDs
-		if j.Step.OfParents {
-			ids = parents.Own()
-		}
+		ids := parents.Of(j)
 		if !candidates.Touches(j, f.table.Quoted()) || (j.Step.Dependent() && len(ids) == 0) {
 			continue
 		}
@@ -92,7 +90,7 @@ func (f *figures) read(
 	table := f.table.Quoted()
 	if s.Job.Elsewhere {
 		sweep := s.Job.Sweep
-		sweep.Where, sweep.Args = s.Rows.Where, s.Rows.Args
+		sweep.Where = s.Rows.Where
 		if sweep.RemoteError() != nil { // it deletes nothing
 			return nil
 		}

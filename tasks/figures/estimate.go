@@ -2,11 +2,11 @@ package figures
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // ParentsAtOnce is how many parents are processed at once, since their ids are sent with every statement.
@@ -59,6 +59,6 @@ func sample(
 		return s, 0, nil
 	}
 	s.Keys, s.ReadsOthers = nil, false
-	s.Where, s.Args = fmt.Sprintf("r.%s = ANY ($1::bigint[])", link), []any{ids}
+	s.Where = sqlexpr.Format("r.%s = ANY (%s)", link, sqlexpr.Arg(ids, "bigint[]"))
 	return s, float64(len(parents)) / float64(len(ids)), nil
 }

@@ -2,6 +2,7 @@ package figures
 
 import (
 	"context"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -28,10 +29,10 @@ func JudgeItems(
 			return nil, err
 		}
 	}
-	var former guard.CutoffRecord
+	var former time.Time
 	if former, items.CutoffMoved = a.MovedFast()[a.Task.Name]; items.CutoffMoved {
 		for _, i := range a.Candidates.Items {
-			if !i.Date.Before(former.At) {
+			if !i.Date.Before(former) {
 				items.SinceCutoff++
 			}
 		}

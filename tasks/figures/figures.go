@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Task has the figures of one task.
@@ -25,18 +26,11 @@ type Task struct {
 	Found map[string]int64
 	// Before returns how many rows of a table earlier tasks of a dry run would delete; nil in a run that deletes.
 	Before func(table string) int64
-	// At reports the table that is counted, and Proceed fails if the run must stop.
-	At      func(object string)
-	Proceed func(ctx context.Context) error
 }
 
 // Judge judges all tables that the task deletes rows from. It calls bound with each share that the run must not exceed.
 func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard.Trip, err error) {
-	former := map[string]time.Time{}
-	for name, cutoff := range t.Attempt.MovedFast() {
-		former[name] = cutoff.At
-	}
-	options := t.Attempt.Options()
+	former, options := t.Attempt.MovedFast(), t.Attempt.Options()
 	for _, table := range t.tables() {
 		name := table.Quoted()
 		f := &figures{Task: t, table: table, former: former}
@@ -148,10 +142,10 @@ func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 		return rows, err
 	}
 	for _, leaf := range f.table.Leaves {
-		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: "true"}
+		all := purge.Sweep{Name: leaf.Name, Relation: leaf.Quoted(), Where: sqlexpr.SQL("true")}
 		err := b.Engine.Count(ctx, all, func(ctx context.Context, n int64) error {
 			rows += float64(n)
-			return f.Proceed(ctx)
+			return f.Attempt.Journal().Proceed(ctx)
 		})
 		if err := ignoreUnreadable(ctx, b, err, all.Relation); err != nil {
 			return rows, err
@@ -189,7 +183,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 	for _, j := range b.Plan.Jobs {
 		byUnit[j.Unit] = j
 	}
-	except := map[string]purge.Condition{}
+	except := map[string]sqlexpr.Expr{}
 	for _, j := range f.jobs {
 		former, applies := byUnit[j.Unit]
 		if j.Step.Dependent() || !applies {
@@ -199,7 +193,7 @@ func (f *figures) CountSinceCutoff(ctx context.Context, enough int64) (int64, er
 		if err != nil {
 			return 0, err
 		}
-		except[j.Unit] = purge.Condition{Where: s.Where, Args: s.Args}
+		except[j.Unit] = s.Where
 	}
 	return f.count(ctx, b, f.jobs, parents, f.exactly(enough), except)
 }

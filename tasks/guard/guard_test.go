@@ -63,7 +63,7 @@ func TestJudgeRows(t *testing.T) {
 		},
 		"more than half of the rows": {
 			figures: figures{estimate: 600, total: 1_000, count: 501},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500}},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
 			counts:  1,
 		},
 		"half of the rows": {
@@ -73,7 +73,7 @@ func TestJudgeRows(t *testing.T) {
 		},
 		"an unknown number": {
 			figures: figures{estimate: math.Inf(1), total: 1_000, count: 501},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500}},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
 			counts:  1,
 		},
 		"with the rows of other runs": {
@@ -81,8 +81,10 @@ func TestJudgeRows(t *testing.T) {
 				h.Deletions[table] = guard.Deletions{Recent: 400, RecentDeleted: 400}
 			},
 			figures: figures{estimate: 310, total: 600, count: 301},
-			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 701, Limit: 500}},
-			counts:  1,
+			trips: []guard.Trip{
+				{Guard: guard.Share, Table: table, Number: 701, Limit: 500, Recent: 400, Total: 1_000},
+			},
+			counts: 1,
 		},
 		"accepted": {
 			change: func(h *guard.History, _ *guard.Rows) {
@@ -137,6 +139,34 @@ func TestJudgeRows(t *testing.T) {
 				t.Errorf("got %d counts, want %d", c.figures.counts, c.counts)
 			}
 		})
+	}
+}
+
+func TestTripString(t *testing.T) {
+	t.Parallel()
+	const table = "public.t"
+	for want, trip := range map[string]guard.Trip{
+		"share of public.t: more than 1,667,331 rows would be deleted within a day, of about 2,000,000 in the table": {
+			Guard: guard.Share, Table: table, Number: 1_667_332, Limit: 1_667_331, Total: 2_000_000,
+		},
+		"share of public.t: 468,012 rows would be deleted within a day, 343,201 of them by earlier tasks and runs, of " +
+			"about 900,000 in the table; the limit is 450,000": {
+			Guard: guard.Share, Table: table, Number: 468_012, Limit: 450_000, Recent: 343_201, Total: 900_000,
+		},
+		"cutoff of public.t: 93,608 rows would be deleted because a cutoff moved by more than the time that passed; " +
+			"the limit is 999": {Guard: guard.Cutoff, Table: table, Number: 93_608, Limit: 999},
+		"growth of public.t: more than 10 rows would be deleted by a rule without a delay, many times more than in " +
+			"earlier runs": {Guard: guard.Growth, Table: table, Number: 11, Limit: 10},
+		"tables of wkf%: 7,000 tables would be dropped; the limit is 5,000": {
+			Guard: guard.Tables, Table: "wkf%", Number: 7_000, Limit: 5_000,
+		},
+		"bytes of wkf%: 2,000 bytes of tables would be dropped; the limit is 200": {
+			Guard: guard.Bytes, Table: "wkf%", Number: 2_000, Limit: 200,
+		},
+	} {
+		if got := trip.String(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
 	}
 }
 

@@ -43,6 +43,9 @@ type History struct {
 	Cutoffs map[string]CutoffRecord
 	// LastStart is when the previous run started; nil for the first run.
 	LastStart *time.Time
+	// Unattended says that the schedule started the run, without a saved plan, and that no run that somebody started by
+	// hand, or that followed a saved plan, has succeeded in this database.
+	Unattended bool
 }
 
 // accepted returns the number that was accepted for a guard and a table, or -1.
@@ -88,7 +91,7 @@ func (h *History) AddLatched(trips []Trip, options map[string]string) []Trip {
 	for _, l := range h.Latched {
 		shown := slices.ContainsFunc(trips, func(t Trip) bool { return t.is(l.Guard, l.Table) })
 		if !shown && maps.Equal(l.Options, options) {
-			trips = append(trips, Trip{l.Guard, l.Table, 0, l.Limit})
+			trips = append(trips, Trip{Guard: l.Guard, Table: l.Table, Limit: l.Limit})
 		}
 	}
 	return trips

@@ -13,11 +13,9 @@ const (
 	Tables Name = "tables"
 	Bytes  Name = "bytes"
 	Clock  Name = "clock"
+	First  Name = "first"
 	Idle   Name = "idle"
 )
-
-// names lists the guards in the order in which they are shown.
-var names = []Name{Share, Cutoff, Growth, Tables, Bytes, Clock, Idle}
 
 // Limits configure the guards. A guard is off if its limit is 0, or false.
 type Limits struct {
@@ -38,6 +36,8 @@ type Limits struct {
 	// longest time since the application last wrote something.
 	MaxClockDifference time.Duration `json:"MaxClockDifference"`
 	MaxIdle            time.Duration `json:"MaxIdle"`
+	// First turns on the guard of scheduled runs in a database that nobody has cleaned by hand.
+	First bool `json:"First"`
 }
 
 // DefaultLimits apply until others are set.
@@ -51,6 +51,7 @@ var DefaultLimits = Limits{
 	MaxDropPercent:      20,
 	MaxClockDifference:  5 * time.Minute,
 	MaxIdle:             45 * 24 * time.Hour,
+	First:               true,
 }
 
 const (
@@ -63,27 +64,22 @@ const (
 	cutoffSlack = 2 * 24 * time.Hour
 )
 
-// limit returns the limit of a guard.
-func (l Limits) limit(name Name) any {
-	return map[Name]any{
-		Share:  l.MaxSharePercent,
-		Cutoff: l.Cutoff,
-		Growth: l.MaxGrowth,
-		Tables: l.MaxTables,
-		Bytes:  l.MaxDropPercent,
-		Clock:  l.MaxClockDifference,
-		Idle:   l.MaxIdle,
-	}[name]
-}
-
-// Changed returns the guards that judge differently by other limits. MinProcessInstances is left out, since it concerns
-// only tasks on other databases.
+// Changed returns the guards that judge differently by other limits, in the order in which they are shown.
+// MinProcessInstances is left out, since it concerns only tasks on other databases.
 func (l Limits) Changed(to Limits) (changed []Name) {
-	for _, name := range names {
-		ofRows := name == Share || name == Cutoff || name == Growth
-		if l.limit(name) != to.limit(name) || (ofRows && l.MinRows != to.MinRows) {
+	add := func(name Name, differs bool) {
+		if differs {
 			changed = append(changed, name)
 		}
 	}
+	ofRows := l.MinRows != to.MinRows
+	add(Share, ofRows || l.MaxSharePercent != to.MaxSharePercent)
+	add(Cutoff, ofRows || l.Cutoff != to.Cutoff)
+	add(Growth, ofRows || l.MaxGrowth != to.MaxGrowth)
+	add(Tables, l.MaxTables != to.MaxTables)
+	add(Bytes, l.MaxDropPercent != to.MaxDropPercent)
+	add(Clock, l.MaxClockDifference != to.MaxClockDifference)
+	add(First, l.First != to.First)
+	add(Idle, l.MaxIdle != to.MaxIdle)
 	return changed
 }

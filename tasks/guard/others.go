@@ -22,7 +22,7 @@ type Drops struct {
 // JudgeDrops judges the number and the size of work tables.
 func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err error) {
 	shown := func(name Name) bool { return d.ShowLatched && h.IsLatched(name, d.Mask, d.Options) }
-	n := Trip{Tables, d.Mask, d.Tables, h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
+	n := Trip{Guard: Tables, Table: d.Mask, Number: d.Tables, Limit: h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
 	if h.MaxTables > 0 && (n.Number > n.Limit || shown(Tables)) {
 		trips = append(trips, n)
 	}
@@ -33,7 +33,8 @@ func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err er
 	if err != nil {
 		return nil, fmt.Errorf("ask for the sizes of work tables: %w", err)
 	}
-	b := Trip{Bytes, d.Mask, tables, h.limit(Bytes, d.Mask, float64(database)*h.MaxDropPercent/100, 0)}
+	limit := h.limit(Bytes, d.Mask, float64(database)*h.MaxDropPercent/100, 0)
+	b := Trip{Guard: Bytes, Table: d.Mask, Number: tables, Limit: limit}
 	if b.Number > b.Limit || shown(Bytes) {
 		trips = append(trips, b)
 	}
@@ -57,19 +58,29 @@ type Items struct {
 
 // JudgeItems judges the items of another database.
 func (h *History) JudgeItems(i Items) (trips []Trip) {
-	judge := func(name Name, number int64, limit float64) {
-		t := Trip{name, i.Table, number, h.limit(name, i.Table, limit, max(h.MinProcessInstances-1, 0))}
-		if t.Number > t.Limit || (i.ShowLatched && h.IsLatched(name, i.Table, i.Options)) {
+	judge := func(t Trip, limit float64) {
+		t.Table, t.Limit = i.Table, h.limit(t.Guard, i.Table, limit, max(h.MinProcessInstances-1, 0))
+		if t.Number > t.Limit || (i.ShowLatched && h.IsLatched(t.Guard, i.Table, i.Options)) {
 			trips = append(trips, t)
 		}
 	}
 	if h.MaxSharePercent > 0 {
-		judge(Share, i.Recent+i.Before+i.Number, float64(i.Total+i.Recent)*h.MaxSharePercent/100)
+		recent, total := i.Recent+i.Before, i.Total+i.Recent
+		t := Trip{Guard: Share, Number: recent + i.Number, Recent: recent, Total: total}
+		judge(t, float64(total)*h.MaxSharePercent/100)
 	}
 	if h.Cutoff && i.CutoffMoved {
-		judge(Cutoff, i.SinceCutoff, 0)
+		judge(Trip{Guard: Cutoff, Number: i.SinceCutoff}, 0)
 	}
 	return trips
+}
+
+// JudgeFirst returns why a scheduled run must not be the first one in a database, or "".
+func (h *History) JudgeFirst() string {
+	if !h.First || !h.Unattended {
+		return ""
+	}
+	return "no run by hand or of a saved plan has succeeded in this database: start one with `cleanupd run --preview`"
 }
 
 // JudgeClock returns a problem of the clock of the database, or "". offset is how far the clock of

@@ -84,7 +84,8 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	limit := func(deleted int64) int64 {
 		return h.limit(Share, r.Table, (total+float64(deleted))*h.MaxSharePercent/100, h.minRows())
 	}
-	t := Trip{Share, r.Table, recent, limit(0)} // the statistics may include rows that are deleted
+	t := Trip{Guard: Share, Table: r.Table, Number: recent, Recent: recent}
+	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that are deleted
 	if about := (float64(recent) + estimate) * safetyFactor; !latched &&
 		((about < float64(t.Limit) && fresh) || about < float64(h.minRows())) {
 		j.Bound = &t
@@ -94,7 +95,7 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 		if total, err = f.CountTotal(ctx); err != nil {
 			return nil, err
 		}
-		t.Limit = limit(former.RecentDeleted)
+		t.Limit, t.Total = limit(former.RecentDeleted), int64(total)+former.RecentDeleted
 	}
 	n, err := f.Count(ctx, max(t.Limit-recent, 0))
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
@@ -16,30 +18,37 @@ type Trip struct {
 	// more than the limit.
 	Number int64 `json:"Number"`
 	Limit  int64 `json:"Most"`
+	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted, and Total about how many rows
+	// the table had before them. Both are 0 for other guards than Share, and for a latched guard.
+	Recent int64 `json:"Recent,omitempty" db:"-"`
+	Total  int64 `json:"Total,omitempty"  db:"-"`
 }
 
 // is reports whether the trip is that of a guard for a table.
 func (t Trip) is(name Name, table string) bool { return t.Guard == name && t.Table == table }
 
 func (t Trip) String() string {
-	number, limit := fmt.Sprintf("%s of %s: %d", t.Guard, t.Table, t.Number), t.Limit
-	switch t.Guard {
-	case Share:
-		return fmt.Sprintf("%s rows would be deleted within a day, and %d may", number, limit)
-	case Cutoff:
-		return fmt.Sprintf(
-			"%s rows would be deleted because a cutoff moved by more than the time that passed, and %d may",
-			number,
-			limit,
-		)
-	case Growth:
-		return fmt.Sprintf(
-			"%s rows would be deleted by a rule without a delay, and compared with earlier runs %d may", number, limit,
-		)
-	case Tables:
-		return fmt.Sprintf("%s tables would be dropped, and %d may", number, limit)
+	what := map[Name]string{
+		Share:  "rows would be deleted within a day",
+		Cutoff: "rows would be deleted because a cutoff moved by more than the time that passed",
+		Growth: "rows would be deleted by a rule without a delay, many times more than in earlier runs",
+		Tables: "tables would be dropped",
+		Bytes:  "bytes of tables would be dropped",
+	}[t.Guard]
+	if t.Recent > 0 {
+		what += fmt.Sprintf(", %s of them by earlier tasks and runs", humanize.Comma(t.Recent))
 	}
-	return fmt.Sprintf("%s bytes of tables would be dropped, and %d may", number, limit)
+	total := ""
+	if t.Total > 0 {
+		total = fmt.Sprintf(", of about %s in the table", humanize.Comma(t.Total))
+	}
+	limit := humanize.Comma(t.Limit)
+	if t.Number == t.Limit+1 { // counting stopped there
+		return fmt.Sprintf("%s of %s: more than %s %s%s", t.Guard, t.Table, limit, what, total)
+	}
+	return fmt.Sprintf(
+		"%s of %s: %s %s%s; the limit is %s", t.Guard, t.Table, humanize.Comma(t.Number), what, total, limit,
+	)
 }
 
 // TrippedError is the refusal of a task by the guards that tripped.

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Choose returns the parents that an attempt processes: the parents of its plan, without the ones that
@@ -62,12 +64,11 @@ func Parents(
 // parentsOnHold returns the parents that are on hold themselves.
 func parentsOnHold(ctx context.Context, b *binding.Binder) ([]int64, error) {
 	p := b.Plan.Parents
-	if p == nil || p.OnHold.Where == "" {
+	if p == nil || p.OnHold.IsZero() {
 		return nil, nil
 	}
 	onHold := *p
-	onHold.Where += " AND (" + p.OnHold.NumberedAfter(len(p.Args)) + ") IS TRUE"
-	onHold.Args = slices.Concat(p.Args, p.OnHold.Args)
+	onHold.Where = sqlexpr.Format("%s AND (%s) IS TRUE", p.Where, p.OnHold)
 	return b.Parents(ctx, &onHold)
 }
 
@@ -84,39 +85,35 @@ func parentsOfRowsOnHold(ctx context.Context, b *binding.Binder, j plan.Job, ids
 	return by, nil
 }
 
-// Uncounted decides about an error of counting rows: nil continues with the next job.
-type Uncounted func(ctx context.Context, j plan.Job, s purge.Sweep, err error) error
-
-// Count returns how many obsolete rows of jobs are retained because they are on hold.
-func Count(
-	ctx context.Context, b *binding.Binder, jobs []plan.Job, parents []int64, uncounted Uncounted,
-) (rows int64, err error) {
+// Count counts the obsolete rows of an attempt's jobs that are retained because they are on hold.
+func Count(ctx context.Context, a *pipeline.Attempt) error {
 	ofParents := func(j plan.Job) bool { return j.Step.OfParents }
-	for i, j := range jobs {
-		countedLater := ofParents(j) && slices.ContainsFunc(jobs[i+1:], ofParents)
-		if countedLater || (j.Step.Dependent() && len(parents) == 0) {
+	for i, j := range a.Jobs {
+		countedLater := ofParents(j) && slices.ContainsFunc(a.Jobs[i+1:], ofParents)
+		if countedLater || (j.Step.Dependent() && len(a.Parents) == 0) {
 			continue
 		}
-		n, err := countRows(ctx, b, j, parents, uncounted)
-		if rows += n; err != nil {
-			return rows, fmt.Errorf("count held rows of %s: %w", j.Name, err)
+		rows, err := countRows(ctx, a, j)
+		if a.Retained.OnHold += rows; err != nil {
+			return fmt.Errorf("count held rows of %s: %w", j.Name, err)
 		}
 	}
-	return rows, nil
+	return nil
 }
 
 // countRows counts the obsolete rows of a job that are on hold. It counts the rows of parents by a single statement,
 // which finds them by their link.
-func countRows(
-	ctx context.Context, b *binding.Binder, j plan.Job, parents []int64, uncounted Uncounted,
-) (rows int64, err error) {
+func countRows(ctx context.Context, a *pipeline.Attempt, j plan.Job) (rows int64, err error) {
+	b := a.Binder
 	j.Except = nil
-	s, any, err := b.SweepOnHold(ctx, &j, parents)
+	s, any, err := b.SweepOnHold(ctx, &j, a.Parents)
 	if err != nil || !any {
 		return 0, err
 	}
 	if j.Step.Dependent() {
-		err = b.Engine.Retry(ctx, j.Name, func() (err error) { rows, err = countAtOnce(ctx, b, s); return err })
+		query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+		count := func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&rows) }
+		err = b.Engine.Retry(ctx, j.Name, func() error { return b.Engine.InTx(ctx, count) })
 	} else {
 		if s.Paired != nil {
 			alone := *s.Paired
@@ -125,14 +122,5 @@ func countRows(
 		}
 		err = b.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
 	}
-	return rows, uncounted(ctx, j, s, err)
-}
-
-func countAtOnce(ctx context.Context, b *binding.Binder, s purge.Sweep) (rows int64, err error) {
-	tx, err := b.Engine.Begin(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return rows, tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation+" AS r WHERE "+s.Where, s.Args...).Scan(&rows)
+	return rows, a.Uncounted(ctx, j, s, err)
 }

@@ -11,20 +11,17 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // ErrTable reports that a work table is on hold.
 var ErrTable = errors.New("its table is on hold")
 
 // WorkTables applies holds to work tables: named ones, the tables of an owner on hold, and tables with a row of a
-// recipient on hold.
-type WorkTables struct {
-	Engine *purge.Engine
-	Holds  plan.Holds
-	Log    func(ctx context.Context, messages ...message.Message)
-}
+// recipient on hold, by the environment of an attempt.
+type WorkTables struct{ *pipeline.Attempt }
 
 // Filter returns the tables that are not on hold, and how many of the others are. The ones with a mask in common have
 // one owner. Tables in use are retained without being read if they can have rows of a recipient on hold; unused returns
@@ -33,7 +30,7 @@ func (w WorkTables) Filter(
 	ctx context.Context, owner string, tables []campaign.WorkTable,
 	unused func([]campaign.WorkTable) ([]campaign.WorkTable, error),
 ) (rest []campaign.WorkTable, onHold int, err error) {
-	named := func(t campaign.WorkTable) bool { return w.Holds.WorkTable(t, owner) }
+	named := func(t campaign.WorkTable) bool { return w.Binder.Env.Holds.WorkTable(t, owner) }
 	rest = slices.DeleteFunc(slices.Clone(tables), named)
 	onHold = len(tables) - len(rest)
 	if !slices.ContainsFunc(rest, w.mayHaveRecipients) {
@@ -59,7 +56,7 @@ func (w WorkTables) Filter(
 
 // mayHaveRecipients reports whether a work table can have a row of a recipient on hold.
 func (w WorkTables) mayHaveRecipients(t campaign.WorkTable) bool {
-	return t.Recipients && len(w.Holds.Recipients) > 0
+	return t.Recipients && len(w.Binder.Env.Holds.Recipients) > 0
 }
 
 // WithRecipients returns, by their names, which of those tables that can have rows of a recipient on hold have one. A
@@ -96,19 +93,15 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 }
 
 // read reports whether a table has a row of a recipient on hold, in a separate transaction.
-func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (bool, error) {
-	if err := w.Engine.Recorder.Proceed(ctx); err != nil {
+func (w WorkTables) read(ctx context.Context, t campaign.WorkTable) (has bool, err error) {
+	if err := w.Binder.Engine.Recorder.Proceed(ctx); err != nil {
 		return false, err
 	}
-	if err := w.Engine.Wait(ctx); err != nil {
+	if err := w.Binder.Engine.Wait(ctx); err != nil {
 		return false, err
 	}
-	tx, err := w.Engine.Begin(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	return w.hasRecipients(ctx, tx, t)
+	err = w.Binder.Engine.InTx(ctx, func(tx pgx.Tx) (err error) { has, err = w.hasRecipients(ctx, tx, t); return err })
+	return has, err
 }
 
 // hasRecipients reports whether a table has a row of a recipient on hold. It fails if a policy might hide one.
@@ -119,19 +112,21 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
 		return false, err
 	}
-	is := "irecipientid = ANY ($1::bigint[])"
+	ids := sqlexpr.Arg(w.Binder.Env.Holds.Recipients, "bigint[]")
+	is := sqlexpr.Format("irecipientid = ANY (%s)", ids)
 	if t.RecipientTexts { // "7", " 7", "7.0"
-		is = `CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' ` +
-			`THEN irecipientid::text::numeric = ANY ($1::bigint[]) END`
+		is = sqlexpr.Format(`CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' `+
+			`THEN irecipientid::text::numeric = ANY (%s) END`, ids)
 	}
-	err = tx.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+" WHERE "+is+")", w.Holds.Recipients).Scan(&has)
+	query := sqlexpr.Format("SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(), is)
+	err = query.QueryRow(ctx, tx).Scan(&has)
 	return has, err
 }
 
 // Check fails with ErrTable if one of the tables of lists is on hold, or has a row of a recipient on hold.
 func (w WorkTables) Check(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable) error {
 	for _, t := range tables {
-		if w.Holds.WorkTable(t, "") {
+		if w.Binder.Env.Holds.WorkTable(t, "") {
 			return ErrTable
 		}
 		if has, err := w.hasRecipients(ctx, tx, t); err != nil || has {

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Config configures how deliveries of mid-sourcing servers are handled, by the names of their external accounts
@@ -26,7 +28,7 @@ func (c Config) keeps(account string) bool {
 type Register interface {
 	// Record returns a statement that records deliveries. It is part of the statement that deletes them here. The
 	// columns of query are account ("" without one), there and here (the ids), and label.
-	Record(query string) string
+	Record(query sqlexpr.Expr) sqlexpr.Expr
 	// Leftovers returns the recorded deliveries of an account, by their ids there, without those on hold.
 	Leftovers(ctx context.Context, account string) ([]int64, error)
 	// Forget removes recorded deliveries of an account, by their ids there.
@@ -43,15 +45,14 @@ var (
 
 // Check fails with ErrSameDatabase if both are the same database of the same server, or if one of them does not answer.
 func Check(ctx context.Context, main, other *pgxpool.Pool) error {
-	var here, there string
 	const identity = "SELECT system_identifier::text || '/' || current_database() FROM pg_control_system()"
-	if err := main.QueryRow(ctx, identity).Scan(&here); err != nil {
-		return err
+	var names [2]string
+	for i, pool := range []*pgxpool.Pool{main, other} {
+		if err := pool.QueryRow(ctx, identity).Scan(&names[i]); err != nil {
+			return err
+		}
 	}
-	if err := other.QueryRow(ctx, identity).Scan(&there); err != nil {
-		return err
-	}
-	if here == there {
+	if names[0] == names[1] {
 		return ErrSameDatabase
 	}
 	return nil

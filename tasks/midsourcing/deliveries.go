@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // deliveries are the ids of deliveries on a server, by the ids that they have in the main database.
@@ -33,31 +34,26 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 		return nil, nil
 	}
 	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")
-	rows, err := p.Binder.Pool.Query(
-		ctx,
-		fmt.Sprintf(
-			"SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND "+
-				"r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY ($1) ORDER BY 3",
-			name, table.Quoted(), join,
-		),
-		ids,
-	)
-	if err != nil {
-		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
-	}
+	rows := sqlexpr.Format(
+		"SELECT %s, r.iMidRemoteId::bigint, r.iDeliveryId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND "+
+			"r.iMidRemoteId <> 0 AND r.iDeliveryId = ANY (%s) ORDER BY 3",
+		name, table.Quoted(), join, sqlexpr.Arg(ids, ""),
+	).Query(ctx, p.Binder.Pool)
 	accounts := map[string]deliveries{}
 	var (
 		account     string
 		there, here int64
 	)
-	_, err = pgx.ForEachRow(rows, []any{&account, &there, &here}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&account, &there, &here}, func() error {
 		if accounts[account] == nil {
 			accounts[account] = deliveries{}
 		}
 		accounts[account][here] = there
 		return nil
-	})
-	return accounts, err
+	}); err != nil {
+		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
+	}
+	return accounts, nil
 }
 
 // leftovers returns the recorded deliveries of an account, by their ids there, without the ones that a delivery here
@@ -72,19 +68,11 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 		return left, nil
 	}
 	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")
-	rows, err := p.Binder.Pool.Query(
-		ctx,
-		fmt.Sprintf(
-			"SELECT r.iMidRemoteId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId = ANY "+
-				"($1::bigint[]) AND %s = $2",
-			table.Quoted(), join, name,
-		),
-		left, account,
-	)
-	if err != nil {
-		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
-	}
-	restored, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	restored, err := sqlexpr.Format(
+		"SELECT r.iMidRemoteId::bigint FROM %s AS r%s WHERE r.iDeliveryMode = 4 AND r.iMidRemoteId = ANY (%s) AND "+
+			"%s = %s",
+		table.Quoted(), join, sqlexpr.Arg(left, "bigint[]"), name, sqlexpr.Arg(account, ""),
+	).IDs(ctx, p.Binder.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("read the mid-sourced deliveries: %w", err)
 	}

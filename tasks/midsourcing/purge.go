@@ -60,13 +60,6 @@ type Result struct {
 	Failed error
 }
 
-// leaveOut removes deliveries, and counts them as dependent.
-func (r *Result) leaveOut(ids []int64) {
-	rest := binding.Without(r.IDs, ids)
-	r.Dependent += int64(len(r.IDs) - len(rest))
-	r.IDs = rest
-}
-
 // Run deletes the parents of a task on their servers, together with the deliveries that earlier runs have left there.
 // Deliveries with rows on hold are kept in both places. If it fails for a server, the deliveries of that are kept, too.
 func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err error) {
@@ -128,7 +121,8 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 			account, len(d), len(left), err.Error(),
 		)) //nolint:errorlint // see above
 	}
-	r.leaveOut(slices.Collect(maps.Keys(d)))
+	rest := binding.Without(r.IDs, slices.Collect(maps.Keys(d)))
+	r.IDs, r.Dependent = rest, r.Dependent+int64(len(r.IDs)-len(rest))
 	return nil
 }
 

@@ -3,8 +3,10 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
@@ -104,7 +106,14 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return Failed, err
 	}
 	a.Retained = purge.Retained{Tables: int64(len(a.Plan.SkippedTables))}
-	return x.Do(ctx, a)
+	done, err := x.Do(ctx, a)
+	switch err := errors.Join(err, a.Err()); {
+	case err != nil:
+		return Failed, err
+	case !done:
+		return Skipped, nil
+	}
+	return Succeeded, nil
 }
 
 // NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to
@@ -135,11 +144,11 @@ func (a *Attempt) Options() map[string]string {
 
 // MovedFast reports whether a cutoff of the task has moved by more than the time that passed, and returns the former
 // one.
-func (a *Attempt) MovedFast() map[string]guard.CutoffRecord {
-	former := map[string]guard.CutoffRecord{}
+func (a *Attempt) MovedFast() map[string]time.Time {
+	former := map[string]time.Time{}
 	for name, now := range a.run.cutoffs(a) {
-		if _, moved := a.History.MovedFast(name, now); moved {
-			former[name] = a.History.Cutoffs[name]
+		if at, moved := a.History.MovedFast(name, now); moved {
+			former[name] = at
 		}
 	}
 	return former
@@ -154,10 +163,8 @@ func (a *Attempt) Saved() *preview.Task {
 	return &saved
 }
 
-// Emptied returns the quoted names of the tables that the run has deleted rows from, the ones with the most rows first.
-func (a *Attempt) Emptied(ctx context.Context) ([]string, error) {
-	return a.run.Journal.Counts.Emptied(ctx, "")
-}
+// Journal returns the journal of the run.
+func (a *Attempt) Journal() Journal { return a.run.Journal }
 
 // logPlan logs the notes of the plan, and adds the rules to the trace.
 func (a *Attempt) logPlan(ctx context.Context) {

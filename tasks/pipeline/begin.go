@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/refused"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Begin checks whether the run may begin, or be continued. It fails before anything is deleted.
@@ -72,19 +73,19 @@ func (r *Run) readClock(ctx context.Context) error {
 
 // warnOfOtherCleaner warns if the application cleans the database, too. It fails if that is not known.
 func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
-	tx, err := r.Database.Engine.Begin(ctx)
-	if err != nil {
+	var started bool
+	err := r.Database.Engine.InTx(ctx, func(tx pgx.Tx) (err error) {
+		started, err = r.Database.Env.Catalog.OtherCleaner(ctx, tx)
 		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
-	started, err := r.Database.Env.Catalog.OtherCleaner(ctx, tx)
+	})
 	if started {
 		r.Database.Log(ctx, message.ApplicationCleanupStarted.With())
 	}
 	return err
 }
 
-// guardStart judges the clock, and whether the application is idle. A dry run only warns.
+// guardStart judges the clock, whether the run is the first one, and whether the application is idle. A dry run only
+// warns.
 func (r *Run) guardStart(ctx context.Context) error {
 	h, err := r.Journal.Safety.History(ctx)
 	if err != nil {
@@ -98,6 +99,9 @@ func (r *Run) guardStart(ctx context.Context) error {
 		return err
 	}
 	name, why := guard.Clock, h.JudgeClock(time.Now(), r.ClockOffset)
+	if why == "" {
+		name, why = guard.First, h.JudgeFirst()
+	}
 	if why == "" {
 		name, why = guard.Idle, h.JudgeIdle(newest, r.Config.Now)
 	}
@@ -177,14 +181,16 @@ func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (re
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
-		from := fmt.Sprintf(
-			" FROM %s AS r WHERE r.%s <= $1::timestamptz AND r.%[2]s > '-infinity'", a.table.Quoted(), a.date,
+		from := sqlexpr.Format(
+			"FROM %s AS r WHERE r.%s <= %s AND r.%[2]s > '-infinity'",
+			a.table.Quoted(), a.date, sqlexpr.Arg(now, "timestamptz"),
 		)
-		exists := fmt.Sprintf("SELECT EXISTS (SELECT%s AND r.%s >= $2::timestamptz)", from, a.date)
-		if err := tx.QueryRow(ctx, exists, now, now.Add(-maxIdle)).Scan(&recent); err != nil || recent {
+		least := sqlexpr.Arg(now.Add(-maxIdle), "timestamptz")
+		exists := sqlexpr.Format("SELECT EXISTS (SELECT %s AND r.%s >= %s)", from, a.date, least)
+		if err := exists.QueryRow(ctx, tx).Scan(&recent); err != nil || recent {
 			return err
 		}
-		return tx.QueryRow(ctx, fmt.Sprintf("SELECT max(r.%s)::timestamptz%s", a.date, from), now).Scan(&at)
+		return sqlexpr.Format("SELECT max(r.%s)::timestamptz %s", a.date, from).QueryRow(ctx, tx).Scan(&at)
 	})
 	return recent, at, err
 }

@@ -41,7 +41,8 @@ type Database struct {
 // NewDatabase returns a database that is read and changed by an engine, whose pool is that of the database. The engine
 // reports to the journal.
 func NewDatabase(ctx context.Context, c Config, j Journal, primary *pgxpool.Pool, e purge.Engine) *Database {
-	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j, recorder: newRecorder(ctx, j)}
+	d := &Database{Pool: e.Pool, Primary: primary, config: c, journal: j}
+	d.recorder = &recorder{Activity: j.Activity, journal: j, ctx: ctx, warned: map[string]bool{}}
 	e.Recorder = d.recorder
 	d.Engine = purge.New(e)
 	d.OnHold = &binding.OnHold{Engine: d.Engine}

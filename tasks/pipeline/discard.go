@@ -7,25 +7,34 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // DiscardJournal returns a journal that reports nothing, for simulations. It judges no guards.
 func DiscardJournal(holds plan.Holds) Journal {
-	d := discard{holds}
-	return Journal{
-		Counts:   d,
-		Tasks:    d,
-		Progress: d,
-		Activity: d,
-		Safety:   d,
-		Register: d,
-		Proceed:  func(context.Context) error { return nil },
+	d := discard{
+		holds:   func(context.Context) (plan.Holds, error) { return holds, nil },
+		proceed: func(context.Context) error { return nil },
+		at:      func(string, int64) {},
 	}
+	return Journal{Counts: d, Tasks: d, Progress: d, Activity: d, Safety: d, Register: d, Proceed: d.proceed}
 }
 
-type discard struct{ holds plan.Holds }
+// Silent returns a journal that counts and logs nothing, and judges no guards: the results of its run are shown with
+// the results of another one.
+func (j Journal) Silent() Journal {
+	d := discard{j.Safety.Holds, j.Proceed, j.Progress.At}
+	j.Counts, j.Progress, j.Safety = d, d, d
+	return j
+}
 
-func (discard) Count(context.Context, purge.Delta) error { return nil }
+type discard struct {
+	holds   func(ctx context.Context) (plan.Holds, error)
+	proceed func(ctx context.Context) error
+	at      func(object string, expected int64)
+}
+
+func (d discard) Count(ctx context.Context, _ purge.Delta) error { return d.proceed(ctx) }
 
 func (discard) Done() int64 { return 0 }
 
@@ -37,7 +46,7 @@ func (discard) TaskStarted(context.Context, string) error { return nil }
 
 func (discard) TaskFinished(context.Context, Outcome) error { return nil }
 
-func (discard) At(string, int64) {}
+func (d discard) At(object string, expected int64) { d.at(object, expected) }
 
 func (discard) Log(context.Context, ...message.Message) error { return nil }
 
@@ -47,11 +56,11 @@ func (discard) Throttled(purge.Throttle) {}
 
 func (discard) Retried(string) {}
 
-func (d discard) Holds(context.Context) (plan.Holds, error) { return d.holds, nil }
+func (d discard) Holds(ctx context.Context) (plan.Holds, error) { return d.holds(ctx) }
 
 func (discard) History(context.Context) (*guard.History, error) { return nil, nil }
 
-func (discard) Record(query string) string { return query }
+func (discard) Record(query sqlexpr.Expr) sqlexpr.Expr { return query }
 
 func (discard) Leftovers(context.Context, string) ([]int64, error) { return nil, nil }
 

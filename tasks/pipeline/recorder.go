@@ -11,25 +11,14 @@ import (
 // recorder reports what an engine does. It logs each warning, such as about a lock, once a task.
 type recorder struct {
 	Activity
-	progress Progress
-	proceed  func(ctx context.Context) error
-	ctx      context.Context // of the run
+	journal Journal
+	ctx     context.Context // of the run
 
 	mu     sync.Mutex
 	warned map[string]bool
 }
 
 var _ purge.Recorder = (*recorder)(nil)
-
-func newRecorder(ctx context.Context, j Journal) *recorder {
-	return &recorder{
-		Activity: j.Activity,
-		progress: j.Progress,
-		proceed:  j.Proceed,
-		ctx:      ctx,
-		warned:   map[string]bool{},
-	}
-}
 
 // startTask lets warnings be logged again.
 func (r *recorder) startTask() {
@@ -45,9 +34,9 @@ func (r *recorder) Warn(m message.Message) {
 	r.warned[m.Text] = true
 	r.mu.Unlock()
 	if !known {
-		_ = r.progress.Log(r.ctx, m)
+		_ = r.journal.Progress.Log(r.ctx, m)
 	}
 }
 
 // Proceed implements purge.Recorder.
-func (r *recorder) Proceed(ctx context.Context) error { return r.proceed(ctx) }
+func (r *recorder) Proceed(ctx context.Context) error { return r.journal.Proceed(ctx) }

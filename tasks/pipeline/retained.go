@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // RetainForSkipped removes parents with rows in tables that the task skips: without their parents, these rows
@@ -38,11 +39,11 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		default:
 			var err error
 			why = "dependent rows are in " + r.Table.Name + ", which is skipped"
-			sql := fmt.Sprintf(
-				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE r.%[1]s = ANY ($1::bigint[])",
-				r.Link, r.Table.Quoted(),
+			query := sqlexpr.Format(
+				"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
+				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"),
 			)
-			if retained, err = a.Binder.IDs(ctx, r.Table, sql, parents); err != nil {
+			if retained, err = a.Binder.IDs(ctx, r.Table, query); err != nil {
 				return nil, err
 			}
 		}
@@ -57,15 +58,9 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 
 // RetainParents removes parents that have to be retained from others, and counts them as dependent rows.
 func (a *Attempt) RetainParents(parents, retained []int64) []int64 {
-	rest := a.LeaveOut(parents, retained)
-	a.Retained.Dependent += int64(len(parents) - len(rest))
-	return rest
-}
-
-// LeaveOut removes parents from others: they, and what depends on them, are not deleted by this run.
-func (a *Attempt) LeaveOut(parents, retained []int64) []int64 {
 	rest := binding.Without(parents, retained)
 	a.ParentsRetained = a.ParentsRetained || len(rest) < len(parents)
+	a.Retained.Dependent += int64(len(parents) - len(rest))
 	return rest
 }
 

@@ -26,12 +26,24 @@ import (
 type Executor interface {
 	// Try calls an attempt of a task, and again after errors that another attempt may not meet.
 	Try(ctx context.Context, task string, attempt func() error) error
-	// Do does what the plan of an attempt says.
-	Do(ctx context.Context, a *Attempt) (State, error)
+	// Do does what the plan of an attempt says, and reports whether there was anything to do it to.
+	Do(ctx context.Context, a *Attempt) (done bool, err error)
 	// DoExternal does a task on another database. Its items are in a.Candidates.
 	DoExternal(ctx context.Context, a *Attempt, t external.Task) (State, error)
 	// Finish completes the outcome of a task. a is nil if the task was not run.
 	Finish(ctx context.Context, t plan.Task, a *Attempt, o *Outcome) error
+}
+
+// DoEach does one part of a task after another, and reports whether there was anything to do for one of them.
+func DoEach(ctx context.Context, parts ...func(context.Context) (bool, error)) (done bool, err error) {
+	for _, do := range parts {
+		some, err := do(ctx)
+		if err != nil {
+			return false, err
+		}
+		done = done || some
+	}
+	return done, nil
 }
 
 // Run is a run that does its tasks.
@@ -128,19 +140,15 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 
 // cutoffs returns the cutoffs of an attempt's task by the names of their delays.
 func (r *Run) cutoffs(a *Attempt) map[string]guard.CutoffRecord {
-	cutoffs := map[string]guard.CutoffRecord{}
-	for name, at := range a.Task.Cutoffs(r.Database.Env) {
-		cutoffs[name] = r.CutoffRecord(at)
-	}
+	times := a.Task.Cutoffs(r.Database.Env)
 	if a.Candidates != nil {
-		cutoffs[a.Task.Name] = r.CutoffRecord(a.Candidates.Cutoff)
+		times[a.Task.Name] = a.Candidates.Cutoff
+	}
+	cutoffs := map[string]guard.CutoffRecord{}
+	for name, at := range times {
+		cutoffs[name] = guard.CutoffRecord{At: at, ReferenceTime: r.Config.Now, ClockOffset: r.ClockOffset}
 	}
 	return cutoffs
-}
-
-// CutoffRecord returns the record of a cutoff of this run.
-func (r *Run) CutoffRecord(at time.Time) guard.CutoffRecord {
-	return guard.CutoffRecord{At: at, ReferenceTime: r.Config.Now, ClockOffset: r.ClockOffset}
 }
 
 // unwritten wraps ErrLost around the error of a journal that cannot be written, unless the run must stop.

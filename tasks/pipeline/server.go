@@ -8,17 +8,17 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // OnServer returns an attempt of a task on the database of a mid-sourcing account, with the steps of the task and for
-// parents that are given by their ids, regardless of its rules. It has no holds: the holds of the main database
-// name its own ids. The engine gets the pool of the server, and the journal its name.
+// parents that are given by their ids, regardless of its rules. It has no holds: the holds of the main database name
+// its own ids, and deliveries on hold were left out there. The engine gets the pool of the server, one worker and no
+// lock, and the journal its name.
 func (r *Run) OnServer(ctx context.Context, account string, t plan.Task, j Journal, e purge.Engine) (*Attempt, error) {
-	j.Progress, j.Safety = serverProgress{j.Progress, account}, noHolds{}
-	e.Pool = r.Config.MidSourcing.Databases[account]
+	j.Progress, j.Safety = serverProgress{j.Progress, account}, DiscardJournal(plan.Holds{}).Safety
+	e.Pool, e.Lock, e.Workers = r.Config.MidSourcing.Databases[account], 0, 1
 	server := &Run{Config: r.Config, Journal: j, State: binding.State{Succeeded: r.State.Succeeded}}
 	server.Database = NewDatabase(ctx, r.Config, j, e.Pool, e)
 	if err := server.Database.Refresh(ctx); err != nil {
@@ -56,10 +56,3 @@ func (p serverProgress) Log(ctx context.Context, messages ...message.Message) er
 	}
 	return p.next.Log(ctx, named...)
 }
-
-// noHolds implements Safety for a mid-sourcing server: deliveries on hold were left out in the main database.
-type noHolds struct{}
-
-func (noHolds) Holds(context.Context) (plan.Holds, error) { return plan.Holds{}, nil }
-
-func (noHolds) History(context.Context) (*guard.History, error) { return nil, nil }

@@ -6,22 +6,19 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // companion returns the companion statement of a step, or nil. writes names the rows that it inserts, for people, if
 // the step may do without it; otherwise it is empty.
 func (c *compiler) companion(step Step) (statement *purge.Companion, writes string) {
-	before := len(c.args)
 	switch {
 	case step.Records && !c.env.DryRun:
-		statement = c.remoteRecord()
+		return c.remoteRecord(), ""
 	case step.Entry != nil:
-		statement, writes = c.jobLogEntry(*step.Entry), "entries of the job log"
+		return c.jobLogEntry(*step.Entry), "entries of the job log"
 	}
-	if statement != nil {
-		statement.Args = c.args[before:]
-	}
-	return statement, writes
+	return nil, ""
 }
 
 // jobLogEntry returns the statement that writes an entry of the job log for each changed row that has one. It returns
@@ -40,13 +37,13 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 	}
 	return &purge.Companion{
 		Returning: fmt.Sprintf("r.%s AS job, r.%s AS asks", e.Job, e.If),
-		SQL: fmt.Sprintf(
+		SQL: sqlexpr.Format(
 			"INSERT INTO %s (iJobLogId, iJobId, sMessage, tsLog) OVERRIDING SYSTEM VALUE SELECT %s, gone.job, '%s', %s "+
 				"FROM gone WHERE gone.asks <> 0",
 			log.Quoted(),
 			ids,
 			e.Message,
-			c.bind(c.env.Now, "timestamptz"),
+			sqlexpr.Arg(c.env.Now, "timestamptz"),
 		),
 	}
 }
@@ -65,10 +62,12 @@ func (c *compiler) remoteRecord() *purge.Companion {
 	return &purge.Companion{
 		Returning: "r.iDeliveryId::bigint AS here, r.iMidRemoteId::bigint AS there, r.iDeliveryProviderId AS " +
 			"provider, " + label + " AS label",
-		SQL: c.env.Record(fmt.Sprintf(
+		SQL: c.env.Record(sqlexpr.Format(
 			"SELECT %s AS account, gone.there, gone.here, gone.label FROM gone%s WHERE gone.there <> 0 AND "+
-				"(gone.here IN (SELECT unnest(%s))) IS TRUE",
-			name, join, c.bind(RemoteIDs{}, "bigint[]"),
+				"(%s) IS TRUE",
+			name,
+			join,
+			sqlexpr.In("gone.here", sqlexpr.Arg(RemoteIDs{}, "bigint[]")),
 		)),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // defaultLimit is the largest number of rows that a statement touches if its step sets none.
@@ -49,11 +50,11 @@ func Compile(t Task, env Env) (*Plan, error) {
 		table := env.Catalog.Table(t.RollUp.Table)
 		p.requireRights(env, table, "SELECT", "INSERT", "DELETE")
 		if table != nil {
-			onHold, err := holdFinder{env, p, table}.onHold()
+			found, err := findOnHold(env, p, table)
 			if err != nil {
 				return nil, err
 			}
-			p.RollUpOnHold = onHold.Where != ""
+			p.RollUpOnHold = len(found) > 0
 		}
 	}
 	if t.RollUp != nil || t.Advances != (campaign.Option{}) {
@@ -113,11 +114,13 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		}
 	}
 	if why != nil {
-		s.leaveAlone(table, job.Rule, *why)
+		s.plan.note(*why)
+		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
+		s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, job.Rule, why.Text})
+		s.retain(table)
 		return nil
 	}
-	where, err := c.stepCondition(s.step, &job)
-	if err != nil || where == "" {
+	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
 	if table.RowSecurity {
@@ -129,7 +132,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
-	job.Where, job.Args, job.ReadsOthers = where, slices.Clone(c.args), c.readsOthers || s.step.Dependent()
+	job.ReadsOthers = c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {
 		if !table.Has(a.Column) { // PostgreSQL could not infer the type of a parameter that is bound but not used
@@ -143,60 +146,41 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.notef("%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
-	job.SetArgs = c.args[len(job.Args):]
 	job.Companion, job.CompanionWrites = c.companion(s.step)
+	rights := []string{"SELECT", "DELETE"}
 	switch {
 	case s.step.Update != nil:
-		s.plan.requireRights(s.env, table, "SELECT", "UPDATE")
+		rights = []string{"SELECT", "UPDATE"}
 	case s.step.Tables != nil:
-		s.plan.requireRights(s.env, table, "SELECT", "DELETE", "UPDATE")
-		job.TypedTables = "true" // any row may have a table if the rule is not applicable
+		rights = append(rights, "UPDATE")
+		job.TypedTables = sqlexpr.SQL("true") // any row may have a table if the rule is not applicable
 		r := row{"r", table}
 		if s.step.Tables.If.applies(&compiler{env: s.env, plan: &Plan{}, table: table}, r) {
 			typed, _ := s.step.Tables.If.sql(c, r)
-			job.TypedTables = "(" + typed + ") IS TRUE"
+			job.TypedTables = sqlexpr.Format("(%s) IS TRUE", typed)
 		}
-	default:
-		s.plan.requireRights(s.env, table, "SELECT", "DELETE")
 	}
+	s.plan.requireRights(s.env, table, rights...)
 	leaves := table.Leaves
 	if len(leaves) == 0 {
 		s.plan.notef("%s is partitioned and has no partition", table.Name)
 	}
 	if s.step.Tables != nil { // lists are few
-		leaves = []campaign.Leaf{
-			{
-				OID:       table.OID,
-				Schema:    table.Schema,
-				Name:      table.Name,
-				Elsewhere: table.Elsewhere,
-				Unlogged:  len(table.Leaves) > 0 && table.Leaves[0].Unlogged,
-			},
-		}
+		whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
+		whole.Unlogged = len(table.Leaves) > 0 && table.Leaves[0].Unlogged
+		leaves = []campaign.Leaf{whole}
 	}
 	for _, leaf := range leaves {
 		if s.planned[leaf.OID] {
 			continue
 		}
 		s.planned[leaf.OID] = true
-		switch {
-		case s.step.Tables != nil: // rights to the table itself will do
-		case s.step.Update != nil:
-			s.plan.requireLeafRights(s.env, leaf, "SELECT", "UPDATE")
-		default:
-			s.plan.requireLeafRights(s.env, leaf, "SELECT", "DELETE")
+		if s.step.Tables == nil { // otherwise rights to the table itself will do
+			s.plan.addMissing(s.env, leaf.Quoted(), leaf.Rights, rights)
 		}
 		s.plan.Jobs = append(s.plan.Jobs, s.leafJob(leaf, job, c))
 	}
 	return nil
-}
-
-// leaveAlone skips a table, and notes why.
-func (s *stepCompiler) leaveAlone(table *campaign.Table, rule string, why message.Message) {
-	s.plan.note(why)
-	s.plan.SkippedTables = append(s.plan.SkippedTables, table)
-	s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, rule, why.Text})
-	s.retain(table)
 }
 
 // retain makes a skipped table retain the parents that its rows refer to: all parents, if they refer to messages.
@@ -211,7 +195,7 @@ func (s *stepCompiler) retain(table *campaign.Table) {
 // skip records that the step is not applicable to a table, and why, to explain it for one of its rows.
 func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 	alone := &Plan{Task: s.plan.Task, Parents: s.plan.Parents} // the notes of the task's plan are free of duplicates
-	_, err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
+	err := (&compiler{env: s.env, plan: alone, table: table}).stepCondition(s.step, &Job{})
 	var why []string
 	for _, n := range slices.Concat(s.parentNotes, alone.Notes) {
 		why = append(why, n.Text)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // compiler compiles the SQL of one statement on one table. Notes and missing rights are added to the plan.
@@ -16,17 +17,10 @@ type compiler struct {
 	env   Env
 	plan  *Plan
 	table *campaign.Table
-	args  []any // shared by all parts of the SQL
 	// readsOthers is true if the SQL reads other tables.
 	readsOthers bool
 	// elsewhere is true if it reads a distributed table: then rows cannot be found by their TIDs.
 	elsewhere bool
-}
-
-// bind adds a parameter and returns its placeholder.
-func (c *compiler) bind(value any, sqlType string) string {
-	c.args = append(c.args, value)
-	return fmt.Sprintf("$%d::%s", len(c.args), sqlType)
 }
 
 // requireColumns reports whether a row has all columns, and notes the first missing one.
@@ -91,29 +85,27 @@ func (c *compiler) trustedParent(name, key string) *campaign.Table {
 
 // anyRule returns the condition that at least one of the rules matches a row, and the rules in it: rules that are not
 // applicable are noted and left out. The condition is empty if none is applicable, and always true without rules.
-func (c *compiler) anyRule(rules Rules, r row) (sql string, compiled Rules) {
+func (c *compiler) anyRule(rules Rules, r row) (condition sqlexpr.Expr, compiled Rules) {
 	if len(rules) == 0 {
-		return "true", nil
+		return sqlexpr.SQL("true"), nil
 	}
 	applicable := slices.DeleteFunc(slices.Clone(rules), func(rule Rule) bool { return !c.applies(rule, r) })
-	var sides []string
+	var sides []sqlexpr.Expr
 	for _, rule := range applicable {
-		if sql, ok := c.allParts(rule, r); ok {
-			sides, compiled = append(sides, "("+sql+")"), append(compiled, rule)
+		if side, ok := c.allParts(rule, r); ok {
+			sides, compiled = append(sides, sqlexpr.Format("(%s)", side)), append(compiled, rule)
 		}
 	}
 	if sides == nil {
-		return "", nil
+		return condition, nil
 	}
-	return "(" + strings.Join(sides, " OR ") + ")", compiled
+	return sqlexpr.Format("(%s)", sqlexpr.Or(sides...)), compiled
 }
 
-// anyRuleOf returns the condition of anyRule for a row of another table, with the same parameters.
-func (c *compiler) anyRuleOf(rules Rules, r row) string {
-	other := compiler{env: c.env, plan: c.plan, table: r.table, args: c.args}
-	sql, _ := other.anyRule(rules, r)
-	c.args = other.args
-	return sql
+// anyRuleOf returns the condition of anyRule for a row of another table.
+func (c *compiler) anyRuleOf(rules Rules, r row) sqlexpr.Expr {
+	condition, _ := (&compiler{env: c.env, plan: c.plan, table: r.table}).anyRule(rules, r)
+	return condition
 }
 
 // applies reports whether a rule can be evaluated, and notes the first table or column that is missing for it.
@@ -122,43 +114,41 @@ func (c *compiler) applies(rule Rule, r row) bool {
 }
 
 // allParts returns the condition that a rule matches a row. ok is false, with a note, if a part cannot be evaluated.
-func (c *compiler) allParts(rule Rule, r row) (sql string, ok bool) {
-	var parts []string
+func (c *compiler) allParts(rule Rule, r row) (condition sqlexpr.Expr, ok bool) {
+	var parts []sqlexpr.Expr
 	for _, p := range rule {
 		part, ok := p.sql(c, r)
 		if !ok {
-			return "", false
+			return condition, false
 		}
 		parts = append(parts, part)
 	}
-	return strings.Join(parts, " AND "), true
+	return sqlexpr.Join(" AND ", parts...), true
 }
 
-// stepCondition returns the whole condition of a step on a table, except for holds, and sets the fields of the job that
-// belong to it. It is empty if the step is not applicable.
-func (c *compiler) stepCondition(step Step, job *Job) (string, error) {
+// stepCondition sets the condition of a job, which is the whole condition of a step on a table except for holds, and
+// the fields that belong to it. The condition is empty if the step is not applicable.
+func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 	where, compiled := c.anyRule(step.Rules, row{"r", c.table})
-	if where == "" {
-		return "", nil
+	if where.IsZero() {
+		return nil
 	}
 	job.Orphans, job.OnlyOrphans = compiled.orphans()
 	if step.Dependent() {
 		depends, ids, err := c.dependsOnParents(step)
-		if err != nil || depends == "" {
-			return "", err
+		if err != nil || depends.IsZero() {
+			return err
 		}
-		where += " AND " + depends
-		job.ParentIDs = ids
+		where, job.ParentIDs = sqlexpr.Format("%s AND %s", where, depends), ids
 	}
 	if step.NeededBy != nil {
-		var err error
 		if job.Except, err = c.neededByRetained(*step.NeededBy); err != nil {
-			return "", err
+			return err
 		}
 	}
-	var err error
-	job.OnHold, err = holdFinder{c.env, c.plan, c.table}.find()
-	return where + excludeZeroRecord("r", c.table), err
+	job.Where = sqlexpr.Format("%s%s", where, excludeZeroRecord("r", c.table))
+	job.OnHold, err = findOnHold(c.env, c.plan, c.table)
+	return err
 }
 
 // excludeZeroRecord returns the condition, after AND, that a row is not the zero record. A key that is only unique may

@@ -1,10 +1,9 @@
 package plan
 
 import (
-	"fmt"
-
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // compileDrop adds a kind of work tables to a plan. It only notes why if the database cannot show which of them are in
@@ -41,24 +40,19 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 	p.Drops = append(p.Drops, d)
 }
 
-// idQuery returns a query for the ids among $1 that are keys of rows of a table that a rule matches.
-func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) Query {
-	c := compiler{env: env, plan: p, table: t, args: []any{nil}}
-	q := Query{
-		SQL: fmt.Sprintf(
-			"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY ($1::bigint[]) AND o.%[2]s <> 0",
-			c.afterPredecessors(t), key,
-		),
-	}
-	if where, _ := c.allParts(rule, row{"o", t}); where != "" {
-		q.SQL += " AND " + where
-	}
-	q.Args = c.args[1:]
-	return q
+// idQuery returns a query for the ids among IDs that are keys of rows of a table that a rule matches.
+func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr.Expr {
+	c := compiler{env: env, plan: p, table: t}
+	known := sqlexpr.Format(
+		"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",
+		c.afterPredecessors(t), key, sqlexpr.Arg(IDs{}, "bigint[]"),
+	)
+	matches, _ := c.allParts(rule, row{"o", t})
+	return sqlexpr.Join(" AND ", known, matches)
 }
 
 // existsQuery returns a query for whether a table has any row.
-func existsQuery(p *Plan, env Env, t *campaign.Table) Query {
+func existsQuery(p *Plan, env Env, t *campaign.Table) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
-	return Query{SQL: "SELECT EXISTS (SELECT FROM " + c.afterPredecessors(t) + " AS o)", Args: c.args}
+	return sqlexpr.Format("SELECT EXISTS (SELECT FROM %s AS o)", c.afterPredecessors(t))
 }

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Limits on following foreign keys from one row: the number of keys, and of visits to one table. Rows behind further
@@ -22,41 +22,39 @@ const (
 // holdCompiler compiles one condition that a row is on hold.
 type holdCompiler struct {
 	sql      compiler
+	linker   holdLinker
 	cascades int // foreign keys followed so far
 }
 
 // row returns the condition that a row is on hold because of the values in its columns, or because of its partition. It
 // is empty if no row of the table can be.
-func (c *holdCompiler) row(r row) (string, error) {
-	own, err := findHoldLinks(c.sql.env, r.table)
-	if err != nil {
-		return "", err
-	}
+func (c *holdCompiler) row(r row) sqlexpr.Expr {
+	own := c.linker.links(r.table)
 	if own.whole {
-		return "true", nil
+		return sqlexpr.SQL("true")
 	}
-	var sides []string
+	var sides []sqlexpr.Expr
 	for _, leaf := range own.leaves {
-		sides = append(sides, fmt.Sprintf("%s.tableoid = %d", r.alias, leaf))
+		sides = append(sides, sqlexpr.Format("%s.tableoid = %d", r.alias, leaf))
 	}
 	for _, l := range own.columns {
-		sides = append(sides, purge.In(r.alias+"."+l.column, c.sql.bind(l.ids, "bigint[]")))
+		sides = append(sides, sqlexpr.OneOf(r.alias+"."+l.column, l.ids))
 	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(c.sql.env) {
 			c.sql.recordRead(log)
-			sides = append(sides, fmt.Sprintf(
+			sides = append(sides, sqlexpr.Format(
 				"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
-				r.alias, l.column, log.Quoted(), purge.In("m.iDeliveryId", c.sql.bind(l.ids, "bigint[]")),
+				r.alias, l.column, log.Quoted(), sqlexpr.OneOf("m.iDeliveryId", l.ids),
 			))
 		}
 	}
-	return joinOr(sides), nil
+	return sqlexpr.Or(sides...)
 }
 
 // withChildren returns the condition that a row is on hold, or one that foreign keys delete with it. It is empty if
 // none can be. path has the tables that foreign keys were followed through.
-func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (string, error) {
+func (c *holdCompiler) withChildren(r row, path []*campaign.Table) sqlexpr.Expr {
 	visits := 1
 	for _, t := range path {
 		if t == r.table {
@@ -66,45 +64,37 @@ func (c *holdCompiler) withChildren(r row, path []*campaign.Table) (string, erro
 	if c.cascades++; c.cascades > maxCascades || visits == maxVisits {
 		schema := c.sql.env.Catalog.Schema
 		c.sql.plan.note(message.HoldTooDeep.With("table", path[0].NameIn(schema), "last", r.table.NameIn(schema)))
-		return "true", nil
+		return sqlexpr.SQL("true")
 	}
-	own, err := c.row(r)
-	if err != nil {
-		return "", err
-	}
-	sides := []string{own}
+	sides := []sqlexpr.Expr{c.row(r)}
 	for _, k := range r.table.Cascades {
-		side, err := c.child(r, k, append(slices.Clone(path), r.table))
-		if err != nil {
-			return "", err
-		}
-		sides = append(sides, side)
+		sides = append(sides, c.child(r, k, append(slices.Clone(path), r.table)))
 	}
-	return joinOr(sides), nil
+	return sqlexpr.Or(sides...)
 }
 
 // child returns the condition that a row on hold refers to a row by a foreign key. It is empty if none can be on hold.
-func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) (string, error) {
+func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) sqlexpr.Expr {
 	child := row{fmt.Sprint("k", len(path)), k.Table}
-	if may, err := mayBeOnHold(c.sql.env, k.Table, map[*campaign.Table]bool{}); err != nil || !may {
-		return "", err
+	if !c.linker.mayLink(k.Table, map[*campaign.Table]bool{}) {
+		return sqlexpr.Expr{}
 	}
 	if !c.sql.plan.seesRowsOnHold(c.sql.env, r.table, k.Table) {
-		return "true", nil
+		return sqlexpr.SQL("true")
 	}
-	onHold, err := c.withChildren(child, path)
-	if err != nil || onHold == "" {
-		return "", err
+	onHold := c.withChildren(child, path)
+	if onHold.IsZero() {
+		return onHold
 	}
 	c.sql.recordRead(k.Table)
 	var on []string
 	for i := range k.Columns {
 		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
 	}
-	return fmt.Sprintf(
+	return sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
 		k.Table.Quoted(), child.alias, strings.Join(on, " AND "), onHold,
-	), nil
+	)
 }
 
 // seesRowsOnHold reports whether the role can read all rows of a child table that may be on hold. If not, it notes that

@@ -1,24 +1,22 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // HoldCondition is one way in which a row r of a table is on hold.
 type HoldCondition struct {
 	// Condition is true for such a row.
-	Condition purge.Condition
+	Condition sqlexpr.Expr
 	// ReadsOthers is true if Condition reads other tables, Elsewhere if it reads a distributed one.
 	ReadsOthers, Elsewhere bool
 	// Column, if not empty, is an integer column of r. Condition is true if that contains one of the ids that the query
 	// IDs returns.
 	Column string
-	IDs    purge.Condition
+	IDs    sqlexpr.Expr
 	// All are the ids of the holds if IDs returns the ones among them that the table contains; nil if IDs returns ids
 	// of other rows.
 	All []int64
@@ -26,115 +24,102 @@ type HoldCondition struct {
 
 // holdFinder finds the ways in which rows of a table are on hold. Notes and missing rights are added to the plan.
 type holdFinder struct {
-	env   Env
-	plan  *Plan
-	table *campaign.Table
+	env    Env
+	plan   *Plan
+	table  *campaign.Table
+	linker holdLinker
 }
 
-// onHold returns the condition that a row r of the table is on hold, or a row that would be deleted with it. It has no
-// text if no row is.
-func (f holdFinder) onHold() (purge.Condition, error) {
-	found, err := f.find()
-	var conditions []purge.Condition
-	for _, h := range found {
-		conditions = append(conditions, h.Condition)
-	}
-	return purge.Or(conditions...), err
-}
-
-// find returns the ways in which a row r of the table is on hold, or a row that would be deleted with it: one with the
-// same id in a paired table, or one that a foreign key deletes.
-func (f holdFinder) find() (found []HoldCondition, err error) {
-	if len(f.env.Holds.Names) == 0 {
+// findOnHold returns the ways in which a row r of a table is on hold, or a row that would be deleted with it: one with
+// the same id in a paired table, or one that a foreign key deletes.
+func findOnHold(env Env, p *Plan, table *campaign.Table) ([]HoldCondition, error) {
+	switch {
+	case len(env.Holds.Names) == 0:
 		return nil, nil
+	case holdLinker{env: env}.links(table).whole:
+		return []HoldCondition{{Condition: sqlexpr.SQL("true")}}, nil
 	}
-	own, err := findHoldLinks(f.env, f.table)
+	linker, err := newHoldLinker(env)
 	if err != nil {
 		return nil, err
 	}
-	if own.whole {
-		return []HoldCondition{{Condition: purge.Condition{Where: "true"}}}, nil
+	f := holdFinder{env, p, table, linker}
+	found := f.byColumns()
+	paired, err := f.byPairedRows()
+	found = slices.Concat(found, paired, f.byCascades())
+	return slices.DeleteFunc(found, func(h HoldCondition) bool { return h.Condition.IsZero() }), err
+}
+
+// onHold returns the condition that a row r of a table is on hold, or a row that would be deleted with it. It is empty
+// if no row is.
+func onHold(env Env, p *Plan, table *campaign.Table) (condition sqlexpr.Expr, err error) {
+	found, err := findOnHold(env, p, table)
+	for _, h := range found {
+		condition = sqlexpr.Or(condition, h.Condition)
 	}
+	return condition, err
+}
+
+// byColumns returns the conditions that r itself is on hold: by its partition, by an id, or by its message, whose
+// delivery is on hold, one for each log of messages.
+func (f holdFinder) byColumns() (found []HoldCondition) {
+	own := f.linker.links(f.table)
 	for _, leaf := range own.leaves {
-		found = append(found, HoldCondition{Condition: purge.Condition{Where: fmt.Sprintf("r.tableoid = %d", leaf)}})
+		found = append(found, HoldCondition{Condition: sqlexpr.Format("r.tableoid = %d", leaf)})
 	}
 	for _, l := range own.columns {
+		condition := sqlexpr.OneOf("r."+l.column, l.ids)
 		found = append(found, HoldCondition{
-			Condition: purge.OneOf("r."+l.column, l.ids),
+			Condition: condition,
 			Column:    l.column, All: l.ids,
-			IDs: purge.Condition{
-				Where: fmt.Sprintf(
-					"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE %[3]s",
-					l.column, f.table.Quoted(), purge.In("r."+l.column, "$1::bigint[]"),
-				),
-				Args: []any{l.ids},
-			},
+			IDs: sqlexpr.Format(
+				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(), condition,
+			),
 		})
 	}
-	messages, err := f.byMessages(own.messages)
-	if err != nil {
-		return nil, err
+	for _, l := range own.messages {
+		for _, log := range messageLogs(f.env) {
+			onHold := func(*holdCompiler) sqlexpr.Expr { return sqlexpr.OneOf("l.iDeliveryId", l.ids) }
+			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", onHold))
+		}
 	}
-	paired, err := f.byPairedRows()
-	if err != nil {
-		return nil, err
-	}
-	cascades, err := f.byCascades()
-	return slices.DeleteFunc(
-		slices.Concat(found, messages, paired, cascades), func(h HoldCondition) bool { return h.Condition.Where == "" },
-	), err
+	return found
 }
 
-// newCompiler returns a compiler for one condition. Conditions do not share parameters.
+// newCompiler returns a compiler for one condition.
 func (f holdFinder) newCompiler() *holdCompiler {
-	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}}
+	return &holdCompiler{sql: compiler{env: f.env, plan: f.plan, table: f.table}, linker: f.linker}
 }
 
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
 // compiled by onHold.
 func (f holdFinder) through(
-	column string, other row, key string, onHold func(c *holdCompiler) (string, error),
-) (HoldCondition, error) {
+	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
+) HoldCondition {
 	c := f.newCompiler()
-	where, err := onHold(c)
-	if err != nil || where == "" {
-		return HoldCondition{}, err
+	where := onHold(c)
+	if where.IsZero() {
+		return HoldCondition{}
 	}
 	c.sql.recordRead(other.table)
-	query := fmt.Sprintf(
+	query := sqlexpr.Format(
 		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
 		other.alias, key, other.table.Quoted(), where,
 	)
-	exists := fmt.Sprintf(
+	exists := sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))",
 		other.table.Quoted(), other.alias, key, column, where,
 	)
 	if c.sql.cannotJoin() {
-		exists = fmt.Sprintf("r.%s IN (%s)", column, query)
+		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
 	}
 	return HoldCondition{
-		Condition:   purge.Condition{Where: exists, Args: c.sql.args},
+		Condition:   exists,
 		ReadsOthers: true,
 		Elsewhere:   c.sql.elsewhere,
 		Column:      column,
-		IDs:         purge.Condition{Where: query, Args: c.sql.args},
-	}, nil
-}
-
-// byMessages returns the conditions that the message of r belongs to a delivery on hold, one for each log of messages.
-func (f holdFinder) byMessages(links []holdLink) (found []HoldCondition, err error) {
-	for _, l := range links {
-		for _, log := range messageLogs(f.env) {
-			h, err := f.through(l.column, row{"l", log}, "iBroadLogId", func(c *holdCompiler) (string, error) {
-				return purge.In("l.iDeliveryId", c.sql.bind(l.ids, "bigint[]")), nil
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
-		}
+		IDs:         query,
 	}
-	return found, nil
 }
 
 // byPairedRows returns the conditions that a row with the same id in a paired table is on hold.
@@ -165,75 +150,45 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 	path := []*campaign.Table{f.table}
 	if paired == f.table {
 		for _, log := range logs {
-			h, err := f.through(key, row{"l", log}, id, func(c *holdCompiler) (string, error) {
-				return c.withChildren(row{"l", log}, path)
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(row{"l", log}, path) }
+			found = append(found, f.through(key, row{"l", log}, id, onHold))
 		}
 		return found, nil
 	}
-	h, err := f.through(id, row{"t", paired}, key, func(c *holdCompiler) (string, error) {
-		where, err := c.withChildren(row{"t", paired}, path)
-		sides := []string{where}
+	return []HoldCondition{f.through(id, row{"t", paired}, key, func(c *holdCompiler) sqlexpr.Expr {
+		sides := []sqlexpr.Expr{c.withChildren(row{"t", paired}, path)}
 		for _, log := range logs {
-			if log == f.table || err != nil { // the row of this table with the same id is r
+			if log == f.table { // the row of this table with the same id is r
 				continue
 			}
-			if where, err = c.withChildren(row{"l", log}, path); err == nil && where != "" {
+			if where := c.withChildren(row{"l", log}, path); !where.IsZero() {
 				c.sql.recordRead(log)
 				sides = append(
-					sides, fmt.Sprintf("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
+					sides, sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
 				)
 			}
 		}
-		return joinOr(sides), err
-	})
-	return []HoldCondition{h}, err
+		return sqlexpr.Or(sides...)
+	})}, nil
 }
 
 // byCascades returns the conditions that a row on hold is one that a foreign key deletes or changes with r.
-func (f holdFinder) byCascades() (found []HoldCondition, err error) {
-	r, path := row{"r", f.table}, []*campaign.Table{f.table}
+func (f holdFinder) byCascades() (found []HoldCondition) {
+	path := []*campaign.Table{f.table}
 	for _, k := range f.table.Cascades {
-		may, err := mayBeOnHold(f.env, k.Table, map[*campaign.Table]bool{})
 		switch {
-		case err != nil:
-			return nil, err
-		case !may:
-			continue
+		case !f.linker.mayLink(k.Table, map[*campaign.Table]bool{}):
 		case !f.plan.seesRowsOnHold(f.env, f.table, k.Table):
-			found = append(found, HoldCondition{Condition: purge.Condition{Where: "true"}})
-			continue
-		}
-		if len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]) {
+			found = append(found, HoldCondition{Condition: sqlexpr.SQL("true")})
+		case len(k.Keys) == 1 && f.table.HasInteger(k.Keys[0]) && k.Table.HasInteger(k.Columns[0]):
 			child := row{"k1", k.Table}
-			h, err := f.through(k.Keys[0], child, k.Columns[0], func(c *holdCompiler) (string, error) {
-				return c.withChildren(child, path)
-			})
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, h)
-			continue
+			onHold := func(c *holdCompiler) sqlexpr.Expr { return c.withChildren(child, path) }
+			found = append(found, f.through(k.Keys[0], child, k.Columns[0], onHold))
+		default:
+			c := f.newCompiler()
+			where := c.child(row{"r", f.table}, k, path)
+			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, Elsewhere: c.sql.elsewhere})
 		}
-		c := f.newCompiler()
-		where, err := c.child(r, k, path)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, HoldCondition{
-			Condition:   purge.Condition{Where: where, Args: c.sql.args},
-			ReadsOthers: true,
-			Elsewhere:   c.sql.elsewhere,
-		})
 	}
-	return found, nil
-}
-
-// joinOr returns the condition that one of several is true. Empty conditions are ignored.
-func joinOr(sides []string) string {
-	return strings.Join(slices.DeleteFunc(sides, func(side string) bool { return side == "" }), " OR ")
+	return found
 }

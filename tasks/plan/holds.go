@@ -69,72 +69,88 @@ type holdLinks struct {
 	messages []holdLink // rows with the id of a log whose delivery is one of the ids
 }
 
-// findHoldLinks returns which rows of a table are on hold themselves. A column links rows to deliveries, lists or
-// workflows if a task of the pipeline deletes rows by it.
-func findHoldLinks(env Env, table *campaign.Table) (own holdLinks, err error) {
-	if env.Holds.namesTable(table.Name) {
-		return holdLinks{whole: true}, nil
-	}
-	for _, leaf := range table.Leaves {
-		switch {
-		case leaf.Name == table.Name || !env.Holds.namesTable(leaf.Name):
-		case leaf.Elsewhere != "": // its rows have another tableoid there
-			return holdLinks{whole: true}, nil
-		default:
-			own.leaves = append(own.leaves, leaf.OID)
-		}
-	}
-	columns := map[string][]int64{"iRecipientId": env.Holds.Recipients, "iWorkflowId": env.Holds.Workflows}
-	belongs := false
+// holdLinker knows which rows of tables are on hold themselves.
+type holdLinker struct {
+	env   Env
+	steps []linkedStep
+}
+
+// linkedStep is a step of a task some of whose parents are on hold.
+type linkedStep struct {
+	Step
+	tables []*campaign.Table
+	key    string  // of the parents
+	ids    []int64 // of the parents on hold
+}
+
+// newHoldLinker returns a holdLinker. A column links rows to deliveries, lists or workflows if a task of the pipeline
+// deletes rows by it.
+func newHoldLinker(env Env) (l holdLinker, err error) {
+	l.env = env
 	for _, t := range env.Pipeline {
 		if t.ParentSet == nil || len(env.Holds.idsOf(t.ParentSet.Parent)) == 0 {
 			continue
 		}
-		ids := env.Holds.idsOf(t.ParentSet.Parent)
 		for _, step := range t.Steps {
 			tables, err := step.On(env, &Plan{})
 			if err != nil {
-				return holdLinks{}, err
+				return l, err
 			}
-			switch {
-			case !slices.Contains(tables, table):
-			case step.OfParents:
-				columns[t.ParentSet.Key], belongs = ids, true
-			case step.Link != "":
-				columns[step.Link], belongs = ids, true
-			case step.Message != "" && table.Has(step.Message):
-				own.messages, belongs = append(own.messages, holdLink{step.Message, ids}), true
-			}
+			l.steps = append(l.steps, linkedStep{step, tables, t.ParentSet.Key, env.Holds.idsOf(t.ParentSet.Parent)})
+		}
+	}
+	return l, nil
+}
+
+// links returns which rows of a table are on hold themselves.
+func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
+	holds := l.env.Holds
+	if holds.namesTable(table.Name) {
+		return holdLinks{whole: true}
+	}
+	for _, leaf := range table.Leaves {
+		switch {
+		case leaf.Name == table.Name || !holds.namesTable(leaf.Name):
+		case leaf.Elsewhere != "": // its rows have another tableoid there
+			return holdLinks{whole: true}
+		default:
+			own.leaves = append(own.leaves, leaf.OID)
+		}
+	}
+	columns := map[string][]int64{"iRecipientId": holds.Recipients, "iWorkflowId": holds.Workflows}
+	belongs := false
+	for _, step := range l.steps {
+		switch {
+		case !slices.Contains(step.tables, table):
+		case step.OfParents:
+			columns[step.key], belongs = step.ids, true
+		case step.Link != "":
+			columns[step.Link], belongs = step.ids, true
+		case step.Message != "" && table.Has(step.Message):
+			own.messages, belongs = append(own.messages, holdLink{step.Message, step.ids}), true
 		}
 	}
 	if !belongs { // a table that the operator includes
-		columns["iDeliveryId"] = env.Holds.Deliveries
+		columns["iDeliveryId"] = holds.Deliveries
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
 		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
 			own.columns = append(own.columns, holdLink{column, ids})
 		}
 	}
-	return own, nil
+	return own
 }
 
-// mayBeOnHold reports whether a row of a table can be on hold, or one that foreign keys delete with it. Visited tables
-// are skipped.
-func mayBeOnHold(env Env, table *campaign.Table, visited map[*campaign.Table]bool) (bool, error) {
+// mayLink reports whether a row of a table can be on hold, or one that foreign keys delete with it. Visited tables are
+// skipped.
+func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]bool) bool {
 	if visited[table] {
-		return false, nil
+		return false
 	}
 	visited[table] = true
-	own, err := findHoldLinks(env, table)
-	if err != nil || own.whole || len(own.leaves)+len(own.columns)+len(own.messages) > 0 {
-		return err == nil, err
-	}
-	for _, k := range table.Cascades {
-		if may, err := mayBeOnHold(env, k.Table, visited); err != nil || may {
-			return may, err
-		}
-	}
-	return false, nil
+	own := l.links(table)
+	return own.whole || len(own.leaves)+len(own.columns)+len(own.messages) > 0 ||
+		slices.ContainsFunc(table.Cascades, func(k campaign.Cascade) bool { return l.mayLink(k.Table, visited) })
 }
 
 // messageLogs returns the logs of messages that have the id of a delivery. It returns none if the delivery mappings

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
-	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // compileParents compiles a parent set. It returns nil, with notes, if the set is not applicable to the database.
@@ -26,7 +26,7 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 	}
 	p.requireRights(env, table, "SELECT")
 	where, _ := c.anyRule(s.Rules, row{"r", table})
-	if where == "" || !table.CanSelect {
+	if where.IsZero() || !table.CanSelect {
 		return nil, nil
 	}
 	set := &Parents{
@@ -36,100 +36,100 @@ func compileParents(p *Plan, s ParentSet, env Env) (*Parents, error) {
 		Where: where,
 		Rule:  s.Rules.describe(env),
 	}
-	set.Args = c.args
 	set.Date, _ = s.Rules.date(row{"r", table})
 	var err error
-	set.OnHold, err = holdFinder{env, p, table}.onHold()
+	set.OnHold, err = onHold(env, p, table)
 	return set, err
 }
 
 // dependsOnParents returns the condition that a row is a parent or depends on one, and the query for the ids of its
 // parents. Both are empty, with a note, if the step is not applicable.
-func (c *compiler) dependsOnParents(step Step) (where, ids string, err error) {
+func (c *compiler) dependsOnParents(step Step) (where sqlexpr.Expr, ids string, err error) {
 	switch {
 	case c.plan.Parents == nil:
-		return "", "", nil
+		return where, "", nil
 	case step.Message != "":
 		return c.messageOfParent(step.Message)
 	case step.OfParents:
 		return c.isParent(), "SELECT r." + c.plan.Parents.Key, nil
 	case !c.requireColumns(row{"r", c.table}, step.Link):
-		return "", "", nil
+		return where, "", nil
 	}
 	return c.linksToParent("r." + step.Link), "SELECT r." + step.Link, nil
 }
 
 // parentCondition returns the condition of the rules of the parent set, on a row r of the parent table.
-func (c *compiler) parentCondition() string {
+func (c *compiler) parentCondition() sqlexpr.Expr {
 	return c.anyRuleOf(c.plan.Task.ParentSet.Rules, row{"r", c.plan.Parents.Table})
 }
 
 // isParent returns the condition that a row of the parent table is in the parent set. It evaluates the rules again, so
 // that a parent is retained if the application has changed it since it was chosen. A dry run has just chosen it.
-func (c *compiler) isParent() string {
-	key := "r." + c.plan.Parents.Key
+func (c *compiler) isParent() sqlexpr.Expr {
+	chosen := oneOf("r."+c.plan.Parents.Key, sqlexpr.Arg(ParentIDs{}, "bigint[]"))
 	if c.env.DryRun {
-		return oneOf(key, c.bind(ParentIDs{}, "bigint[]"))
+		return chosen
 	}
-	where := c.parentCondition()
-	return where + " AND " + oneOf(key, c.bind(ParentIDs{}, "bigint[]"))
+	return sqlexpr.Join(" AND ", c.parentCondition(), chosen)
 }
 
 // linksToParent returns the condition that a column refers to a row of the parent set. PostgreSQL hashes the ids once
 // per statement and evaluates the rules for the parent of each matching row; without OFFSET it would read all parents.
 // For a table on another server the ids are sent there, and the parents are read first.
-func (c *compiler) linksToParent(column string) string {
+func (c *compiler) linksToParent(column string) sqlexpr.Expr {
+	ids := sqlexpr.Arg(ParentIDs{}, "bigint[]")
 	if c.env.DryRun && !c.cannotJoin() {
-		return oneOf(column, c.bind(ParentIDs{}, "bigint[]"))
+		return oneOf(column, ids)
 	}
 	where, p := c.parentCondition(), c.plan.Parents
-	ids := c.bind(ParentIDs{}, "bigint[]")
 	if c.cannotJoin() {
-		return fmt.Sprintf(
+		return sqlexpr.Format(
 			"%[1]s <> 0 AND %[1]s = ANY (%[2]s) AND %[1]s IN (SELECT r.%[4]s FROM %[3]s AS r WHERE r.%[4]s = ANY "+
 				"(%[2]s) AND %[5]s)",
 			column, ids, p.Table.Quoted(), p.Key, where,
 		)
 	}
-	return fmt.Sprintf(
+	return sqlexpr.Format(
 		"%s AND EXISTS (SELECT FROM (SELECT %s AS id) AS child, %s AS r WHERE r.%s = child.id AND %s OFFSET 0)",
 		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where,
 	)
 }
 
 // oneOf returns the condition that a column has one of the ids in a parameter, except 0.
-func oneOf(column, ids string) string { return column + " <> 0 AND " + purge.In(column, ids) }
+func oneOf(column string, ids sqlexpr.Expr) sqlexpr.Expr {
+	return sqlexpr.Format("%s <> 0 AND %s", column, sqlexpr.In(column, ids))
+}
 
 // messageOfParent returns the condition that a column refers to the log of a message whose delivery is in the parent
 // set, and the query for the ids of the deliveries. Both are empty, with a note, if the step is not applicable.
-func (c *compiler) messageOfParent(column string) (where, ids string, err error) {
+func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids string, err error) {
 	if !c.requireColumns(row{"r", c.table}, column) {
-		return "", "", nil
+		return where, "", nil
 	}
 	logs, err := DeliveryAndExclusionLogs(c.env, c.plan)
 	if err != nil || logs == nil {
-		return "", "", err
+		return where, "", err
 	}
 	for _, log := range logs {
 		c.recordRead(log)
 	}
 	linked := c.linksToParent("l.iDeliveryId")
-	var sides, parents []string
+	var sides []sqlexpr.Expr
+	var parents []string
 	for _, log := range logs {
 		from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
 		parents = append(parents, "SELECT l.iDeliveryId FROM "+from)
 		if c.cannotJoin() {
-			sides = append(
-				sides,
-				fmt.Sprintf("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), linked),
-			)
+			sides = append(sides, sqlexpr.Format(
+				"r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), linked,
+			))
 			continue
 		}
 		// Without OFFSET, PostgreSQL would read all logs of the parents for each batch. IS TRUE makes it hash the ids
 		// once per batch.
-		sides = append(sides, fmt.Sprintf("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, linked))
+		sides = append(sides, sqlexpr.Format("EXISTS (SELECT FROM %s AND (%s) IS TRUE OFFSET 0)", from, linked))
 	}
-	where = fmt.Sprintf("r.%s <> 0 AND (%s)", column, strings.Join(sides, " OR "))
+	where = sqlexpr.Format("r.%s <> 0 AND (%s)", column, sqlexpr.Or(sides...))
 	return where, strings.Join(parents, " UNION ALL "), nil
 }
 
@@ -150,12 +150,14 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		return nil, err
 	}
 	other := compiler{env: c.env, plan: p, table: c.table}
-	retained, rest := other.bind(ParentIDs{}, "bigint[]"), func(string) string { return "true" }
+	rest := func(string) sqlexpr.Expr { return sqlexpr.SQL("true") }
 	if c.env.DryRun { // rows that would be deleted need no logs
-		deleted := other.bind(DryRunParents(t.Name), "bigint[]")
-		rest = func(message string) string { return messageOf(logs, message, deleted) + " IS NOT TRUE" }
+		deleted := sqlexpr.Arg(DryRunParents(t.Name), "bigint[]")
+		rest = func(message string) sqlexpr.Expr {
+			return sqlexpr.Format("(%s) IS NOT TRUE", messageOf(logs, message, deleted))
+		}
 	}
-	var needed []string
+	var needed []sqlexpr.Expr
 	for _, step := range t.Steps {
 		if step.Message == "" {
 			continue
@@ -173,7 +175,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 			if other.cannotJoin() {
 				format = "r.iBroadLogId IN (SELECT m.%[1]s FROM %[2]s AS m WHERE %[3]s)"
 			}
-			needed = append(needed, fmt.Sprintf(format, step.Message, t.Quoted(), rest("m."+step.Message)))
+			needed = append(needed, sqlexpr.Format(format, step.Message, t.Quoted(), rest("m."+step.Message)))
 		}
 	}
 	if needed == nil || set == nil {
@@ -182,22 +184,20 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	return &Except{
 		Task:    t.Name,
 		Parents: set,
-		Condition: purge.Condition{
-			Where: "r.iDeliveryId = ANY (" + retained + ") AND (" + strings.Join(needed, " OR ") + ")",
-			Args:  other.args,
-		},
+		Condition: sqlexpr.Format(
+			"r.iDeliveryId = ANY (%s) AND (%s)", sqlexpr.Arg(ParentIDs{}, "bigint[]"), sqlexpr.Or(needed...),
+		),
 		Elsewhere: other.elsewhere,
 		Rights:    p.Rights,
 	}, nil
 }
 
 // messageOf returns the condition that a message belongs to one of the deliveries whose ids are in a parameter.
-func messageOf(logs []*campaign.Table, message, ids string) string {
-	var sides []string
+func messageOf(logs []*campaign.Table, message string, ids sqlexpr.Expr) (condition sqlexpr.Expr) {
 	for _, log := range logs {
-		sides = append(sides, fmt.Sprintf(
+		condition = sqlexpr.Or(condition, sqlexpr.Format(
 			"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))", message, log.Quoted(), ids,
 		))
 	}
-	return "(" + strings.Join(sides, " OR ") + ")"
+	return condition
 }

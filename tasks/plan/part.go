@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Rules select the rows that at least one of them matches, or all rows if there are none. A rule is noted and ignored
@@ -23,7 +24,7 @@ type Part interface {
 	// applies reports whether all tables and columns that the part reads exist, and notes the first missing one.
 	applies(c *compiler, r row) bool
 	// sql returns the condition that the part is true of the row. ok is false, with a note, if it cannot be evaluated.
-	sql(c *compiler, r row) (sql string, ok bool)
+	sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool)
 	// describe returns the part for people, with its numbers.
 	describe(env Env) string
 	// option returns the option that the part reads, or the zero value.
@@ -32,7 +33,7 @@ type Part interface {
 	columns() []string
 	// trueFrom returns the SQL of the time from which the part is true of the row. It is empty if time alone does not
 	// change the part.
-	trueFrom(c *compiler, r row) string
+	trueFrom(c *compiler, r row) sqlexpr.Expr
 }
 
 // row is a row in SQL, by its alias.
@@ -111,7 +112,7 @@ type (
 
 func (noOption) option() campaign.Option { return campaign.Option{} }
 
-func (timeless) trueFrom(*compiler, row) string { return "" }
+func (timeless) trueFrom(*compiler, row) (never sqlexpr.Expr) { return never }
 
 // comparison compares a column with numbers, or with NULL if there are none.
 type comparison struct {
@@ -165,12 +166,12 @@ func (p comparison) joinValues(separator string) string {
 	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), separator), "[]")
 }
 
-func (p comparison) sql(_ *compiler, r row) (string, bool) {
+func (p comparison) sql(_ *compiler, r row) (sqlexpr.Expr, bool) {
 	list := p.joinValues(", ")
 	if len(p.values) > 1 {
 		list = "(" + list + ")"
 	}
-	return strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list)), true
+	return sqlexpr.SQL(strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list))), true
 }
 
 func (p comparison) describe(Env) string {
@@ -220,23 +221,24 @@ func (p SQL) applies(c *compiler, r row) bool {
 	return true
 }
 
-func (p SQL) sql(c *compiler, _ row) (string, bool) { return p.expand(c, p.Text), true }
+func (p SQL) sql(c *compiler, _ row) (sqlexpr.Expr, bool) { return p.expand(c, p.Text), true }
 
 // expand replaces the names of tables and of the reference time in SQL.
-func (p SQL) expand(c *compiler, text string) string {
+func (p SQL) expand(c *compiler, text string) sqlexpr.Expr {
 	for _, s := range p.Reads {
 		if s.Table != "" {
 			text = strings.ReplaceAll(text, "{"+s.Alias+"}", c.env.Catalog.Table(s.Table).Quoted()+" AS "+s.Alias)
 		}
 	}
-	if strings.Contains(text, "{now}") {
-		now, _, _ := (Age{}).cutoff(c.env) // cannot fail without a delay
-		text = strings.ReplaceAll(text, "{now}", c.bind(now, "timestamptz"))
+	if !strings.Contains(text, "{now}") {
+		return sqlexpr.SQL(text)
 	}
-	return text
+	now, _, _ := (Age{}).cutoff(c.env) // cannot fail without a delay
+	format := strings.NewReplacer("%", "%%", "{now}", "%[1]s").Replace(text)
+	return sqlexpr.Format(format, sqlexpr.Arg(now, "timestamptz"))
 }
 
-func (p SQL) trueFrom(c *compiler, _ row) string { return p.expand(c, p.Due) }
+func (p SQL) trueFrom(c *compiler, _ row) sqlexpr.Expr { return p.expand(c, p.Due) }
 
 func (p SQL) columns() (columns []string) {
 	for _, s := range p.Reads {

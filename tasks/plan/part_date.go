@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Age compares a date with a cutoff.
@@ -71,16 +72,17 @@ func (p Age) cutoff(env Env) (time.Time, time.Duration, error) {
 	return env.Now.Add(-delay), delay, nil
 }
 
-func (p Age) sql(c *compiler, r row) (string, bool) {
+func (p Age) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	cutoff, _, err := p.cutoff(c.env)
 	if err != nil {
 		c.plan.note(message.OptionUnusable.With("error", err, "table", c.table.Name))
-		return "", false
+		return condition, false
 	}
 	if p.operator == ">" {
 		cutoff = c.env.Catalog.Zone.After(cutoff)
 	}
-	return fmt.Sprintf("%s %s %s", coalesce(r, p.Column, p.Else), p.operator, c.bind(cutoff, "timestamptz")), true
+	date := coalesce(r, p.Column, p.Else)
+	return sqlexpr.Format("%s %s %s", date, p.operator, sqlexpr.Arg(cutoff, "timestamptz")), true
 }
 
 func (p Age) describe(env Env) string {
@@ -105,12 +107,16 @@ func (p Age) option() campaign.Option { return p.Delay }
 
 func (p Age) columns() []string { return []string{p.Column, p.Else} }
 
-func (p Age) trueFrom(c *compiler, r row) string {
+func (p Age) trueFrom(c *compiler, r row) (moment sqlexpr.Expr) {
 	_, delay, err := p.cutoff(c.env)
 	if err != nil || p.operator == ">" {
-		return ""
+		return moment
 	}
-	return fmt.Sprintf("%s + interval '%d seconds'", ClampDate(coalesce(r, p.Column, p.Else)), int64(delay.Seconds()))
+	return sqlexpr.Format(
+		"%s + interval '%d seconds'",
+		ClampDate(coalesce(r, p.Column, p.Else)),
+		int64(delay.Seconds()),
+	)
 }
 
 // Never is a time that is never reached. The API cannot represent a later one, and PostgreSQL can still add a delay to
@@ -133,7 +139,7 @@ func Since(column string, stored campaign.Option) Part { return since{column: co
 
 func (p since) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
 
-func (p since) sql(c *compiler, r row) (string, bool) {
+func (p since) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	problem := ""
 	if options := c.env.Catalog.Table("XtkOption"); options != nil && options.RowSecurity {
 		problem = "row security may hide rows of XtkOption"
@@ -143,17 +149,18 @@ func (p since) sql(c *compiler, r row) (string, bool) {
 	}
 	if problem != "" {
 		c.plan.note(message.LastCleanupUnknown.With("problem", problem, "table", c.table.Name))
-		return "", false
+		return condition, false
 	}
 	last, err := c.env.Options.Moment(p.stored)
 	if err != nil {
 		c.plan.note(message.OptionUnusable.With("error", err, "table", c.table.Name))
-		return "", false
+		return condition, false
 	}
 	if last != nil {
 		*last = c.env.Catalog.Zone.After(*last)
 	}
-	return fmt.Sprintf("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, c.bind(last, "timestamptz")), true
+	stored := sqlexpr.Arg(last, "timestamptz")
+	return sqlexpr.Format("%s.%s >= COALESCE(%s, '-infinity')", r.alias, p.column, stored), true
 }
 
 func (p since) describe(env Env) string {

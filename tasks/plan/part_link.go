@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Orphan is true if a link, other than 0, refers to a row that does not exist. It is not true if the parent table is
@@ -23,7 +25,7 @@ func (p Orphan) applies(c *compiler, r row) bool {
 }
 
 // sql makes the deleting statement itself check that the parent table has rows.
-func (p Orphan) sql(c *compiler, r row) (string, bool) {
+func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	parent := c.env.Catalog.Table(p.Parent)
 	from := c.afterPredecessors(parent)
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
@@ -31,12 +33,12 @@ func (p Orphan) sql(c *compiler, r row) (string, bool) {
 	if !strings.EqualFold(parent.Key, p.Key) || c.cannotJoin() {
 		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
-	sql := fmt.Sprintf("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
-	has := fmt.Sprintf("EXISTS (SELECT 1 FROM %s AS p)", from)
+	orphan := sqlexpr.Format("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
+	has := sqlexpr.Format("EXISTS (SELECT 1 FROM %s AS p)", from)
 	if p.EmptyAfter != "" {
-		has = fmt.Sprintf("(%s OR %s)", c.bind(SucceededTask(p.EmptyAfter), "boolean"), has)
+		has = sqlexpr.Format("(%s OR %s)", sqlexpr.Arg(SucceededTask(p.EmptyAfter), "boolean"), has)
 	}
-	return sql + " AND " + has, true
+	return sqlexpr.Join(" AND ", orphan, has), true
 }
 
 func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }
@@ -63,10 +65,10 @@ func (p Linked) applies(c *compiler, r row) bool {
 	return c.requireColumns(to, p.Key) && c.requireColumns(r, p.Column) && c.applies(p.That, to)
 }
 
-func (p Linked) sql(c *compiler, r row) (string, bool) {
+func (p Linked) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	to := row{"p", c.env.Catalog.Table(p.To)}
 	that, ok := c.allParts(p.That, to)
-	return fmt.Sprintf(
+	return sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",
 		c.afterPredecessors(to.table), p.Key, r.alias, p.Column, that,
 	), ok

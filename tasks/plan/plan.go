@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Env describes the database that a task is compiled for.
@@ -35,7 +36,7 @@ type Env struct {
 	Include map[string][]string
 	// Record returns the statement that records the deliveries that a query returns; see Step.Records. It is nil in a
 	// dry run.
-	Record func(query string) string
+	Record func(query sqlexpr.Expr) sqlexpr.Expr
 }
 
 // Plan is a task compiled for a database.
@@ -72,11 +73,10 @@ type Parents struct {
 	Table *campaign.Table
 	Key   string
 	// From is the table, or the subquery, to read the rows from.
-	From  string
-	Where string
-	Args  []any
-	// OnHold is the condition that a row is on hold. It has no text if none is.
-	OnHold purge.Condition
+	From  sqlexpr.Expr
+	Where sqlexpr.Expr
+	// OnHold is the condition that a row is on hold. It is empty if none is.
+	OnHold sqlexpr.Expr
 	// Retaining are skipped tables with rows that depend on the parents.
 	Retaining []Retaining
 	// Rule describes the rows. Date is the SQL of the date that the rules compare with a cutoff, if any.
@@ -90,20 +90,14 @@ type Retaining struct {
 	Link  string
 }
 
-// Rows returns the FROM and WHERE of a query for the rows.
-func (p *Parents) Rows() string {
-	return fmt.Sprintf(" FROM %s AS r WHERE %s AND r.%s <> 0", p.From, p.Where, p.Key)
-}
-
-// Query is SQL and its parameters. Parameters may be placeholders.
-type Query struct {
-	SQL  string
-	Args []any
+// Query returns the query for a column, or an expression, of the rows.
+func (p *Parents) Query(column string) sqlexpr.Expr {
+	return sqlexpr.Format("SELECT %s FROM %s AS r WHERE %s AND r.%s <> 0", column, p.From, p.Where, p.Key)
 }
 
 // Job is a step on one relation.
 type Job struct {
-	// Sweep deletes or updates the rows. Some of its parameters are placeholders, and it has no Keys yet.
+	// Sweep deletes or updates the rows. Some of its arguments are placeholders, and it has no Keys yet.
 	purge.Sweep
 	// StepNumber is the number of Step in the task, from 1.
 	StepNumber int
@@ -133,7 +127,15 @@ type Job struct {
 	// Except describes rows that are retained although the rules match; nil if there are none.
 	Except *Except
 	// TypedTables is the SQL of whether a row r may have a table, for a step with Tables.
-	TypedTables string
+	TypedTables sqlexpr.Expr
+}
+
+// ParentsOf returns the query for the ids of the parents that rows r of a relation depend on.
+func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
+	return sqlexpr.Format(
+		"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
+		relation, j.ParentIDs, where,
+	)
 }
 
 // Except describes rows that are retained because parents of another task are.
@@ -142,7 +144,7 @@ type Except struct {
 	Task    string
 	Parents *Parents
 	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
-	Condition purge.Condition
+	Condition sqlexpr.Expr
 	// Elsewhere is true if Condition reads a distributed table.
 	Elsewhere bool
 	// Rights are the GRANT statements that are missing to evaluate Condition.
@@ -156,36 +158,25 @@ type Drop struct {
 	Owner *campaign.Table
 	// Rule describes the owners whose tables are in use; empty if all are.
 	Rule string
-	// InUse is a query for the ids among $1 whose tables are in use.
-	InUse Query
+	// InUse is a query for the ids among IDs whose tables are in use.
+	InUse sqlexpr.Expr
 	// HasOwners is a query for whether there is any owner: an empty table of owners proves nothing.
-	HasOwners Query
-	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for the ids among $1 that are
+	HasOwners sqlexpr.Expr
+	// Groups is the table of lists; nil if it cannot be read. KnownLists is a query for the ids among IDs that are
 	// lists, HasLists for whether there is any list.
 	Groups               *campaign.Table
-	KnownLists, HasLists Query
+	KnownLists, HasLists sqlexpr.Expr
 }
 
 // DependsOn returns the names of the tasks whose outcome in a run changes what this task does.
 func (p *Plan) DependsOn() []string {
 	names := slices.Clone(p.Task.Requires)
-	add := func(args []any) {
-		for _, a := range args {
-			switch a := a.(type) {
-			case SucceededTask:
-				names = append(names, string(a))
-			case DryRunSet:
-				names = append(names, string(a))
-			case RolledUpFrom:
-				names = append(names, string(a))
-			}
-		}
-	}
+	var args []any
 	if p.Parents != nil {
-		add(p.Parents.Args)
+		args = slices.Concat(p.Parents.From.Args(), p.Parents.Where.Args())
 	}
 	for _, j := range p.Jobs {
-		add(j.Args)
+		args = append(args, j.Where.Args()...)
 		for _, o := range j.Orphans {
 			names = append(names, o.EmptyAfter)
 		}
@@ -193,13 +184,21 @@ func (p *Plan) DependsOn() []string {
 			names = append(names, j.Except.Task)
 		}
 	}
+	for _, a := range args {
+		switch a.(type) {
+		case SucceededTask, DryRunSet, RolledUpFrom:
+			names = append(names, fmt.Sprint(a))
+		}
+	}
 	return names
 }
 
-// Placeholders for parameters that are known only when a job runs.
+// Placeholders for arguments that are known only when a job runs.
 type (
 	// ParentIDs stands for the ids of the current parents.
 	ParentIDs struct{}
+	// IDs stands for the ids that a query is about, such as those in the names of work tables.
+	IDs struct{}
 	// RemoteIDs stands for the ids among these that are retained on their mid-sourcing servers. Without any, the
 	// companion statement is left out.
 	RemoteIDs struct{}
@@ -216,32 +215,19 @@ type (
 	Lookup string
 )
 
-// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing. A dry run only
-// needs SELECT.
+// requireRights adds the GRANT of the rights that the role lacks on a table, nil if that is missing.
 func (p *Plan) requireRights(env Env, t *campaign.Table, rights ...string) {
-	if t == nil {
-		return
+	if t != nil {
+		p.addMissing(env, t.Quoted(), t.Rights, rights)
 	}
-	p.addMissing(env, t.Quoted(), rights, map[string]bool{
-		"SELECT": t.CanSelect,
-		"INSERT": t.CanInsert || env.DryRun,
-		"DELETE": t.CanDelete || env.DryRun,
-		"UPDATE": t.CanUpdate || env.DryRun,
-	})
 }
 
-// requireLeafRights adds the GRANT of the rights that the role lacks on a leaf, as requireRights does.
-func (p *Plan) requireLeafRights(env Env, leaf campaign.Leaf, rights ...string) {
-	p.addMissing(env, leaf.Quoted(), rights, map[string]bool{
-		"SELECT": leaf.CanSelect,
-		"DELETE": leaf.CanDelete || env.DryRun,
-		"UPDATE": leaf.CanUpdate || env.DryRun,
+// addMissing adds the GRANT of the rights that the role lacks on a relation. A dry run only needs SELECT.
+func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []string) {
+	has := map[string]bool{"SELECT": r.CanSelect, "INSERT": r.CanInsert, "DELETE": r.CanDelete, "UPDATE": r.CanUpdate}
+	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
+		return has[right] || (env.DryRun && right != "SELECT")
 	})
-}
-
-// addMissing adds the GRANT of the rights on a relation that the role does not have.
-func (p *Plan) addMissing(env Env, relation string, rights []string, has map[string]bool) {
-	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool { return has[right] })
 	grant := fmt.Sprintf(
 		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, pgx.Identifier{env.Catalog.Role}.Sanitize(),
 	)
@@ -262,17 +248,17 @@ func (p *Plan) notef(format string, args ...any) { p.note(message.Infof(format, 
 
 // Describe returns which rows a job deletes or updates, with the rule of the parents that these depend on.
 func (p *Plan) Describe(j Job) string {
+	join := func(a, separator, b string) string {
+		if a == "" || b == "" {
+			return a + b
+		}
+		return a + separator + b
+	}
 	switch {
 	case !j.Step.Dependent():
 		return j.Rule
-	case j.Step.OfParents && j.Rule == "":
-		return p.Parents.Rule
-	case j.Step.OfParents && p.Parents.Rule == "":
-		return j.Rule
 	case j.Step.OfParents:
-		return p.Parents.Rule + "; and " + j.Rule
-	case j.Rule == "":
-		return fmt.Sprintf("of a row of %s: %s", p.Parents.Table.Name, p.Parents.Rule)
+		return join(p.Parents.Rule, "; and ", j.Rule)
 	}
-	return fmt.Sprintf("%s, of a row of %s: %s", j.Rule, p.Parents.Table.Name, p.Parents.Rule)
+	return join(j.Rule, ", ", fmt.Sprintf("of a row of %s: %s", p.Parents.Table.Name, p.Parents.Rule))
 }

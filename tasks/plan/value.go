@@ -2,6 +2,8 @@ package plan
 
 import (
 	"fmt"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Assignment is a column and its new value.
@@ -13,40 +15,40 @@ type Assignment struct {
 // Value is a new value of a column.
 type Value interface {
 	// sql returns the SQL of the value. ok is false, with a note, if the column is to be left unchanged.
-	sql(c *compiler, column string) (sql string, ok bool)
+	sql(c *compiler, column string) (value sqlexpr.Expr, ok bool)
 }
 
 // Number is a number.
 type Number int64
 
-func (v Number) sql(*compiler, string) (string, bool) { return fmt.Sprint(int64(v)), true }
+func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
 // Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 
-func (v Clock) sql(c *compiler, _ string) (string, bool) {
-	now := c.bind(c.env.Now, "timestamptz")
+func (v Clock) sql(c *compiler, _ string) (sqlexpr.Expr, bool) {
+	now := sqlexpr.Arg(c.env.Now, "timestamptz")
 	if v.Unless == "" || !c.table.Has(v.Unless) {
 		return now, true
 	}
-	return fmt.Sprintf("COALESCE(r.%s, %s)", v.Unless, now), true
+	return sqlexpr.Format("COALESCE(r.%s, %s)", v.Unless, now), true
 }
 
 // Message is the lowest id of a message with that text. Without such a message, the column is left unchanged.
 type Message string
 
-func (v Message) sql(c *compiler, column string) (string, bool) {
+func (v Message) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 	t := c.env.Catalog.Table("NmsBroadLogMsg")
 	if t == nil || !t.Has("iBroadLogMsgId", "sText") {
 		c.plan.notef("table NmsBroadLogMsg, or a column of it, is missing: %s keeps its message", c.table.Name)
-		return "", false
+		return value, false
 	}
 	c.plan.requireRights(c.env, t, "SELECT")
 	if !t.CanSelect {
-		return "", false
+		return value, false
 	}
 	id := Lookup(fmt.Sprintf(
 		"SELECT min(iBroadLogMsgId)::bigint FROM %s WHERE sText = '%s' AND iBroadLogMsgId <> 0", t.Quoted(), string(v),
 	))
-	return fmt.Sprintf("COALESCE(%s, r.%s)", c.bind(id, "bigint"), column), true
+	return sqlexpr.Format("COALESCE(%s, r.%s)", sqlexpr.Arg(id, "bigint"), column), true
 }

@@ -2,12 +2,12 @@ package purge
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // axis divides the rows that a sweep visits into windows, from one position to another.
@@ -16,13 +16,10 @@ type axis interface {
 	windows() pace.Windows
 	// chunk returns how much of the axis a worker takes at a time.
 	chunk() int64
-	// where returns the condition that a row is in a window. Its parameters are numbered from after+1 on.
-	where(after int) string
-	// bounds returns the parameters of where for the window [from, to), without the rows up to an offset in its first
-	// block.
-	bounds(offset uint16, from, to int64) []any
-	// rowBounds returns the parameters of where for a window of one row.
-	rowBounds(row pgtype.TID) []any
+	// window returns the condition that a row is in the window [from, to), and not up to an offset in its first block.
+	window(offset uint16, from, to int64) sqlexpr.Expr
+	// rowWindow returns the condition of a window of one row.
+	rowWindow(row pgtype.TID) sqlexpr.Expr
 	// position returns the position of a row.
 	position(row pgtype.TID) int64
 	// after returns the position from which on there may be more rows after one, and the offset in its block.
@@ -36,19 +33,19 @@ type blockAxis struct{}
 func (blockAxis) windows() pace.Windows { return pace.Windows{First: 32, Max: 256} }
 func (blockAxis) chunk() int64          { return 1024 }
 
-func (blockAxis) where(after int) string {
-	return fmt.Sprintf("r.ctid >= $%d AND r.ctid < $%d", after+1, after+2)
-}
-
-func (blockAxis) bounds(offset uint16, from, to int64) []any {
-	return []any{
+func (blockAxis) window(offset uint16, from, to int64) sqlexpr.Expr {
+	return tidRange(
 		pgtype.TID{BlockNumber: uint32(from), OffsetNumber: offset + 1, Valid: true},
 		pgtype.TID{BlockNumber: uint32(to), Valid: true},
-	}
+	)
 }
 
-func (blockAxis) rowBounds(row pgtype.TID) []any {
-	return []any{row, pgtype.TID{BlockNumber: row.BlockNumber, OffsetNumber: row.OffsetNumber + 1, Valid: true}}
+func (blockAxis) rowWindow(row pgtype.TID) sqlexpr.Expr {
+	return tidRange(row, pgtype.TID{BlockNumber: row.BlockNumber, OffsetNumber: row.OffsetNumber + 1, Valid: true})
+}
+
+func tidRange(from, to pgtype.TID) sqlexpr.Expr {
+	return sqlexpr.Format("r.ctid >= %s AND r.ctid < %s", sqlexpr.Arg(from, ""), sqlexpr.Arg(to, ""))
 }
 
 func (blockAxis) position(row pgtype.TID) int64 { return int64(row.BlockNumber) }
@@ -68,10 +65,15 @@ func (a rowAxis) windows() pace.Windows {
 	return pace.Windows{First: int64(pace.FirstRows(a.maxRows)), Max: int64(a.maxRows), Exact: true}
 }
 
-func (a rowAxis) chunk() int64                          { return 4 * int64(a.maxRows) }
-func (a rowAxis) where(after int) string                { return fmt.Sprintf("r.ctid = ANY ($%d::tid[])", after+1) }
-func (a rowAxis) bounds(_ uint16, from, to int64) []any { return []any{a.found[from:to]} }
-func (a rowAxis) rowBounds(row pgtype.TID) []any        { return []any{[]pgtype.TID{row}} }
+func (a rowAxis) chunk() int64 { return 4 * int64(a.maxRows) }
+
+func (a rowAxis) window(_ uint16, from, to int64) sqlexpr.Expr { return amongTIDs(a.found[from:to]) }
+
+func (a rowAxis) rowWindow(row pgtype.TID) sqlexpr.Expr { return amongTIDs([]pgtype.TID{row}) }
+
+func amongTIDs(rows []pgtype.TID) sqlexpr.Expr {
+	return sqlexpr.Format("r.ctid = ANY (%s)", sqlexpr.Arg(rows, "tid[]"))
+}
 
 func (a rowAxis) position(row pgtype.TID) int64 {
 	i, _ := slices.BinarySearchFunc(a.found, row, compareTIDs)

@@ -35,7 +35,7 @@ func TestPositionsOfRows(t *testing.T) {
 // A window of blocks begins after the rows of its first block that were picked already.
 func TestBoundsOfBlocks(t *testing.T) {
 	t.Parallel()
-	bounds := blockAxis{}.bounds(4, 2, 9)
+	bounds := blockAxis{}.window(4, 2, 9).Args()
 	if bounds[0] != tid(2, 5) || bounds[1] != (pgtype.TID{BlockNumber: 9, Valid: true}) {
 		t.Errorf("the window is %v", bounds)
 	}

@@ -2,12 +2,13 @@ package purge
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // batchResult describes what the statements of a batch did.
@@ -35,7 +36,7 @@ func (w *worker) batch(ctx context.Context) error {
 		if direct {
 			w.queueDirect(b, next, &n)
 		} else {
-			w.queuePicked(b, w.table.sweep.Companion, w.bounds(next), limit, &n)
+			w.queuePicked(b, w.table.sweep.Companion, w.window(next), limit, &n)
 		}
 		b.Queue(afterSQL, w.table.sweep.Relation).
 			QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
@@ -68,9 +69,9 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// bounds returns the parameters of a window from the beginning of the chunk on.
-func (w *worker) bounds(end int64) []any {
-	return w.statements.axis.bounds(w.offset, w.chunk.from, end)
+// window returns the condition that a row is in the window from the beginning of the chunk on.
+func (w *worker) window(end int64) sqlexpr.Expr {
+	return w.statements.axis.window(w.offset, w.chunk.from, end)
 }
 
 // commit commits a batch, with its entry in the ledger. Then the chunk is done up to a position, and to an offset in
@@ -80,8 +81,8 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	suppressing := w.suppressing || n.changed < n.picked
 	var rows int64 // retained
 	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
-		args := slices.Concat(s.Args, w.statements.axis.bounds(0, from, done))
-		if err := tx.QueryRow(ctx, w.statements.remaining(), args...).Scan(&rows); err != nil {
+		remaining := w.statements.remaining(w.statements.axis.window(0, from, done))
+		if err := remaining.QueryRow(ctx, tx).Scan(&rows); err != nil {
 			return err
 		}
 		rows = max(rows-w.progress.failedBetween(from, done), 0)
@@ -104,32 +105,28 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 // queueDirect queues the plain statement for one window after another, however many rows each has: this takes half the
 // time, and windows are chosen so that they seldom have too many.
 func (w *worker) queueDirect(b *pgx.Batch, end int64, n *batchResult) {
-	s, axis := w.table.sweep, w.statements.axis
-	sql := w.statements.direct() // long where many ids are on hold
+	sql, _ := w.statements.direct(w.window(end)).Build() // long where many ids are on hold
 	for from := w.chunk.from; from < end; from += w.sizer.Width {
-		b.Queue(sql, slices.Concat(s.Args, s.SetArgs, axis.bounds(0, from, min(from+w.sizer.Width, end)))...).
-			Exec(func(tag pgconn.CommandTag) error {
-				if rows := tag.RowsAffected(); rows > 0 {
-					n.changed, n.picked = n.changed+rows, n.picked+rows
-					n.statements, n.largest = n.statements+1, max(n.largest, rows)
-				}
-				return nil
-			})
+		window := w.statements.axis.window(0, from, min(from+w.sizer.Width, end))
+		b.Queue(sql, w.statements.direct(window).Args()...).Exec(func(tag pgconn.CommandTag) error {
+			if rows := tag.RowsAffected(); rows > 0 {
+				n.changed, n.picked = n.changed+rows, n.picked+rows
+				n.statements, n.largest = n.statements+1, max(n.largest, rows)
+			}
+			return nil
+		})
 	}
 }
 
-// queuePicked queues the statement that picks rows first, up to a limit, within some bounds.
-func (w *worker) queuePicked(b *pgx.Batch, c *Companion, bounds []any, limit int, n *batchResult) {
+// queuePicked queues the statement that picks rows of a window first, up to a limit.
+func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, limit int, n *batchResult) {
+	pick := w.statements.pick(window, limit, w.skipsLocked())
 	if w.info.also {
-		w.queuePickedApart(b, bounds, limit, n)
+		w.queuePickedApart(b, pick, n)
 		return
 	}
-	args := slices.Concat(w.table.sweep.Args, w.table.sweep.SetArgs)
-	if c != nil {
-		args = append(args, c.Args...)
-	}
-	sql := w.statements.pickAndChange(c, len(args), w.skipsLocked())
-	b.Queue(sql, slices.Concat(args, []any{limit}, bounds)...).QueryRow(func(row pgx.Row) error {
+	sql, args := w.statements.pickAndChange(c, pick, w.skipsLocked()).Build()
+	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(&n.picked, &n.changed, &n.paired, &n.last)
 		n.statements, n.largest = 1, n.changed
 		return err
@@ -138,16 +135,12 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, bounds []any, limit int
 
 // queuePickedApart queues a statement that counts the rows to be picked, and then the command, which cannot be part of
 // a WITH query if there is a DO ALSO rule.
-func (w *worker) queuePickedApart(b *pgx.Batch, bounds []any, limit int, n *batchResult) {
-	s, skipLocked := w.table.sweep, w.skipsLocked()
-	picked := append([]any{limit}, bounds...)
-	count := w.statements.ofPicked("count(*), max(place)", len(s.Args), skipLocked)
-	b.Queue(count, slices.Concat(s.Args, picked)...).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
-	tids := w.statements.ofPicked("place", len(s.Args)+len(s.SetArgs), skipLocked)
-	b.Queue(w.statements.onRows(tids), slices.Concat(s.Args, s.SetArgs, picked)...).
-		Exec(func(tag pgconn.CommandTag) error {
-			n.changed, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
-			return nil
-		})
+func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResult) {
+	count, args := ofPicked("count(*), max(place)", pick).Build()
+	b.Queue(count, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&n.picked, &n.last) })
+	change, args := w.statements.onRows(ofPicked("place", pick)).Build()
+	b.Queue(change, args...).Exec(func(tag pgconn.CommandTag) error {
+		n.changed, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
+		return nil
+	})
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // candidateQuery counts the candidates of several sweeps in windows of one table.
@@ -18,16 +20,15 @@ type candidateQuery struct {
 	cases      []*firstMatch
 	matches    []string // for each sweep, the condition that a row of the reading is its candidate
 	dates      []string // the columns of the reading for the dates
-	args       []any
-	keys       []int // how many keys of each sweep were returned
-	pairedKeys []int // how many keys of the paired rows of each sweep were returned
+	keys       []int    // how many keys of each sweep were returned
+	pairedKeys []int    // how many keys of the paired rows of each sweep were returned
 }
 
 // firstMatch is a column with the index of the first candidates whose condition is true; hidden stands for candidates
 // that only hide their rows from others.
 type firstMatch struct {
 	indexes []int
-	when    string
+	when    sqlexpr.Expr
 }
 
 const hidden = -1
@@ -39,9 +40,9 @@ func newCandidateQuery(relation string, candidates []Candidates) *candidateQuery
 		keys:       make([]int, len(candidates)),
 		pairedKeys: make([]int, len(candidates)),
 	}
-	wheres := make([]string, len(candidates))
+	wheres := make([]sqlexpr.Expr, len(candidates))
 	for i, c := range candidates {
-		wheres[i] = inConstants(put(&q.args, c.Condition))
+		wheres[i] = c.Where.Constants()
 		at := slices.IndexFunc(q.cases, func(f *firstMatch) bool { return slices.Equal(f.indexes, c.Except) })
 		if at < 0 {
 			at = len(q.cases)
@@ -60,26 +61,28 @@ func newCandidateQuery(relation string, candidates []Candidates) *candidateQuery
 }
 
 // add adds candidates, whose rows get the value.
-func (f *firstMatch) add(index int, where string, value int) {
+func (f *firstMatch) add(index int, where sqlexpr.Expr, value int) {
 	f.indexes = append(f.indexes, index)
-	f.when += fmt.Sprintf(" WHEN (%s) THEN %d", where, value)
+	f.when = sqlexpr.Format("%s WHEN (%s) THEN %d", f.when, where, value)
 }
 
 // from returns the reading of a window, with additional columns, as q. OFFSET keeps PostgreSQL from evaluating the
 // conditions of a row more than once.
-func (q *candidateQuery) from(after int, more ...string) string {
-	var columns []string
+func (q *candidateQuery) from(window sqlexpr.Expr, more ...string) sqlexpr.Expr {
+	var columns []sqlexpr.Expr
 	for i, f := range q.cases {
-		columns = append(columns, fmt.Sprintf("CASE%s END AS c%d", f.when, i))
+		columns = append(columns, sqlexpr.Format("CASE%s END AS c%d", f.when, i))
 	}
-	return fmt.Sprintf(
-		"(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q",
-		strings.Join(slices.Concat(columns, q.dates, more), ", "), q.relation, blockAxis{}.where(after),
+	for _, column := range slices.Concat(q.dates, more) {
+		columns = append(columns, sqlexpr.SQL(column))
+	}
+	return sqlexpr.Format(
+		"(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", sqlexpr.Join(", ", columns...), q.relation, window,
 	)
 }
 
 // read returns the tallies of a window.
-func (q *candidateQuery) read(ctx context.Context, t *table, window []any) ([]Tally, error) {
+func (q *candidateQuery) read(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
 	tallies, err := q.count(ctx, t, window)
 	for i := range tallies {
 		if tallies[i].Rows == 0 || err != nil {
@@ -93,7 +96,7 @@ func (q *candidateQuery) read(ctx context.Context, t *table, window []any) ([]Ta
 }
 
 // count returns the tallies of a window, without paired rows and keys.
-func (q *candidateQuery) count(ctx context.Context, t *table, window []any) ([]Tally, error) {
+func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Expr) ([]Tally, error) {
 	tallies := make([]Tally, len(q.candidates))
 	dates := make([][2]pgtype.Timestamptz, len(q.candidates))
 	var columns []string
@@ -109,8 +112,8 @@ func (q *candidateQuery) count(ctx context.Context, t *table, window []any) ([]T
 			dest = append(dest, &dates[i][0], &dates[i][1])
 		}
 	}
-	sql := "SELECT " + strings.Join(columns, ", ") + " FROM " + q.from(len(q.args))
-	if err := t.read(ctx, dest, sql, slices.Concat(q.args, window)...); err != nil {
+	query := sqlexpr.Format("SELECT %s FROM %s", strings.Join(columns, ", "), q.from(window))
+	if err := t.query(ctx, query, dest...); err != nil {
 		return nil, err
 	}
 	for i := range tallies {
@@ -123,38 +126,36 @@ func (q *candidateQuery) count(ctx context.Context, t *table, window []any) ([]T
 }
 
 // readKeys adds some keys of a sweep's candidates in a window.
-func (q *candidateQuery) readKeys(ctx context.Context, t *table, window []any, i int, tally *Tally) error {
+func (q *candidateQuery) readKeys(ctx context.Context, t *table, window sqlexpr.Expr, i int, tally *Tally) error {
 	key, missing := q.candidates[i].Key, SampleSize-q.keys[i]
 	if key == "" || missing == 0 {
 		return nil
 	}
-	from := q.from(len(q.args), "r."+pgx.Identifier{key}.Sanitize()+"::bigint AS key")
-	sql := fmt.Sprintf("SELECT ARRAY(SELECT q.key FROM %s WHERE %s LIMIT %d)", from, q.matches[i], missing)
-	return t.read(ctx, []any{&tally.Keys}, sql, slices.Concat(q.args, window)...)
+	from := q.from(window, "r."+pgx.Identifier{key}.Sanitize()+"::bigint AS key")
+	query := sqlexpr.Format("SELECT ARRAY(SELECT q.key FROM %s WHERE %s LIMIT %d)", from, q.matches[i], missing)
+	return t.query(ctx, query, &tally.Keys)
 }
 
 // readPaired counts the paired rows of a sweep's candidates in a window, and adds some of their keys.
-func (q *candidateQuery) readPaired(ctx context.Context, t *table, window []any, i int, tally *Tally) error {
-	p, args, before := q.candidates[i].Paired, slices.Clone(q.args), ""
-	where := fmt.Sprintf("r.%s <> 0%s", p.Key, unless(&args, p.Except))
+func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexpr.Expr, i int, tally *Tally) error {
+	p := q.candidates[i].Paired
+	from := sqlexpr.Format(
+		"(SELECT r.%[1]s::bigint AS id FROM %[2]s AS r WHERE r.%[1]s <> 0%[3]s) AS t WHERE t.id IN (SELECT q.id FROM "+
+			"%[4]s WHERE %[5]s)",
+		p.Key, p.Relation, unless(p.Except), q.from(window, "r."+p.ID+" AS id"), q.matches[i],
+	)
 	for _, b := range p.Before {
-		before += fmt.Sprintf(
-			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND (%s)%s)",
-			b.Relation, b.ID, put(&args, b.Condition), unless(&args, b.Except),
+		from = sqlexpr.Format(
+			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND %s)",
+			from, b.Relation, b.Paired.ID, b.Where,
 		)
 	}
-	sql := fmt.Sprintf(
-		" FROM (SELECT r.%s::bigint AS id FROM %s AS r WHERE %s) AS t WHERE t.id IN (SELECT q.id FROM %s WHERE %s)%s",
-		p.Key, p.Relation, where, q.from(len(args), "r."+p.ID+" AS id"), q.matches[i], before,
-	)
-	args = slices.Concat(args, window)
 	missing := SampleSize - q.pairedKeys[i]
-	if err := t.read(ctx, []any{&tally.Paired}, "SELECT count(*)"+sql, args...); err != nil ||
+	if err := t.query(ctx, sqlexpr.Format("SELECT count(*) FROM %s", from), &tally.Paired); err != nil ||
 		tally.Paired == 0 || missing == 0 {
 		return err
 	}
-	sql = fmt.Sprintf("SELECT ARRAY(SELECT t.id%s LIMIT %d)", sql, missing)
-	return t.read(ctx, []any{&tally.PairedKeys}, sql, args...)
+	return t.query(ctx, sqlexpr.Format("SELECT ARRAY(SELECT t.id FROM %s LIMIT %d)", from, missing), &tally.PairedKeys)
 }
 
 // trimKeys keeps as many keys as a tally of all windows may have.

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Candidates describes the rows of a table that a sweep would delete or update, for a reading that counts the rows of
 // several sweeps.
 type Candidates struct {
-	Condition
+	Where sqlexpr.Expr
 	// Except are indexes of candidates, before these, whose rows the sweep will not find.
 	Except []int
 	// Date is SQL of the row's date, and Key its integer key; they may be empty.
@@ -19,21 +21,12 @@ type Candidates struct {
 	Paired *PairedCandidates
 }
 
-// PairedCandidates describes the rows of a table that share their ids with candidates.
+// PairedCandidates describes the rows of a table that share their ids with candidates. The sweeps Before do not match
+// rows that earlier ones will have deleted.
 type PairedCandidates struct {
 	Paired
 	// Except matches the rows of that table that earlier sweeps will have deleted.
-	Except []Condition
-	// Before lists candidates of other tables whose paired rows earlier sweeps will have deleted, in the columns of
-	// the same names.
-	Before []PairedSource
-}
-
-// PairedSource describes the candidates of a table, except for rows that earlier sweeps will have deleted.
-type PairedSource struct {
-	Relation, ID string
-	Condition
-	Except []Condition
+	Except []sqlexpr.Expr
 }
 
 // Tally counts candidates that a reading has found.
@@ -103,9 +96,9 @@ func (e *Engine) CountCandidates(
 			group, reading := errgroup.WithContext(ctx)
 			for i := range windows {
 				first := min(from+int64(i)*each, end)
-				bounds := blockAxis{}.bounds(0, first, min(first+each, end))
+				window := blockAxis{}.window(0, first, min(first+each, end))
 				group.Go(func() (err error) {
-					windows[i], err = q.read(reading, readers[i], bounds)
+					windows[i], err = q.read(reading, readers[i], window)
 					return err
 				})
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // A row counts for all candidates whose condition is true, unless candidates that hide it from these match, too; NULL
@@ -27,14 +28,11 @@ func TestSurvey(t *testing.T) {
 	)
 	ids := []int64{2, 4, 8_999}
 	candidates := []purge.Candidates{
-		{Condition: purge.Condition{Where: "r.kind = $1", Args: []any{1}}, Key: "id"},
-		{Condition: purge.Condition{Where: "r.kind IN (1, 2)"}, Except: []int{0}},
-		{Condition: purge.Condition{Where: "r.id < $1::int", Args: []any{5_000}}, Except: []int{0}, Date: "r.d"},
-		{Condition: purge.Condition{Where: "r.kind IN (2, 3)"}, Except: []int{0, 2}, Date: "r.d"},
-		{
-			Condition: purge.Condition{Where: purge.In("r.kind", "$1::bigint[]"), Args: []any{ids}},
-			Except:    []int{0, 2, 3},
-		},
+		{Where: sqlexpr.Format("r.kind = %s", sqlexpr.Arg(1, "")), Key: "id"},
+		{Where: sqlexpr.SQL("r.kind IN (1, 2)"), Except: []int{0}},
+		{Where: sqlexpr.Format("r.id < %s", sqlexpr.Arg(5_000, "int")), Except: []int{0}, Date: "r.d"},
+		{Where: sqlexpr.SQL("r.kind IN (2, 3)"), Except: []int{0, 2}, Date: "r.d"},
+		{Where: sqlexpr.OneOf("r.kind", ids), Except: []int{0, 2, 3}},
 	}
 	is := []string{"kind = 1", "kind IN (1, 2)", "id < 5000", "kind IN (2, 3)", "kind IN (2, 4, 8999)"}
 	e, _ := engine(db)

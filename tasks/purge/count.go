@@ -3,9 +3,10 @@ package purge
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // countBlocks is the number of blocks that a statement reads which only counts: 32 MiB.
@@ -33,11 +34,11 @@ func (t *table) countWindows(ctx context.Context, found func(ctx context.Context
 		return err
 	}
 	s, axis := t.sweep, blockAxis{}
-	sql := fmt.Sprintf("%s WHERE %s AND (%s) IS TRUE", s.countSQL(""), axis.where(len(s.Args)), s.Where)
 	for from := int64(0); from < end; from += countBlocks {
 		var rows int64
-		window := axis.bounds(0, from, min(from+countBlocks, end))
-		if err := t.read(ctx, []any{&rows}, sql, slices.Concat(s.Args, window)...); err != nil {
+		window := axis.window(0, from, min(from+countBlocks, end))
+		query := s.countSQL("", sqlexpr.Format("%s AND (%s) IS TRUE", window, s.Where))
+		if err := t.query(ctx, query, &rows); err != nil {
 			return err
 		}
 		if err := found(ctx, rows); err != nil {
@@ -63,21 +64,22 @@ func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error)
 	s := t.sweep
 	err = t.engine.Retry(ctx, s.Name, func() error {
 		return t.inRemoteBatch(ctx, findTimeout, func(tx pgx.Tx) error {
-			sql := fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
-			if err := tx.QueryRow(ctx, sql, s.Args...).Scan(&rows); err != nil || s.Paired == nil {
+			query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
+			if err := query.QueryRow(ctx, tx).Scan(&rows); err != nil || s.Paired == nil {
 				return err
 			}
-			pairedWith := func(o *Sweep) string {
+			pairedWith := func(o *Sweep) sqlexpr.Expr {
 				const sql = "t.%s IN (SELECT r.%s FROM ONLY %s AS r WHERE %s)"
-				return fmt.Sprintf(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
+				return sqlexpr.Format(sql, s.Paired.Key, o.Paired.ID, o.Relation, o.Where)
 			}
-			sql = fmt.Sprintf(
-				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s", s.Paired.Relation, s.Paired.Key, pairedWith(s),
-			)
+			var before []sqlexpr.Expr
 			for _, b := range s.Paired.Before {
-				sql += fmt.Sprintf(" AND (%s) IS NOT TRUE", pairedWith(&b))
+				before = append(before, pairedWith(&b))
 			}
-			return tx.QueryRow(ctx, sql, s.Args...).Scan(&paired)
+			return sqlexpr.Format(
+				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s%s",
+				s.Paired.Relation, s.Paired.Key, pairedWith(s), unless(before),
+			).QueryRow(ctx, tx).Scan(&paired)
 		})
 	})
 	return rows, paired, err
@@ -114,7 +116,7 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	}
 	switch {
 	case blocks <= sampleBlocks:
-		err := t.read(ctx, []any{&rows}, s.countSQL("")+" WHERE "+s.Where, s.Args...)
+		err := t.query(ctx, s.countSQL("", s.Where), &rows)
 		return rows, err == nil, err
 	case (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
 		rows, err := t.countSample(ctx, sampleBlocks, blocks)
@@ -122,15 +124,15 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	case !analyzed:
 		return 0, false, nil
 	}
-	p, err := t.explain(ctx)
-	return p.rows, err == nil, err
+	rows, _, err = t.explain(ctx)
+	return rows, err == nil, err
 }
 
 // countSample estimates how many rows the sweep has from some random ones of the table's blocks.
 func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
 	share := min(1, float64(some)/float64(max(blocks, 1)))
 	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
-	err = t.read(ctx, []any{&rows}, t.sweep.countSQL(sample)+" WHERE "+t.sweep.Where, t.sweep.Args...)
+	err = t.query(ctx, t.sweep.countSQL(sample, t.sweep.Where), &rows)
 	return int64(float64(rows) / share), err
 }
 
@@ -141,9 +143,8 @@ const quickBlocks = 256
 // statistics.
 func (e *Engine) Sample(ctx context.Context, s Sweep) (rows int64, err error) {
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
-		const sql = "SELECT pg_relation_size($1::text::regclass) / current_setting('block_size')::bigint"
-		var blocks int64
-		if err := t.read(ctx, []any{&blocks}, sql, s.Relation); err != nil {
+		blocks, _, err := t.size(ctx)
+		if err != nil {
 			return err
 		}
 		rows, err = t.countSample(ctx, quickBlocks, blocks)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 func counted(t *testing.T, db *pgtest.DB, s purge.Sweep) (n int64) {
@@ -35,7 +36,8 @@ func TestEstimate(t *testing.T) {
 	small, large := rows(t, 10_000), rows(t, 300_000)
 	large.Do("CREATE TABLE other (id int); INSERT INTO other SELECT generate_series(1, 100000)")
 	orphans := obsolete
-	orphans.Where, orphans.ReadsOthers = "old AND NOT EXISTS (SELECT FROM other AS o WHERE o.id = r.id)", true
+	orphans.Where = sqlexpr.SQL("old AND NOT EXISTS (SELECT FROM other AS o WHERE o.id = r.id)")
+	orphans.ReadsOthers = true
 	for _, c := range []struct {
 		name     string
 		db       *pgtest.DB

@@ -7,6 +7,7 @@
 // touches fewer, so that no row is skipped and the table is never searched again. The statement has the whole
 // condition: a row that the application changes in between is judged by its new state.
 //
-// purge does not know runs. Its callers are package execute, and package plan for conditions. The caller provides the
-// Ledger that counts a batch in its transaction. Package pace sizes batches, and package throttle makes them wait.
+// purge does not know runs. Package plan compiles sweeps, and packages execute and dryrun run or count them. The caller
+// provides the Ledger that counts a batch in its transaction. Package pace sizes batches, and package throttle makes
+// them wait.
 package purge

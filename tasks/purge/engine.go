@@ -66,22 +66,13 @@ type Recorder interface {
 	Proceed(ctx context.Context) error
 }
 
-// noopRecorder ignores reports.
-type noopRecorder struct{}
-
-func (noopRecorder) Scanning(Scan)                 {}
-func (noopRecorder) Throttled(Throttle)            {}
-func (noopRecorder) Retried(string)                {}
-func (noopRecorder) Warn(message.Message)          {}
-func (noopRecorder) Proceed(context.Context) error { return nil }
-
 // Engine runs sweeps. It must be made by New, and may be copied.
 type Engine struct {
 	Settings
 	Pool *pgxpool.Pool
 	// Ledger counts what batches do.
 	Ledger Ledger
-	// Recorder receives reports; nil ignores them.
+	// Recorder receives reports.
 	Recorder Recorder
 	// StatementTimeout is how long a statement may take before its batch is halved; 0 is 30 seconds.
 	StatementTimeout time.Duration
@@ -102,9 +93,6 @@ type Engine struct {
 // New returns an engine whose copies share their samples of the server's load.
 func New(e Engine) *Engine {
 	e.throttler = &throttle.Throttler{}
-	if e.Recorder == nil {
-		e.Recorder = noopRecorder{}
-	}
 	return &e
 }
 

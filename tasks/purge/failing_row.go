@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -52,10 +51,8 @@ func (w *worker) narrow(ctx context.Context) error {
 		return nil
 	}
 	var picked int
-	args := w.table.sweep.Args
-	sql := w.statements.ofPicked("count(*)", len(args), w.skipsLocked())
-	args = slices.Concat(args, []any{w.pickLimit()}, w.bounds(w.windowEnd()))
-	err := w.table.read(ctx, []any{&picked}, sql, args...)
+	pick := w.statements.pick(w.window(w.windowEnd()), w.pickLimit(), w.skipsLocked())
+	err := w.table.query(ctx, ofPicked("count(*)", pick), &picked)
 	w.bisection.Failed(picked)
 	return err
 }
@@ -65,13 +62,12 @@ func (w *worker) singleRow(ctx context.Context) error {
 	var (
 		n    = batchResult{begun: time.Now()}
 		next = w.windowEnd()
-		args = w.table.sweep.Args
 		key  *string
 		row  pgtype.TID
 	)
 	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
-		sql := w.statements.ofPicked("place, name", len(args), w.skipsLocked())
-		b.Queue(sql, slices.Concat(args, []any{1}, w.bounds(next))...).QueryRow(func(r pgx.Row) error {
+		sql, args := ofPicked("place, name", w.statements.pick(w.window(next), 1, w.skipsLocked())).Build()
+		b.Queue(sql, args...).QueryRow(func(r pgx.Row) error {
 			if err := r.Scan(&row, &key); !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
@@ -123,7 +119,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b := &pgx.Batch{}
-		w.queuePicked(b, c, w.statements.axis.rowBounds(row), 1, n)
+		w.queuePicked(b, c, w.statements.axis.rowWindow(row), 1, n)
 		b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
 		return tx.SendBatch(ctx, b).Close()
 	})

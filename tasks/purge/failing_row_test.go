@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // poison has the SQL that makes rows of t fail, by the cause.
@@ -63,8 +64,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
-					SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone",
-					Args:      []any{7},
+					SQL:       sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone", sqlexpr.Arg(7, "int")),
 				}
 			},
 		} {

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // findTimeout limits a search for rows by an index.
@@ -98,15 +99,15 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 // plannedIndex returns the name of the index by which the planner would find the rows, and how many it expects. The
 // name is empty if it would use none.
 func (t *table) plannedIndex(ctx context.Context) (name string, guess int64, err error) {
-	p, err := t.explain(ctx)
-	if err != nil || len(p.indexes) == 0 {
+	guess, indexes, err := t.explain(ctx)
+	if err != nil || len(indexes) == 0 {
 		return "", 0, err
 	}
 	const sql = `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i
 			JOIN pg_class x ON x.oid = i.indexrelid
 		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`
-	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, p.indexes)
-	return name, p.rows, err
+	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, indexes)
+	return name, guess, err
 }
 
 // extent describes where in the table the rows of a sweep are.
@@ -138,15 +139,15 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 	if s.Older == nil {
 		return x, nil
 	}
-	ordered := fmt.Sprintf(
+	ordered := sqlexpr.Format(
 		"SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s",
 		s.Relation, s.Where, pgx.Identifier{s.Older.Column}.Sanitize(),
 	)
-	sql := fmt.Sprintf(
+	query := sqlexpr.Format(
 		"SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS s",
 		ordered, sampleRows,
 	)
-	err = t.read(ctx, []any{&x.rows, &x.first, &x.last}, sql, s.Args...)
+	err = t.query(ctx, query, &x.rows, &x.first, &x.last)
 	switch {
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
 		return extent{}, nil
@@ -164,14 +165,14 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 // that takes too long.
 func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	older := t.sweep.Older
-	sql := fmt.Sprintf(
-		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s < $1::timestamptz",
-		t.sweep.Relation, pgx.Identifier{older.Column}.Sanitize(),
+	query := sqlexpr.Format(
+		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s",
+		t.sweep.Relation, pgx.Identifier{older.Column}.Sanitize(), sqlexpr.Arg(older.Than, "timestamptz"),
 	)
 	if older.Key != "" {
-		sql = fmt.Sprintf("SELECT (%[1]s) - (%[1]s AND r.%[2]s = 0)", sql, pgx.Identifier{older.Key}.Sanitize())
+		query = sqlexpr.Format("SELECT (%[1]s) - (%[1]s AND r.%[2]s = 0)", query, pgx.Identifier{older.Key}.Sanitize())
 	}
-	if err = t.read(ctx, []any{&rows}, sql, older.Than); sqlstate.Is(err, pgerrcode.QueryCanceled) {
+	if err = t.query(ctx, query, &rows); sqlstate.Is(err, pgerrcode.QueryCanceled) {
 		return -1, nil
 	}
 	return rows, err
@@ -179,23 +180,18 @@ func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 
 // extent counts the rows, and returns where they are.
 func (t *table) extent(ctx context.Context) (x extent, err error) {
-	sql := "SELECT count(*), min(r.ctid), max(r.ctid) FROM " + t.sweep.matchSQL()
-	err = t.find(ctx, func(tx pgx.Tx) error {
-		return tx.QueryRow(ctx, sql, t.sweep.matchArgs()...).Scan(&x.rows, &x.first, &x.last)
-	})
+	query := sqlexpr.Format("SELECT count(*), min(r.ctid), max(r.ctid) FROM %s", t.sweep.matchSQL())
+	err = t.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&x.rows, &x.first, &x.last) })
 	return x, err
 }
 
 // tids returns the TIDs of the rows, no more than limit, in order.
 func (t *table) tids(ctx context.Context, limit int64) ([]pgtype.TID, error) {
 	found := make([]pgtype.TID, 0, limit) // never grown, since it may be large
-	sql := fmt.Sprintf("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
+	query := sqlexpr.Format("SELECT r.ctid FROM %s LIMIT %d", t.sweep.matchSQL(), limit)
 	err := t.find(ctx, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, sql, t.sweep.matchArgs()...)
-		if err != nil {
-			return err
-		}
-		found, err = pgx.AppendRows(found[:0], rows, pgx.RowTo[pgtype.TID])
+		var err error
+		found, err = pgx.AppendRows(found[:0], query.Query(ctx, tx), pgx.RowTo[pgtype.TID])
 		return err
 	})
 	slices.SortFunc(found, compareTIDs)

@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // dated creates a table of n rows, part percent of them old, and returns the sweep of the old ones.
@@ -38,8 +39,7 @@ func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep)
 		Unit:     "1",
 		Name:     "t",
 		Relation: `"public"."t"`,
-		Where:    "r.ts < $1::timestamptz",
-		Args:     []any{cutoff},
+		Where:    sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:    100,
 		Older:    &purge.Older{Column: "ts", Than: cutoff},
 	}
@@ -164,7 +164,7 @@ func TestRowsOutsideTheSampleAreFound(t *testing.T) {
 			)
 			db.Do(c.change)
 			db.Do("CLUSTER t USING t_pkey; ANALYZE t")
-			s.Where += " AND r.id IS DISTINCT FROM 0"
+			s.Where = sqlexpr.Format("%s AND r.id IS DISTINCT FROM 0", s.Where)
 			s.Older.Key = "id"
 			e, a := engine(db)
 			searched := &tracer{text: "min(r.ctid)"}
@@ -218,11 +218,8 @@ func TestFoundRows(t *testing.T) {
 		{"part by part", func(e *purge.Engine, _ *purge.Sweep) { e.FindAtOnce(300) }},
 		{"single rows", func(e *purge.Engine, _ *purge.Sweep) { e.MaxRows = 1 }},
 		{"by their parents", func(_ *purge.Engine, s *purge.Sweep) {
-			s.Where, s.Args, s.Older = "r.parent IN (SELECT unnest($1::bigint[])) AND ts < '2025-01-01'", []any{[]int64{
-				3,
-				77,
-				450,
-			}}, nil
+			s.Where = sqlexpr.Format("%s AND ts < '2025-01-01'", sqlexpr.OneOf("r.parent", []int64{3, 77, 450}))
+			s.Older = nil
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -230,7 +227,8 @@ func TestFoundRows(t *testing.T) {
 			db, s := dated(t, 50_000, 2, "timestamptz")
 			e, a := engine(db)
 			c.change(e, &s)
-			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE "+s.Where, s.Args...)
+			where, args := s.Where.Build()
+			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE "+where, args...)
 			all := db.Int("SELECT count(*) FROM t")
 			if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Rows whose new values belong in another partition move there, once each, and are counted exactly. Rows of a table
@@ -67,14 +68,12 @@ func TestUpdatedRowsMove(t *testing.T) {
 					Unit:     leaf,
 					Name:     leaf,
 					Relation: leaf,
-					Where:    "r.pending AND r.id > $1::int",
-					Args:     []any{0},
+					Where:    sqlexpr.Format("r.pending AND r.id > %s", sqlexpr.Arg(0, "int")),
 					Limit:    50,
 					Set: []purge.Assignment{
-						{Column: "pending", Value: "false"},
-						{Column: "TS", Value: "$2::timestamptz"},
+						{Column: "pending", Value: sqlexpr.SQL("false")},
+						{Column: "TS", Value: sqlexpr.Arg("2026-02-03", "timestamptz")},
 					},
-					SetArgs:   []any{"2026-02-03"},
 					Partition: true,
 				}, purge.Cursor{})
 				if err != nil {

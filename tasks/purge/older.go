@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Older is a condition on a date. It allows to drop a partition that is entirely older, and to find the oldest date
@@ -94,22 +94,21 @@ func (t *table) countAndDrop(ctx context.Context, bounded bool, before Retained)
 	); err != nil {
 		return false, err
 	}
-	retain, args := "NOT ("+s.Where+") OR ("+s.Where+") IS NULL", s.Args
+	retain := sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
 	switch {
 	case bounded && s.Older.Key == "":
-		retain, args = "false", nil
+		retain = sqlexpr.SQL("false")
 	case bounded:
-		retain, args = "r."+pgx.Identifier{s.Older.Key}.Sanitize()+" = 0", nil
+		retain = sqlexpr.SQL("r." + pgx.Identifier{s.Older.Key}.Sanitize() + " = 0")
 	}
 	var (
 		retained bool
 		space    = Space{Relation: s.Relation, Root: s.Root}
 	)
-	sql := fmt.Sprintf(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s),
-		pg_table_size($%[3]d::text::regclass), pg_indexes_size($%[3]d::text::regclass)`,
-		s.Relation, retain, len(args)+1)
-	if err := tx.QueryRow(ctx, sql, slices.Concat(args, []any{s.Relation})...).
-		Scan(&retained, &space.TableBytes, &space.IndexBytes); err != nil || retained {
+	query := sqlexpr.Format(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s),
+		pg_table_size(%[3]s::regclass), pg_indexes_size(%[3]s::regclass)`,
+		s.Relation, retain, sqlexpr.Arg(s.Relation, "text"))
+	if err := query.QueryRow(ctx, tx).Scan(&retained, &space.TableBytes, &space.IndexBytes); err != nil || retained {
 		return false, err
 	}
 	if err := tx.QueryRow(ctx, "SELECT count(*) FROM ONLY "+s.Relation).Scan(&space.Rows); err != nil {

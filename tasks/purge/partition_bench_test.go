@@ -6,6 +6,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // BenchmarkPartition drops a partition of a million rows, and deletes its rows, for comparison.
@@ -15,8 +16,7 @@ func BenchmarkPartition(b *testing.B) {
 		Unit:     "1",
 		Name:     "t_01",
 		Relation: "t_01",
-		Where:    "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0",
-		Args:     []any{cutoff},
+		Where:    sqlexpr.Format("r.ts < %s AND r.id IS DISTINCT FROM 0", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:    5_000,
 	}
 	for name, older := range map[string]*purge.Older{"drop": {Column: "ts", Than: cutoff, Key: "id"}, "delete": nil} {

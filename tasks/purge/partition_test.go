@@ -7,6 +7,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // A partition that is entirely older than the cutoff is dropped, and its rows counted. If a row must be retained, or a
@@ -66,13 +67,13 @@ func TestPartitions(t *testing.T) {
 				db.Do(c.change)
 			}
 			cutoff := time.Date(2020, 3, 15, 0, 0, 0, 0, time.UTC)
-			const where = "r.ts < $1::timestamptz AND r.id IS DISTINCT FROM 0"
+			where := sqlexpr.Format("r.ts < %s AND r.id IS DISTINCT FROM 0", sqlexpr.Arg(cutoff, "timestamptz"))
 			obsolete := db.Int("SELECT count(*) FROM t AS r WHERE r.ts < '2020-03-15Z' AND r.id <> 0")
 			retained := db.Int("SELECT count(*) FROM t") - obsolete
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
 				if _, err := e.Sweep(t.Context(), purge.Sweep{
-					Unit: name, Name: name, Relation: name, Where: where, Args: []any{cutoff}, Limit: 500,
+					Unit: name, Name: name, Relation: name, Where: where, Limit: 500,
 					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true,
 				}, purge.Cursor{}); err != nil {
 					t.Fatal(err)
@@ -109,8 +110,13 @@ func TestPartitionInUse(t *testing.T) {
 	e, a := engine(db)
 	cutoff := time.Date(2021, 1, 1, 0, 0, 0, 0, time.UTC)
 	if _, err := e.Sweep(t.Context(), purge.Sweep{
-		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
-		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
+		Unit:      "1",
+		Name:      "t_01",
+		Relation:  "t_01",
+		Where:     sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
+		Limit:     500,
+		Older:     &purge.Older{Column: "ts", Than: cutoff},
+		Partition: true,
 	}, purge.Cursor{}); err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +142,13 @@ func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 	cutoff := time.Date(2020, 6, 30, 22, 30, 0, 0, time.UTC)
 	e, a := engine(db)
 	if _, err := e.Sweep(t.Context(), purge.Sweep{
-		Unit: "1", Name: "t_01", Relation: "t_01", Where: "r.ts < $1::timestamptz", Args: []any{cutoff}, Limit: 500,
-		Older: &purge.Older{Column: "ts", Than: cutoff}, Partition: true,
+		Unit:      "1",
+		Name:      "t_01",
+		Relation:  "t_01",
+		Where:     sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
+		Limit:     500,
+		Older:     &purge.Older{Column: "ts", Than: cutoff},
+		Partition: true,
 	}, purge.Cursor{}); err != nil || a.deleted() != 0 || db.Int("SELECT count(*) FROM t") != 100 {
 		t.Errorf("deleted %d rows, %v", a.deleted(), err)
 	}

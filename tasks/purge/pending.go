@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Pending has rows that a batch is about to delete or update on another server, and that are not in the ledger yet.
@@ -28,17 +29,14 @@ const batchTimeout = 10 * time.Second
 // inRemoteBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its setting
 // comes before them.
 func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
-	tx, err := t.engine.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = tx.Rollback(ctx) }()
 	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
 		"SET LOCAL statement_timeout = %d"
-	if _, err := tx.Exec(ctx, fmt.Sprintf(sql, timeout.Milliseconds())); err != nil {
-		return err
-	}
-	return fn(tx)
+	return t.engine.InTx(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, fmt.Sprintf(sql, timeout.Milliseconds())); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
 }
 
 // batch deletes or updates the rows of keys between from and to. It returns the error of a row
@@ -126,17 +124,16 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 		var missing []int64
 		var err error
 		if change {
-			sql := fmt.Sprintf(
-				"%s WHERE r.%[2]s = ANY ($%[3]d::bigint[]) AND (%[4]s) RETURNING r.%[2]s::bigint",
-				s.command(r.root), s.ByKey, len(s.Args)+len(s.SetArgs)+1, s.Where,
+			change := sqlexpr.Format(
+				"%s WHERE r.%[2]s = ANY (%[3]s) AND (%[4]s) RETURNING r.%[2]s::bigint",
+				s.command(r.root), s.ByKey, sqlexpr.Arg(p.Keys, "bigint[]"), s.Where,
 			)
-			if missing, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, s.SetArgs, []any{p.Keys})...); err != nil {
+			if missing, err = change.IDs(ctx, tx); err != nil {
 				return err
 			}
 		}
 		if !first {
-			sql, args := remainingKeys(s, p.Keys)
-			remaining, err := queryKeys(ctx, tx, sql, args...)
+			remaining, err := remainingKeys(s, p.Keys).IDs(ctx, tx)
 			if err != nil {
 				return err
 			}
@@ -159,15 +156,15 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 }
 
 // remainingKeys returns the query for the keys of pending rows that still exist or, if they are updated, still match.
-func remainingKeys(s *Sweep, keys []int64) (sql string, args []any) {
-	where, args := "", []any{keys}
+func remainingKeys(s *Sweep, keys []int64) sqlexpr.Expr {
+	matches := sqlexpr.Expr{}
 	if s.Set != nil {
-		where, args = " AND ("+s.Where+")", append(slices.Clone(s.Args), keys)
+		matches = sqlexpr.Format(" AND (%s)", s.Where)
 	}
-	return fmt.Sprintf(
-		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY ($%[3]d::bigint[])%[4]s",
-		s.ByKey, s.Relation, len(args), where,
-	), args
+	return sqlexpr.Format(
+		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)%[4]s",
+		s.ByKey, s.Relation, sqlexpr.Arg(keys, "bigint[]"), matches,
+	)
 }
 
 // without returns the keys that are not among others.
@@ -184,8 +181,10 @@ func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64
 	if paired == nil {
 		return nil, nil
 	}
-	const sql = "SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY ($1::bigint[]) AND t.%[1]s <> 0"
-	return queryKeys(ctx, tx, fmt.Sprintf(sql, paired.Key, paired.Relation), ids)
+	return sqlexpr.Format(
+		"SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY (%[3]s) AND t.%[1]s <> 0",
+		paired.Key, paired.Relation, sqlexpr.Arg(ids, "bigint[]"),
+	).IDs(ctx, tx)
 }
 
 // deletePaired deletes the paired rows of missing rows with ids, and returns how many are missing with them.

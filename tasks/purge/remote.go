@@ -18,6 +18,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Rows on another server have no usable TIDs. A sweep of such rows finds the keys of obsolete rows in one window of
@@ -184,26 +185,24 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 
 // keyRange returns the first and the last key of the table; the last is below the first in an empty table.
 func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err error) {
-	sql := fmt.Sprintf(
+	err = r.table.query(ctx, sqlexpr.Format(
 		"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
 		r.table.sweep.ByKey, r.table.sweep.Relation,
-	)
-	err = r.table.read(ctx, []any{&first, &last}, sql)
+	), &first, &last)
 	return first, last, err
 }
 
 // findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
 func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	s := r.table.sweep
-	n := len(s.Args)
-	sql := fmt.Sprintf(
-		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= $%[3]d AND r.%[1]s <= $%[4]d AND (%[5]s) "+
-			"ORDER BY r.%[1]s LIMIT $%[6]d",
-		s.ByKey, s.Relation, n+1, n+2, s.Where, n+3,
+	query := sqlexpr.Format(
+		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= %[3]s AND r.%[1]s <= %[4]s AND (%[5]s) "+
+			"ORDER BY r.%[1]s LIMIT %[6]s",
+		s.ByKey, s.Relation, sqlexpr.Arg(from, ""), sqlexpr.Arg(to, ""), s.Where, sqlexpr.Arg(limit, ""),
 	)
 	err = r.table.engine.Retry(ctx, s.Name, func() error {
 		return r.table.inRemoteBatch(ctx, findKeysTimeout, func(tx pgx.Tx) error {
-			keys, err = queryKeys(ctx, tx, sql, slices.Concat(s.Args, []any{from, to, limit})...)
+			keys, err = query.IDs(ctx, tx)
 			return err
 		})
 	})
@@ -213,19 +212,9 @@ func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (
 // countKeys counts the rows with keys that still match.
 func (r *remoteSweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
 	s := r.table.sweep
-	sql := fmt.Sprintf(
-		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY ($%d::bigint[]) AND (%s)",
-		s.Relation, s.ByKey, len(s.Args)+1, s.Where,
-	)
-	err = r.table.read(ctx, []any{&rows}, sql, append(slices.Clone(s.Args), keys)...)
+	err = r.table.query(ctx, sqlexpr.Format(
+		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY (%s) AND (%s)",
+		s.Relation, s.ByKey, sqlexpr.Arg(keys, "bigint[]"), s.Where,
+	), &rows)
 	return rows, err
-}
-
-// queryKeys returns the keys that a query finds.
-func queryKeys(ctx context.Context, tx pgx.Tx, sql string, args ...any) ([]int64, error) {
-	rows, err := tx.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
-	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }

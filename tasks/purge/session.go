@@ -114,6 +114,16 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	return &transaction{Tx: tx, release: conn.Release}, nil
 }
 
+// InTx calls fn in a batch's transaction on a separate connection, and rolls it back unless fn has ended it.
+func (e *Engine) InTx(ctx context.Context, fn func(tx pgx.Tx) error) error {
+	tx, err := e.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(ctx) }()
+	return fn(tx)
+}
+
 // transaction is a pgx.Tx that a statement ends: the COMMIT that is sent with the ledger.
 type transaction struct {
 	pgx.Tx

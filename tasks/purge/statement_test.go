@@ -1,59 +1,66 @@
 package purge
 
-import "testing"
+import (
+	"testing"
 
-// The parameters of a window follow the parameters of the condition and of the update.
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// lessThan returns the condition that a column is less than a number.
+func lessThan(column string, number int) sqlexpr.Expr {
+	return sqlexpr.Format("r.%s < %s", column, sqlexpr.Arg(number, "int"))
+}
+
+func expectSQL(t *testing.T, statement sqlexpr.Expr, want string, args int) {
+	t.Helper()
+	if sql, values := statement.Build(); sql != want || len(values) != args {
+		t.Errorf("got  %s with %d parameters\nwant %s with %d", sql, len(values), want, args)
+	}
+}
+
+// A window comes before the condition, and limits the statement.
 func TestDirectStatement(t *testing.T) {
 	t.Parallel()
-	deleting := &Sweep{Relation: "t", Where: "r.a < $1", Args: []any{1}}
-	updating := &Sweep{
+	deleting := statements{sweep: &Sweep{Relation: "t", Where: lessThan("a", 1)}}
+	expectSQL(t, deleting.direct(blockAxis{}.window(0, 3, 4)),
+		"DELETE FROM ONLY t AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (r.a < $3::int) IS TRUE", 3)
+	updating := statements{sweep: &Sweep{
 		Relation: "t",
-		Where:    "r.a < $1",
-		Args:     []any{1},
-		Set:      []Assignment{{"b", "$2"}, {"c", "NULL"}},
-		SetArgs:  []any{2},
-	}
-	for _, c := range []struct {
-		s    statements
-		want string
-	}{
-		{
-			statements{sweep: deleting, axis: blockAxis{}},
-			"DELETE FROM ONLY t AS r WHERE r.ctid >= $2 AND r.ctid < $3 AND (r.a < $1) IS TRUE",
-		},
-		{
-			statements{sweep: updating, axis: rowAxis{}},
-			"UPDATE ONLY t AS r SET b = $2, c = NULL WHERE r.ctid = ANY ($3::tid[]) AND (r.a < $1) IS TRUE",
-		},
-	} {
-		if got := c.s.direct(); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
-	}
+		Where:    lessThan("a", 1),
+		Set:      []Assignment{{"b", sqlexpr.Arg(2, "int")}, {"c", sqlexpr.SQL("NULL")}},
+	}}
+	expectSQL(t, updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
+		"UPDATE ONLY t AS r SET b = $1::int, c = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE", 3)
 }
 
 // An update that may move rows names the partitioned table, and only touches rows of the partition.
 func TestStatementOnPickedRowsOfAPartition(t *testing.T) {
 	t.Parallel()
 	s := statements{
-		sweep: &Sweep{Relation: "t_1", Where: "true", Set: []Assignment{{"a", "1"}}},
-		axis:  blockAxis{},
+		sweep: &Sweep{Relation: "t_1", Where: sqlexpr.SQL("true"), Set: []Assignment{{"a", sqlexpr.SQL("1")}}},
 		root:  partitionRoot{"t", 42},
 	}
-	const want = "UPDATE t AS r SET a = 1 WHERE r.tableoid = 42 AND r.ctid = ANY (ARRAY(TIDS)) AND (true) IS TRUE"
-	if got := s.onRows("TIDS"); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
-	}
+	expectSQL(t, s.onRows(sqlexpr.SQL("TIDS")),
+		"UPDATE t AS r SET a = 1 WHERE r.tableoid = 42 AND r.ctid = ANY (ARRAY(TIDS)) AND (true) IS TRUE", 0)
 }
 
-// The limit of picked rows is the parameter before the bounds of the window.
+// Rows are picked from a window, up to a limit. The statement that picks and changes them has their condition twice,
+// with the same parameter.
 func TestPick(t *testing.T) {
 	t.Parallel()
-	s := statements{sweep: &Sweep{Relation: "t", Where: "r.a = $1", Key: "id"}, axis: blockAxis{}}
-	const want = `SELECT place FROM (SELECT r.ctid AS place, 0 AS id, r."id"::text AS name FROM ONLY t AS r ` +
-		"WHERE r.ctid >= $3 AND r.ctid < $4 AND (r.a = $1) IS TRUE LIMIT $2 FOR UPDATE SKIP LOCKED) AS pick"
-	if got := s.ofPicked("place", 1, true); got != want {
-		t.Errorf("got  %s\nwant %s", got, want)
+	s := statements{sweep: &Sweep{Relation: "t", Where: lessThan("a", 1), Key: "id"}}
+	pick := s.pick(blockAxis{}.window(0, 3, 4), 5, true)
+	expectSQL(
+		t,
+		ofPicked("place", pick),
+		`SELECT place FROM (SELECT r.ctid AS place, 0 AS id, r."id"::text AS name FROM `+
+			"ONLY t AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (r.a < $3::int) IS TRUE LIMIT $4 FOR UPDATE SKIP LOCKED) AS pick",
+		4,
+	)
+	if args := s.pickAndChange(nil, pick, true).Args(); len(args) != 4 {
+		t.Errorf("picking and changing has the parameters %v", args)
 	}
 }
 

@@ -2,9 +2,8 @@ package purge
 
 import (
 	"cmp"
-	"fmt"
-	"slices"
-	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Sweep selects rows of one table to delete or update.
@@ -17,16 +16,13 @@ type Sweep struct {
 	Relation string
 	// Root is the quoted name of the partitioned table, or of the table itself.
 	Root string
-	// Where is the condition, over the table as r, with the parameters $1, $2 … of Args.
-	Where string
-	Args  []any
+	// Where is the condition, over the table as r.
+	Where sqlexpr.Expr
 	// ReadsOthers marks a Where that reads other tables, too.
 	ReadsOthers bool
 	// Set makes the sweep update rows instead of deleting them; nil deletes. Its values have the same terms as Where,
 	// which must no longer match an updated row.
 	Set []Assignment
-	// SetArgs are the parameters of Set, numbered after the parameters of Where.
-	SetArgs []any
 	// Limit is the maximum number of rows that one statement may touch.
 	Limit int
 	// Elsewhere marks a sweep that cannot use TIDs: rows of the table, or of one that the statements read, are on
@@ -52,13 +48,16 @@ type Sweep struct {
 }
 
 // Assignment is a column, and the SQL of its new value.
-type Assignment struct{ Column, Value string }
+type Assignment struct {
+	Column string
+	Value  sqlexpr.Expr
+}
 
 // Companion is a data-modifying statement that accompanies the statement of a sweep. It reads the deleted or updated
-// rows from gone, which has the columns of Returning. Its parameters are numbered after the parameters of Set.
+// rows from gone, which has the columns of Returning.
 type Companion struct {
-	Returning, SQL string
-	Args           []any
+	Returning string
+	SQL       sqlexpr.Expr
 }
 
 // Paired is a table that shares its ids, one to one, with the swept table.
@@ -67,7 +66,7 @@ type Paired struct {
 	Relation string
 	// Key is its id column, and ID the id column of the swept table.
 	Key, ID string
-	// Before lists earlier sweeps with the same parameters, whose paired rows are not counted again.
+	// Before lists earlier sweeps whose paired rows are not counted again.
 	Before []Sweep
 }
 
@@ -97,55 +96,67 @@ func (s *Sweep) RemoteError() error {
 }
 
 // SQL returns the statement on the rows of a sweep, without the part of the table that each batch is for.
-func (s *Sweep) SQL() string { return s.command("") + " WHERE " + s.Where }
+func (s *Sweep) SQL() sqlexpr.Expr { return sqlexpr.Format("%s WHERE %s", s.command(""), s.Where) }
+
+// Without returns the sweep without the rows that match one of the conditions.
+func (s Sweep) Without(conditions ...sqlexpr.Expr) Sweep {
+	s.Where, s.Narrowed = sqlexpr.Format("(%s)%s", s.Where, unless(conditions)), true
+	return s
+}
+
+// And returns the sweep of the rows that also match a condition.
+func (s Sweep) And(c sqlexpr.Expr) Sweep {
+	s.Where, s.Narrowed = sqlexpr.Format("(%s) AND (%s) IS TRUE", s.Where, c), true
+	return s
+}
+
+// unless returns the further condition that none of the conditions is true.
+func unless(conditions []sqlexpr.Expr) (sql sqlexpr.Expr) {
+	for _, c := range conditions {
+		sql = sqlexpr.Format("%s AND (%s) IS NOT TRUE", sql, c)
+	}
+	return sql
+}
 
 // command returns the statement on the rows up to its WHERE. root is the partitioned table if updated rows may have to
 // move to another partition.
-func (s *Sweep) command(root string) string {
+func (s *Sweep) command(root string) sqlexpr.Expr {
 	if s.Set == nil {
-		return "DELETE FROM ONLY " + s.Relation + " AS r"
+		return sqlexpr.SQL("DELETE FROM ONLY " + s.Relation + " AS r")
 	}
-	var set []string
+	var set []sqlexpr.Expr
 	for _, a := range s.Set {
-		set = append(set, a.Column+" = "+a.Value)
+		set = append(set, sqlexpr.Format("%s = %s", a.Column, a.Value))
 	}
-	return "UPDATE " + cmp.Or(root, "ONLY "+s.Relation) + " AS r SET " + strings.Join(set, ", ")
+	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL returns the SELECT, up to its WHERE, that counts the rows of the sweep, or of a sample, and their paired
-// rows.
-func (s *Sweep) countSQL(sample string) string {
+// countSQL returns the query that counts the rows of the sweep that meet a condition, or a sample of them, and their
+// paired rows.
+func (s *Sweep) countSQL(sample string, where sqlexpr.Expr) sqlexpr.Expr {
 	if s.Paired == nil {
-		return fmt.Sprintf("SELECT count(*) FROM ONLY %s AS r%s", s.Relation, sample)
+		return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r%s WHERE %s", s.Relation, sample, where)
 	}
-	join := fmt.Sprintf("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
+	join := sqlexpr.Format("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
 	for _, b := range s.Paired.Before {
-		join += fmt.Sprintf(
-			" AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
-			b.Relation, b.Paired.ID, s.Paired.Key, b.Where,
+		join = sqlexpr.Format(
+			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
+			join, b.Relation, b.Paired.ID, s.Paired.Key, b.Where,
 		)
 	}
-	return fmt.Sprintf(
-		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s",
-		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join,
+	return sqlexpr.Format(
+		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s WHERE %s",
+		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where,
 	)
 }
 
 // matchSQL returns the FROM and WHERE of a query for the rows, with their possible keys, for an index on these.
-func (s *Sweep) matchSQL() string {
-	among := ""
+func (s *Sweep) matchSQL() sqlexpr.Expr {
+	among := sqlexpr.Expr{}
 	if s.Keys != nil {
-		among = fmt.Sprintf("r.%s = ANY ($%d::bigint[]) AND ", s.ByKey, len(s.Args)+1)
+		among = sqlexpr.Format("r.%s = ANY (%s) AND ", s.ByKey, sqlexpr.Arg(s.Keys, "bigint[]"))
 	}
-	return fmt.Sprintf("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
-}
-
-// matchArgs returns the parameters of matchSQL.
-func (s *Sweep) matchArgs() []any {
-	if s.Keys == nil {
-		return s.Args
-	}
-	return append(slices.Clone(s.Args), s.Keys)
+	return sqlexpr.Format("ONLY %s AS r WHERE %s%s", s.Relation, among, s.Where)
 }
 
 // maxRows returns the maximum number of rows of the table that one statement may touch, given the cap of

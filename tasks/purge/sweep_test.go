@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // rows creates a table t of n narrow rows, every second one obsolete.
@@ -27,7 +28,7 @@ func rows(t *testing.T, n int) *pgtest.DB {
 	return db
 }
 
-var obsolete = purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: "old", Limit: 500}
+var obsolete = purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: sqlexpr.SQL("old"), Limit: 500}
 
 func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 	t.Parallel()
@@ -309,7 +310,7 @@ func TestSweepOfARowThatTakesTooLong(t *testing.T) {
 			e, _ := engine(db)
 			e.StatementTimeout = 500 * time.Millisecond // other statements of a sweep are faster
 			s := obsolete
-			s.Where += c.where
+			s.Where = sqlexpr.Format("%s%s", s.Where, c.where)
 			_, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			if !sqlstate.Is(err, pgerrcode.QueryCanceled) ||
 				strings.Contains(err.Error(), "look for") != (c.hint != "") ||
@@ -409,7 +410,7 @@ func TestSweepWithADoInsteadRule(t *testing.T) {
 		"a rule of updates": {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
 		"nothing instead of updates": {
 			"ON UPDATE TO t DO INSTEAD NOTHING",
-			[]purge.Assignment{{Column: "old", Value: "false"}},
+			[]purge.Assignment{{Column: "old", Value: sqlexpr.SQL("false")}},
 			0,
 			5,
 		},
@@ -501,8 +502,9 @@ func TestCompanionRecordsDeletedRows(t *testing.T) {
 	s := obsolete
 	s.Companion = &purge.Companion{
 		Returning: "r.id AS what",
-		SQL:       "INSERT INTO noted SELECT gone.what, $1::int FROM gone WHERE gone.what % 4 = 0",
-		Args:      []any{7},
+		SQL: sqlexpr.Format(
+			"INSERT INTO noted SELECT gone.what, %s FROM gone WHERE gone.what %% 4 = 0", sqlexpr.Arg(7, "int"),
+		),
 	}
 	e, a := engine(db)
 	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
@@ -554,7 +556,7 @@ func TestSweepWithADoAlsoRule(t *testing.T) {
 				s.Paired = &purge.Paired{Relation: "twin", Key: "id", ID: "id"}
 			}
 			if test.updates {
-				s.Set, s.SetArgs = []purge.Assignment{{Column: "old", Value: "$1::bool"}}, []any{false}
+				s.Set = []purge.Assignment{{Column: "old", Value: sqlexpr.Arg(false, "bool")}}
 			}
 			e, _ := engine(db)
 			e.LockTimeout = 20 * time.Millisecond
@@ -618,7 +620,7 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	e, a := engine(db)
 	if _, err := e.Sweep(
 		t.Context(),
-		purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: "r.id <= 50", Limit: 10},
+		purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: sqlexpr.SQL("r.id <= 50"), Limit: 10},
 		purge.Cursor{},
 	); err != nil {
 		t.Fatal(err)

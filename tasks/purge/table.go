@@ -3,11 +3,11 @@ package purge
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // table reads from the table of a sweep, over one session.
@@ -43,6 +43,12 @@ func (t *table) read(ctx context.Context, dest []any, sql string, args ...any) e
 	return t.engine.Retry(ctx, t.sweep.Name, func() error {
 		return t.session.conn.QueryRow(ctx, sql, args...).Scan(dest...)
 	})
+}
+
+// query scans the one row of a query about the table.
+func (t *table) query(ctx context.Context, query sqlexpr.Expr, dest ...any) error {
+	sql, args := query.Build()
+	return t.read(ctx, dest, sql, args...)
 }
 
 // size returns the table's current number of blocks, and its filenode.
@@ -178,12 +184,6 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	return root, err
 }
 
-// explained has the planner's estimate of a sweep.
-type explained struct {
-	rows    int64
-	indexes []string // the names of the indexes that it would use
-}
-
 // node is a node of a query plan, as EXPLAIN returns it.
 type node struct {
 	Rows  float64 `json:"Plan Rows"`
@@ -191,27 +191,23 @@ type node struct {
 	Plans []node  `json:"Plans"`
 }
 
-func (n node) collect(p *explained) {
+// indexes returns the names of the indexes that the plan uses.
+func (n node) indexes() (names []string) {
 	if n.Index != "" {
-		p.indexes = append(p.indexes, n.Index)
+		names = append(names, n.Index)
 	}
 	for _, child := range n.Plans {
-		child.collect(p)
+		names = append(names, child.indexes()...)
 	}
+	return names
 }
 
-// explain returns the planner's estimate of the sweep.
-func (t *table) explain(ctx context.Context) (p explained, err error) {
-	var plan string
-	sql := "EXPLAIN (FORMAT JSON) SELECT FROM " + t.sweep.matchSQL()
-	if err := t.read(ctx, []any{&plan}, sql, t.sweep.matchArgs()...); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+// explain returns the planner's estimate of the sweep, and the names of the indexes that it would use.
+func (t *table) explain(ctx context.Context) (rows int64, indexes []string, err error) {
+	var plans []struct{ Plan node }
+	query := sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", t.sweep.matchSQL())
+	if err := t.query(ctx, query, &plans); err != nil {
+		return 0, nil, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
 	}
-	var nodes []struct{ Plan node }
-	if err := json.Unmarshal([]byte(plan), &nodes); err != nil {
-		return p, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
-	}
-	p.rows = int64(nodes[0].Plan.Rows)
-	nodes[0].Plan.collect(&p)
-	return p, nil
+	return int64(plans[0].Plan.Rows), plans[0].Plan.indexes(), nil
 }

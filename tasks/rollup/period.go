@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Period is the rows that are rolled up: those since the last time, before the reference time.
@@ -76,18 +77,25 @@ func (p *Period) Find(ctx context.Context, db campaign.Querier) error {
 
 // Count returns how many rows the period has.
 func (p *Period) Count(ctx context.Context, db campaign.Querier) (rows int64, err error) {
-	err = db.QueryRow(ctx, "SELECT count(*) FROM "+p.Rows(), p.Start, p.End).Scan(&rows)
+	err = sqlexpr.Format("SELECT count(*) FROM %s", p.Rows()).QueryRow(ctx, db).Scan(&rows)
 	return rows, err
 }
 
-// Rows returns the FROM and WHERE of a statement on the rows of the period, from $1 to before $2.
-func (p *Period) Rows() string { return p.Table.Quoted() + " AS r WHERE " + p.Condition() }
+// Rows returns the FROM and WHERE of a statement on the rows of the period.
+func (p *Period) Rows() sqlexpr.Expr {
+	return sqlexpr.Format("%s AS r WHERE %s", p.Table.Quoted(), p.Condition())
+}
 
-// Condition returns the condition that a row is in the period from $1 to before $2. It excludes the zero record.
-func (p *Period) Condition() string {
-	where := fmt.Sprintf("r.%[1]s >= $1::timestamptz AND r.%[1]s < $2::timestamptz", p.Date)
+// start returns the parameter for the start of the period.
+func (p *Period) start() sqlexpr.Expr { return sqlexpr.Arg(p.Start, "timestamptz") }
+
+// Condition returns the condition that a row is in the period. It excludes the zero record.
+func (p *Period) Condition() sqlexpr.Expr { return p.condition(p.start()) }
+
+func (p *Period) condition(start sqlexpr.Expr) sqlexpr.Expr {
+	where := sqlexpr.Format("r.%[1]s >= %[2]s AND r.%[1]s < %[3]s", p.Date, start, sqlexpr.Arg(p.End, "timestamptz"))
 	if p.Table.Key != "" {
-		where += " AND r." + p.Table.Key + " IS DISTINCT FROM 0"
+		where = sqlexpr.Format("%s AND r.%s IS DISTINCT FROM 0", where, p.Table.Key)
 	}
 	return where
 }

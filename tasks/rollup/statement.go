@@ -6,16 +6,19 @@ import (
 	"math"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgtype"
+
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // intBytes are the sizes of the integer types of sums.
 var intBytes = map[string]int{"smallint": 2, "integer": 4, "bigint": 8}
 
-// Statement returns the statement that replaces the rows of the period, except for the ones at some TIDs ($3), by their
+// Statement returns the statement that replaces the rows of the period, except for the ones at some TIDs, by their
 // sums, and selects how many it deleted. A sum is clamped to the range of its column; the sum of only NULL is 0.
 // PostgreSQL computes generated columns from the sums of the others.
-func (p *Period) Statement(ctx context.Context, db campaign.Querier) (string, error) {
+func (p *Period) Statement(ctx context.Context, db campaign.Querier, except []pgtype.TID) (sqlexpr.Expr, error) {
 	var columns, sums []string
 	for _, column := range p.Sums {
 		if !p.Table.Has(column) {
@@ -23,19 +26,20 @@ func (p *Period) Statement(ctx context.Context, db campaign.Querier) (string, er
 		}
 		sum, generated, err := p.sum(ctx, db, column)
 		if err != nil {
-			return "", err
+			return sqlexpr.Expr{}, err
 		}
 		if generated {
 			continue
 		}
 		columns, sums = append(columns, column), append(sums, sum)
 	}
-	return fmt.Sprintf(
-		"WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL ($3::tid[]) RETURNING *),"+
-			" kept AS (INSERT INTO %[1]s (%[3]s, %[4]s, %[5]s) SELECT %[3]s, $1::timestamptz, %[6]s FROM gone GROUP "+
+	start := p.start()
+	return sqlexpr.Format(
+		"WITH gone AS (DELETE FROM %[1]s AS r WHERE %[2]s AND r.ctid <> ALL (%[9]s) RETURNING *),"+
+			" kept AS (INSERT INTO %[1]s (%[3]s, %[4]s, %[5]s) SELECT %[3]s, %[10]s, %[6]s FROM gone GROUP "+
 			"BY %[3]s HAVING sum(%[7]s) >= %[8]d) SELECT count(*) FROM gone",
-		p.Table.Quoted(), p.Condition(), strings.Join(p.By, ", "), p.Date, strings.Join(columns, ", "),
-		strings.Join(sums, ", "), p.Total, p.Least,
+		p.Table.Quoted(), p.condition(start), strings.Join(p.By, ", "), p.Date, strings.Join(columns, ", "),
+		strings.Join(sums, ", "), p.Total, p.Least, sqlexpr.Arg(except, "tid[]"), start,
 	), nil
 }
 

@@ -22,7 +22,7 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 		a.Log(ctx, message.Infof("Option 'XtkCleanup_NoStats' is set to '1'"))
 		return c, nil, nil
 	}
-	emptied, err := a.Emptied(ctx)
+	emptied, err := a.Journal().Counts.Emptied(ctx, "")
 	if err != nil {
 		return c, nil, fmt.Errorf("list the tables: %w", err)
 	}

@@ -59,10 +59,7 @@ func Emptied(ctx context.Context, db campaign.Querier, schema string, emptied []
 func list(
 	ctx context.Context, db campaign.Querier, schema string, own bool, emptied []string, all bool,
 ) ([]Storage, error) {
-	rows, err := db.Query(ctx, storages, schema, own, emptied, all)
-	if err != nil {
-		return nil, fmt.Errorf("list the tables: %w", err)
-	}
+	rows, _ := db.Query(ctx, storages, schema, own, emptied, all)
 	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Storage])
 	if err != nil {
 		return nil, fmt.Errorf("list the tables: %w", err)

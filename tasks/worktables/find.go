@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/internal/message"
-	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
@@ -24,26 +24,26 @@ type Kind struct {
 // Unused returns the work tables that are not in use.
 type Unused func(ctx context.Context, db campaign.Querier, tables []campaign.WorkTable) ([]campaign.WorkTable, error)
 
-// Finder finds the work tables of a task.
+// Finder finds the work tables of an attempt's task.
 type Finder struct {
-	Binder *binding.Binder
-	// Holds retain tables, and Exclude reports which of the others are left out, such as by a saved plan.
-	Holds   hold.WorkTables
+	*pipeline.Attempt
+	// Exclude reports which of the tables that are not on hold are left out, such as by a saved plan.
 	Exclude func(w campaign.WorkTable) bool
-	Log     func(ctx context.Context, messages ...message.Message)
 }
 
-// Find returns the kinds of work tables of the task. retained is how many unused tables cannot be dropped because of
-// their owner or their kind.
-func (f Finder) Find(ctx context.Context) (kinds []Kind, retained int64, err error) {
-	for _, d := range f.Binder.Plan.Drops {
+// Find returns the kinds of work tables of the task. known is true if something shows which tables of a kind are
+// unused. Unused tables that cannot be dropped because of their owner or their kind count as retained.
+func (f Finder) Find(ctx context.Context) (kinds []Kind, known bool, err error) {
+	var retained int64
+	for _, d := range f.Plan.Drops {
 		k, n, err := f.find(ctx, d)
 		if err != nil {
-			return nil, 0, err
+			return nil, false, err
 		}
-		kinds, retained = append(kinds, k), retained+n
+		kinds, known, retained = append(kinds, k), known || k.Unused != nil, retained+n
 	}
-	return kinds, retained, nil
+	f.Retained.Tables += retained
+	return kinds, known, nil
 }
 
 func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, err error) {
@@ -63,7 +63,7 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 		return k, 0, err
 	}
 	unused := func(tables []campaign.WorkTable) ([]campaign.WorkTable, error) { return k.Unused(ctx, pool, tables) }
-	tables, onHold, err := f.Holds.Filter(ctx, d.WorkTables.Owner, tables, unused)
+	tables, onHold, err := hold.WorkTables{Attempt: f.Attempt}.Filter(ctx, d.WorkTables.Owner, tables, unused)
 	if err != nil {
 		return k, 0, err
 	}

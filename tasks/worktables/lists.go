@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // ErrForeign reports that the relation with the name of a list's table is not one of the application's owner.
@@ -23,9 +24,8 @@ var ErrForeign = errors.New("what has the name of its table is not a table of th
 type Lists struct {
 	IDs    []int64
 	Tables []campaign.WorkTable
-	// From is the FROM and WHERE of a statement on their rows, with its arguments.
-	From string
-	Args []any
+	// From is the FROM and WHERE of a statement on their rows.
+	From sqlexpr.Expr
 }
 
 // ReadLists reads, in a transaction, the lists of a job's sweep that are still obsolete, and their tables. lock is a
@@ -33,13 +33,9 @@ type Lists struct {
 func ReadLists(
 	ctx context.Context, tx pgx.Tx, catalog *campaign.Catalog, j plan.Job, s purge.Sweep, lock string,
 ) (l Lists, err error) {
-	l.From, l.Args = s.Relation+" AS r WHERE "+s.Where, s.Args
-	rows, err := tx.Query(
-		ctx, fmt.Sprintf("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock), s.Args...,
-	)
-	if err != nil {
-		return l, err
-	}
+	l.From = sqlexpr.Format("%s AS r WHERE %s", s.Relation, s.Where)
+	rows := sqlexpr.Format("SELECT r.%s::bigint, %s FROM %s%s", s.ByKey, j.TypedTables, l.From, lock).
+		Query(ctx, tx)
 	var (
 		id        int64
 		hasTable  bool

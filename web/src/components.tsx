@@ -2,7 +2,7 @@
 import type { ComponentChildren } from 'preact'
 import { useCallback, useEffect, useRef, useState } from 'preact/hooks'
 import { ApiError } from './api'
-import { day, percent, relative, t, time, type Key } from './i18n'
+import { day, percent, relative, said, t, time, type Key, type Message } from './i18n'
 
 export type Loaded<T> = { value?: T; problem?: unknown; reload: () => void }
 
@@ -261,6 +261,12 @@ export function Bar({ share, label }: { share: number; label: string }) {
       <span class="number">{percent(share)}</span>
     </span>
   )
+}
+
+/** Shows a message of a run or of the schedule, in the language of the console if that is known. */
+export function Said({ message }: { message: Message }) {
+  const { text, lang } = said(message)
+  return <span lang={lang}>{text}</span>
 }
 
 /** Shows a time: in full, relative to now, or its day only. */

@@ -1950,70 +1950,6 @@ func (x *LogEntry) GetParams() map[string]string {
 	return nil
 }
 
-// Message is a part of a text for people.
-type Message struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The kind of the message, such as `RESULT_ROWS_LOCKED`; see docs/reference/messages.md. Codes are stable.
-	Code string `protobuf:"bytes,1,opt,name=code,proto3" json:"code,omitempty"`
-	// The values in the text, by name, such as `rows`. Numbers have no separators.
-	Params map[string]string `protobuf:"bytes,2,rep,name=params,proto3" json:"params,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// The text, in English.
-	Text          string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *Message) Reset() {
-	*x = Message{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *Message) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*Message) ProtoMessage() {}
-
-func (x *Message) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use Message.ProtoReflect.Descriptor instead.
-func (*Message) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
-}
-
-func (x *Message) GetCode() string {
-	if x != nil {
-		return x.Code
-	}
-	return ""
-}
-
-func (x *Message) GetParams() map[string]string {
-	if x != nil {
-		return x.Params
-	}
-	return nil
-}
-
-func (x *Message) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
 // RunFinished is the last event of a run.
 type RunFinished struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2025,7 +1961,7 @@ type RunFinished struct {
 
 func (x *RunFinished) Reset() {
 	*x = RunFinished{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2037,7 +1973,7 @@ func (x *RunFinished) String() string {
 func (*RunFinished) ProtoMessage() {}
 
 func (x *RunFinished) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2050,7 +1986,7 @@ func (x *RunFinished) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunFinished.ProtoReflect.Descriptor instead.
 func (*RunFinished) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RunFinished) GetRun() *Run {
@@ -2082,7 +2018,7 @@ type Task struct {
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2030,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2043,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Task) GetName() string {
@@ -2194,7 +2130,7 @@ type RunCleanupRequest struct {
 
 func (x *RunCleanupRequest) Reset() {
 	*x = RunCleanupRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2206,7 +2142,7 @@ func (x *RunCleanupRequest) String() string {
 func (*RunCleanupRequest) ProtoMessage() {}
 
 func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2219,7 +2155,7 @@ func (x *RunCleanupRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupRequest.ProtoReflect.Descriptor instead.
 func (*RunCleanupRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RunCleanupRequest) GetTasks() []string {
@@ -2303,7 +2239,7 @@ type RunCleanupResponse struct {
 
 func (x *RunCleanupResponse) Reset() {
 	*x = RunCleanupResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2315,7 +2251,7 @@ func (x *RunCleanupResponse) String() string {
 func (*RunCleanupResponse) ProtoMessage() {}
 
 func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2328,7 +2264,7 @@ func (x *RunCleanupResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunCleanupResponse.ProtoReflect.Descriptor instead.
 func (*RunCleanupResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RunCleanupResponse) GetEvent() *RunEvent {
@@ -2354,7 +2290,7 @@ type WatchRunRequest struct {
 
 func (x *WatchRunRequest) Reset() {
 	*x = WatchRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2366,7 +2302,7 @@ func (x *WatchRunRequest) String() string {
 func (*WatchRunRequest) ProtoMessage() {}
 
 func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2379,7 +2315,7 @@ func (x *WatchRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunRequest.ProtoReflect.Descriptor instead.
 func (*WatchRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchRunRequest) GetRunId() string {
@@ -2414,7 +2350,7 @@ type WatchRunResponse struct {
 
 func (x *WatchRunResponse) Reset() {
 	*x = WatchRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2426,7 +2362,7 @@ func (x *WatchRunResponse) String() string {
 func (*WatchRunResponse) ProtoMessage() {}
 
 func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2439,7 +2375,7 @@ func (x *WatchRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRunResponse.ProtoReflect.Descriptor instead.
 func (*WatchRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRunResponse) GetEvent() *RunEvent {
@@ -2460,7 +2396,7 @@ type GetRunRequest struct {
 
 func (x *GetRunRequest) Reset() {
 	*x = GetRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2472,7 +2408,7 @@ func (x *GetRunRequest) String() string {
 func (*GetRunRequest) ProtoMessage() {}
 
 func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2485,7 +2421,7 @@ func (x *GetRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunRequest.ProtoReflect.Descriptor instead.
 func (*GetRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetRunRequest) GetRunId() string {
@@ -2506,7 +2442,7 @@ type GetRunResponse struct {
 
 func (x *GetRunResponse) Reset() {
 	*x = GetRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2518,7 +2454,7 @@ func (x *GetRunResponse) String() string {
 func (*GetRunResponse) ProtoMessage() {}
 
 func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2531,7 +2467,7 @@ func (x *GetRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetRunResponse.ProtoReflect.Descriptor instead.
 func (*GetRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetRunResponse) GetRun() *Run {
@@ -2566,7 +2502,7 @@ type ListRunsRequest struct {
 
 func (x *ListRunsRequest) Reset() {
 	*x = ListRunsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2578,7 +2514,7 @@ func (x *ListRunsRequest) String() string {
 func (*ListRunsRequest) ProtoMessage() {}
 
 func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2591,7 +2527,7 @@ func (x *ListRunsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsRequest.ProtoReflect.Descriptor instead.
 func (*ListRunsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListRunsRequest) GetPageSize() int32 {
@@ -2663,7 +2599,7 @@ type ListRunsResponse struct {
 
 func (x *ListRunsResponse) Reset() {
 	*x = ListRunsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2675,7 +2611,7 @@ func (x *ListRunsResponse) String() string {
 func (*ListRunsResponse) ProtoMessage() {}
 
 func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2688,7 +2624,7 @@ func (x *ListRunsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRunsResponse.ProtoReflect.Descriptor instead.
 func (*ListRunsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListRunsResponse) GetRuns() []*Run {
@@ -2716,7 +2652,7 @@ type CancelRunRequest struct {
 
 func (x *CancelRunRequest) Reset() {
 	*x = CancelRunRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2728,7 +2664,7 @@ func (x *CancelRunRequest) String() string {
 func (*CancelRunRequest) ProtoMessage() {}
 
 func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2741,7 +2677,7 @@ func (x *CancelRunRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunRequest.ProtoReflect.Descriptor instead.
 func (*CancelRunRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *CancelRunRequest) GetRunId() string {
@@ -2762,7 +2698,7 @@ type CancelRunResponse struct {
 
 func (x *CancelRunResponse) Reset() {
 	*x = CancelRunResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2774,7 +2710,7 @@ func (x *CancelRunResponse) String() string {
 func (*CancelRunResponse) ProtoMessage() {}
 
 func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2787,7 +2723,7 @@ func (x *CancelRunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRunResponse.ProtoReflect.Descriptor instead.
 func (*CancelRunResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelRunResponse) GetRun() *Run {
@@ -2810,7 +2746,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +2758,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +2771,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -2865,7 +2801,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2877,7 +2813,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2890,7 +2826,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2920,7 +2856,7 @@ type ListTablesRequest struct {
 
 func (x *ListTablesRequest) Reset() {
 	*x = ListTablesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2932,7 +2868,7 @@ func (x *ListTablesRequest) String() string {
 func (*ListTablesRequest) ProtoMessage() {}
 
 func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2945,7 +2881,7 @@ func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
 func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListTablesRequest) GetPageSize() int32 {
@@ -2975,7 +2911,7 @@ type ListTablesResponse struct {
 
 func (x *ListTablesResponse) Reset() {
 	*x = ListTablesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2987,7 +2923,7 @@ func (x *ListTablesResponse) String() string {
 func (*ListTablesResponse) ProtoMessage() {}
 
 func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3000,7 +2936,7 @@ func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
 func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTablesResponse) GetTables() []*CoveredTable {
@@ -3030,7 +2966,7 @@ type CoveredTable struct {
 
 func (x *CoveredTable) Reset() {
 	*x = CoveredTable{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3042,7 +2978,7 @@ func (x *CoveredTable) String() string {
 func (*CoveredTable) ProtoMessage() {}
 
 func (x *CoveredTable) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3055,7 +2991,7 @@ func (x *CoveredTable) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoveredTable.ProtoReflect.Descriptor instead.
 func (*CoveredTable) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CoveredTable) GetName() string {
@@ -3081,7 +3017,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3029,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3042,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 // GetOptionsResponse has the effective options.
@@ -3128,7 +3064,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3140,7 +3076,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3153,7 +3089,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -3208,7 +3144,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3220,7 +3156,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3233,7 +3169,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -3276,7 +3212,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3288,7 +3224,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3301,7 +3237,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -3348,7 +3284,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3360,7 +3296,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3373,7 +3309,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -3390,7 +3326,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3402,7 +3338,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3415,7 +3351,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3449,7 +3385,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3461,7 +3397,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3474,7 +3410,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -3511,7 +3447,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3523,7 +3459,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3536,7 +3472,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -3569,7 +3505,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3517,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3530,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3631,7 +3567,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3643,7 +3579,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3656,7 +3592,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3694,7 +3630,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3706,7 +3642,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3719,7 +3655,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3775,7 +3711,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3787,7 +3723,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3800,7 +3736,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3821,7 +3757,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3833,7 +3769,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3846,7 +3782,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3871,7 +3807,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3883,7 +3819,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3896,7 +3832,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3933,7 +3869,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3945,7 +3881,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3958,7 +3894,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3986,7 +3922,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3998,7 +3934,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4011,7 +3947,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -4032,7 +3968,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4044,7 +3980,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4057,7 +3993,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -4078,7 +4014,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4090,7 +4026,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4103,7 +4039,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -4135,7 +4071,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4083,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4160,7 +4096,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -4232,7 +4168,7 @@ type ExplainedStatement struct {
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4244,7 +4180,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4257,7 +4193,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -4330,7 +4266,7 @@ type ExplainRowRequest struct {
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4278,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4291,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -4385,7 +4321,7 @@ type KeyColumn struct {
 
 func (x *KeyColumn) Reset() {
 	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4397,7 +4333,7 @@ func (x *KeyColumn) String() string {
 func (*KeyColumn) ProtoMessage() {}
 
 func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4410,7 +4346,7 @@ func (x *KeyColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
 func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *KeyColumn) GetColumn() string {
@@ -4454,7 +4390,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4466,7 +4402,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4479,7 +4415,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -4570,7 +4506,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +4518,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4595,7 +4531,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -4673,7 +4609,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4685,7 +4621,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4698,7 +4634,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4753,7 +4689,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4765,7 +4701,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4778,7 +4714,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{54}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4814,7 +4750,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4944,13 +4880,6 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x12\n" +
 	"\x04code\x18\x04 \x01(\tR\x04code\x128\n" +
 	"\x06params\x18\x05 \x03(\v2 .cleanup.v1.LogEntry.ParamsEntryR\x06params\x1a9\n" +
-	"\vParamsEntry\x12\x10\n" +
-	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa5\x01\n" +
-	"\aMessage\x12\x12\n" +
-	"\x04code\x18\x01 \x01(\tR\x04code\x127\n" +
-	"\x06params\x18\x02 \x03(\v2\x1f.cleanup.v1.Message.ParamsEntryR\x06params\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x1a9\n" +
 	"\vParamsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
@@ -5266,7 +5195,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 58)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -5289,210 +5218,208 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*TaskProgress)(nil),                 // 18: cleanup.v1.TaskProgress
 	(*TaskFinished)(nil),                 // 19: cleanup.v1.TaskFinished
 	(*LogEntry)(nil),                     // 20: cleanup.v1.LogEntry
-	(*Message)(nil),                      // 21: cleanup.v1.Message
-	(*RunFinished)(nil),                  // 22: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 23: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 24: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 25: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 26: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 27: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 28: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 29: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 30: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 31: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 32: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 34: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 35: cleanup.v1.ListTasksResponse
-	(*ListTablesRequest)(nil),            // 36: cleanup.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),           // 37: cleanup.v1.ListTablesResponse
-	(*CoveredTable)(nil),                 // 38: cleanup.v1.CoveredTable
-	(*GetOptionsRequest)(nil),            // 39: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 40: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 41: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 42: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 43: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 44: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 45: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 46: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 47: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 48: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 49: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 50: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 51: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 52: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 53: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 54: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 55: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 56: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 57: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 58: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 59: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 60: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 61: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 62: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 63: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 64: cleanup.v1.ExplainedRun
-	nil,                                  // 65: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 66: cleanup.v1.LogEntry.ParamsEntry
-	nil,                                  // 67: cleanup.v1.Message.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 68: google.protobuf.Timestamp
-	(*Options)(nil),                      // 69: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 70: cleanup.v1.TrippedGuard
-	(*durationpb.Duration)(nil),          // 71: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 72: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 73: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 74: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 75: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 76: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 77: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 78: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 79: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 80: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 81: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 82: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 83: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 84: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 85: cleanup.v1.ListAuditResponse
+	(*RunFinished)(nil),                  // 21: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 22: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 23: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 24: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 25: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 26: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 27: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 28: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 29: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 30: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 31: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 32: cleanup.v1.CancelRunResponse
+	(*ListTasksRequest)(nil),             // 33: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 34: cleanup.v1.ListTasksResponse
+	(*ListTablesRequest)(nil),            // 35: cleanup.v1.ListTablesRequest
+	(*ListTablesResponse)(nil),           // 36: cleanup.v1.ListTablesResponse
+	(*CoveredTable)(nil),                 // 37: cleanup.v1.CoveredTable
+	(*GetOptionsRequest)(nil),            // 38: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 39: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 40: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 41: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 42: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 43: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 44: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 45: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 46: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 47: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 48: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 49: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 50: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 51: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 52: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 53: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 54: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 55: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 56: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 57: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 58: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 59: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 60: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 61: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 62: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 63: cleanup.v1.ExplainedRun
+	nil,                                  // 64: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 65: cleanup.v1.LogEntry.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 66: google.protobuf.Timestamp
+	(*Options)(nil),                      // 67: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 68: cleanup.v1.TrippedGuard
+	(*Message)(nil),                      // 69: cleanup.v1.Message
+	(*durationpb.Duration)(nil),          // 70: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 71: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 72: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 73: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 74: cleanup.v1.Hold
+	(*GetGuardsRequest)(nil),             // 75: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 76: cleanup.v1.SetGuardsRequest
+	(*WhoAmIRequest)(nil),                // 77: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 78: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 79: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 80: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 81: cleanup.v1.SetGuardsResponse
+	(*WhoAmIResponse)(nil),               // 82: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 83: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 84: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	68,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	68,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	68,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	68,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	66,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	66,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	66,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	66,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	69,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	67,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	70,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	68,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	68,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	68,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	66,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	66,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	21,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	69,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
 	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	65,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	64,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	68,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	68,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	70,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	68,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	66,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	66,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	68,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	66,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
 	19,  // 25: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
 	20,  // 26: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	22,  // 27: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	21,  // 27: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
 	10,  // 28: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
 	5,   // 29: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
 	17,  // 30: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
 	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
 	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	66,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	67,  // 35: cleanup.v1.Message.params:type_name -> cleanup.v1.Message.ParamsEntry
-	10,  // 36: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	71,  // 37: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	69,  // 38: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	70,  // 39: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	14,  // 40: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	14,  // 41: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	10,  // 42: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	7,   // 43: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,   // 44: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	68,  // 45: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	68,  // 46: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	10,  // 47: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	10,  // 48: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	23,  // 49: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	38,  // 50: cleanup.v1.ListTablesResponse.tables:type_name -> cleanup.v1.CoveredTable
-	69,  // 51: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	69,  // 52: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	72,  // 53: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	73,  // 54: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	69,  // 55: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	72,  // 56: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	69,  // 57: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	69,  // 58: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	72,  // 59: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	73,  // 60: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	74,  // 61: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	74,  // 62: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	72,  // 63: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	74,  // 64: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	49,  // 65: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	68,  // 66: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	75,  // 67: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	75,  // 68: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	75,  // 69: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	75,  // 70: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	68,  // 71: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	58,  // 72: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	58,  // 73: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 74: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 75: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	60,  // 76: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	68,  // 77: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 78: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	68,  // 79: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	62,  // 80: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	64,  // 81: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 82: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	63,  // 83: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 84: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	68,  // 85: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 86: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	68,  // 87: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	24,  // 88: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	26,  // 89: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	28,  // 90: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	30,  // 91: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	32,  // 92: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	34,  // 93: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	36,  // 94: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	39,  // 95: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	41,  // 96: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	43,  // 97: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	45,  // 98: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	47,  // 99: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	56,  // 100: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	59,  // 101: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	50,  // 102: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	52,  // 103: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	54,  // 104: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	76,  // 105: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	77,  // 106: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	78,  // 107: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	79,  // 108: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	80,  // 109: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	25,  // 110: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	27,  // 111: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	29,  // 112: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	31,  // 113: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	33,  // 114: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	35,  // 115: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	37,  // 116: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	40,  // 117: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	42,  // 118: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	44,  // 119: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	46,  // 120: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	48,  // 121: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	57,  // 122: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	61,  // 123: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	51,  // 124: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	53,  // 125: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	55,  // 126: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	81,  // 127: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	82,  // 128: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	83,  // 129: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	84,  // 130: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	85,  // 131: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	110, // [110:132] is the sub-list for method output_type
-	88,  // [88:110] is the sub-list for method input_type
-	88,  // [88:88] is the sub-list for extension type_name
-	88,  // [88:88] is the sub-list for extension extendee
-	0,   // [0:88] is the sub-list for field type_name
+	65,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	10,  // 35: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	70,  // 36: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	67,  // 37: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	68,  // 38: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	14,  // 39: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	14,  // 40: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	10,  // 41: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	7,   // 42: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,   // 43: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	66,  // 44: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	66,  // 45: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	10,  // 46: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	10,  // 47: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	22,  // 48: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	37,  // 49: cleanup.v1.ListTablesResponse.tables:type_name -> cleanup.v1.CoveredTable
+	67,  // 50: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	67,  // 51: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	71,  // 52: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	72,  // 53: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	67,  // 54: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	71,  // 55: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	67,  // 56: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	67,  // 57: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	71,  // 58: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	72,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	73,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	73,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	71,  // 62: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	73,  // 63: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	48,  // 64: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	66,  // 65: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	74,  // 66: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	74,  // 67: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	74,  // 68: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	74,  // 69: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	66,  // 70: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	57,  // 71: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	57,  // 72: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 73: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 74: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	59,  // 75: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	66,  // 76: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 77: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	66,  // 78: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	61,  // 79: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	63,  // 80: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 81: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	62,  // 82: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 83: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	66,  // 84: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 85: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	66,  // 86: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	23,  // 87: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	25,  // 88: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	27,  // 89: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	29,  // 90: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	31,  // 91: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	33,  // 92: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	35,  // 93: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	38,  // 94: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	40,  // 95: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	42,  // 96: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	44,  // 97: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	46,  // 98: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	55,  // 99: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	58,  // 100: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	49,  // 101: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	51,  // 102: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	53,  // 103: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	75,  // 104: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	76,  // 105: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	77,  // 106: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	78,  // 107: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	79,  // 108: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	24,  // 109: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	26,  // 110: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	28,  // 111: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	30,  // 112: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	32,  // 113: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	34,  // 114: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	36,  // 115: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	39,  // 116: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	41,  // 117: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	43,  // 118: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	45,  // 119: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	47,  // 120: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	56,  // 121: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	60,  // 122: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	50,  // 123: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	52,  // 124: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	54,  // 125: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	80,  // 126: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	81,  // 127: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	82,  // 128: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	83,  // 129: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	84,  // 130: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	109, // [109:131] is the sub-list for method output_type
+	87,  // [87:109] is the sub-list for method input_type
+	87,  // [87:87] is the sub-list for extension type_name
+	87,  // [87:87] is the sub-list for extension extendee
+	0,   // [0:87] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5502,6 +5429,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_guard_proto_init()
 	file_cleanup_v1_hold_proto_init()
+	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_server_proto_init()
@@ -5516,15 +5444,15 @@ func file_cleanup_v1_cleanup_proto_init() {
 		(*RunEvent_RunFinished)(nil),
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[20].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[37].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[19].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[36].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   58,
+			NumMessages:   56,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

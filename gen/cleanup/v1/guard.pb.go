@@ -44,6 +44,8 @@ const (
 	GuardKind_GUARD_KIND_CLOCK GuardKind = 6
 	// A database that nobody has used: see Guards.max_idle. It cannot be accepted.
 	GuardKind_GUARD_KIND_IDLE GuardKind = 7
+	// A scheduled run in a database that nobody has cleaned by hand: see Guards.first. It cannot be accepted.
+	GuardKind_GUARD_KIND_FIRST GuardKind = 8
 )
 
 // Enum value maps for GuardKind.
@@ -57,6 +59,7 @@ var (
 		5: "GUARD_KIND_BYTES",
 		6: "GUARD_KIND_CLOCK",
 		7: "GUARD_KIND_IDLE",
+		8: "GUARD_KIND_FIRST",
 	}
 	GuardKind_value = map[string]int32{
 		"GUARD_KIND_UNSPECIFIED": 0,
@@ -67,6 +70,7 @@ var (
 		"GUARD_KIND_BYTES":       5,
 		"GUARD_KIND_CLOCK":       6,
 		"GUARD_KIND_IDLE":        7,
+		"GUARD_KIND_FIRST":       8,
 	}
 )
 
@@ -129,8 +133,11 @@ type Guards struct {
 	// The smallest number of process instances of AEM Forms for which `share` and `cutoff` trip for a purge: 0 or more;
 	// default 100.
 	MinProcessInstances *int64 `protobuf:"varint,9,opt,name=min_process_instances,json=minProcessInstances,proto3,oneof" json:"min_process_instances,omitempty"`
-	unknownFields       protoimpl.UnknownFields
-	sizeCache           protoimpl.SizeCache
+	// Whether `first` refuses scheduled runs without a saved plan until a run that somebody started by hand, or that
+	// followed a saved plan, has succeeded in this database; default true.
+	First         *bool `protobuf:"varint,10,opt,name=first,proto3,oneof" json:"first,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Guards) Reset() {
@@ -226,6 +233,13 @@ func (x *Guards) GetMinProcessInstances() int64 {
 	return 0
 }
 
+func (x *Guards) GetFirst() bool {
+	if x != nil && x.First != nil {
+		return *x.First
+	}
+	return false
+}
+
 // TrippedGuard is a guard that trips for a table; in a request, a guard that is accepted.
 type TrippedGuard struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -238,7 +252,12 @@ type TrippedGuard struct {
 	// than the limit.
 	Number int64 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The limit. Ignored in a request.
-	Limit         int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
+	// For SHARE: how many of `number` earlier tasks and runs deleted within a day. Ignored in a request.
+	RecentRows int64 `protobuf:"varint,5,opt,name=recent_rows,json=recentRows,proto3" json:"recent_rows,omitempty"`
+	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of a latched guard. Ignored in
+	// a request.
+	TotalRows     int64 `protobuf:"varint,6,opt,name=total_rows,json=totalRows,proto3" json:"total_rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -297,6 +316,20 @@ func (x *TrippedGuard) GetNumber() int64 {
 func (x *TrippedGuard) GetLimit() int64 {
 	if x != nil {
 		return x.Limit
+	}
+	return 0
+}
+
+func (x *TrippedGuard) GetRecentRows() int64 {
+	if x != nil {
+		return x.RecentRows
+	}
+	return 0
+}
+
+func (x *TrippedGuard) GetTotalRows() int64 {
+	if x != nil {
+		return x.TotalRows
 	}
 	return 0
 }
@@ -629,7 +662,7 @@ var File_cleanup_v1_guard_proto protoreflect.FileDescriptor
 const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/guard.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa4\x04\n" +
+	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x04\n" +
 	"\x06Guards\x12\x1e\n" +
 	"\bmin_rows\x18\x01 \x01(\x03H\x00R\aminRows\x88\x01\x01\x12/\n" +
 	"\x11max_share_percent\x18\x02 \x01(\x01H\x01R\x0fmaxSharePercent\x88\x01\x01\x12\x1b\n" +
@@ -641,19 +674,26 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x10max_drop_percent\x18\x06 \x01(\x01H\x05R\x0emaxDropPercent\x88\x01\x01\x12K\n" +
 	"\x14max_clock_difference\x18\a \x01(\v2\x19.google.protobuf.DurationR\x12maxClockDifference\x124\n" +
 	"\bmax_idle\x18\b \x01(\v2\x19.google.protobuf.DurationR\amaxIdle\x127\n" +
-	"\x15min_process_instances\x18\t \x01(\x03H\x06R\x13minProcessInstances\x88\x01\x01B\v\n" +
+	"\x15min_process_instances\x18\t \x01(\x03H\x06R\x13minProcessInstances\x88\x01\x01\x12\x19\n" +
+	"\x05first\x18\n" +
+	" \x01(\bH\aR\x05first\x88\x01\x01B\v\n" +
 	"\t_min_rowsB\x14\n" +
 	"\x12_max_share_percentB\t\n" +
 	"\a_cutoffB\r\n" +
 	"\v_max_growthB\r\n" +
 	"\v_max_tablesB\x13\n" +
 	"\x11_max_drop_percentB\x18\n" +
-	"\x16_min_process_instances\"\x7f\n" +
+	"\x16_min_process_instancesB\b\n" +
+	"\x06_first\"\xbf\x01\n" +
 	"\fTrippedGuard\x12+\n" +
 	"\x05guard\x18\x01 \x01(\x0e2\x15.cleanup.v1.GuardKindR\x05guard\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12\x16\n" +
 	"\x06number\x18\x03 \x01(\x03R\x06number\x12\x14\n" +
-	"\x05limit\x18\x04 \x01(\x03R\x05limit\"\xa2\x01\n" +
+	"\x05limit\x18\x04 \x01(\x03R\x05limit\x12\x1f\n" +
+	"\vrecent_rows\x18\x05 \x01(\x03R\n" +
+	"recentRows\x12\x1d\n" +
+	"\n" +
+	"total_rows\x18\x06 \x01(\x03R\ttotalRows\"\xa2\x01\n" +
 	"\fLatchedGuard\x12.\n" +
 	"\x05guard\x18\x01 \x01(\v2\x18.cleanup.v1.TrippedGuardR\x05guard\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +
@@ -674,7 +714,7 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x11SetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
 	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag*\xc3\x01\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag*\xd9\x01\n" +
 	"\tGuardKind\x12\x1a\n" +
 	"\x16GUARD_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10GUARD_KIND_SHARE\x10\x01\x12\x15\n" +
@@ -683,7 +723,8 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x11GUARD_KIND_TABLES\x10\x04\x12\x14\n" +
 	"\x10GUARD_KIND_BYTES\x10\x05\x12\x14\n" +
 	"\x10GUARD_KIND_CLOCK\x10\x06\x12\x13\n" +
-	"\x0fGUARD_KIND_IDLE\x10\aB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x0fGUARD_KIND_IDLE\x10\a\x12\x14\n" +
+	"\x10GUARD_KIND_FIRST\x10\bB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_guard_proto_rawDescOnce sync.Once

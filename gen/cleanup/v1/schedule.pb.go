@@ -59,8 +59,11 @@ type Schedule struct {
 	// Output only. The next starts, soonest first, including next_run_time: those within seven days, at least 5 and at
 	// most 100; empty if none is scheduled, one for `once`.
 	UpcomingRunTimes []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=upcoming_run_times,json=upcomingRunTimes,proto3" json:"upcoming_run_times,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Output only. Why runs of an enabled schedule do not start, or will be refused: no server runs with --schedule
+	// (SCHEDULE_NOT_KEPT), or the guard `first` refuses them (SCHEDULE_REFUSED).
+	Warnings      []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
@@ -170,12 +173,19 @@ func (x *Schedule) GetUpcomingRunTimes() []*timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Schedule) GetWarnings() []*Message {
+	if x != nil {
+		return x.Warnings
+	}
+	return nil
+}
+
 var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf0\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x04\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
 	"\n" +
@@ -189,7 +199,8 @@ const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\vlast_run_id\x18\a \x01(\tR\tlastRunId\x12\x1b\n" +
 	"\tnext_plan\x18\n" +
 	" \x01(\tR\bnextPlan\x12H\n" +
-	"\x12upcoming_run_times\x18\v \x03(\v2\x1a.google.protobuf.TimestampR\x10upcomingRunTimesB\x14\n" +
+	"\x12upcoming_run_times\x18\v \x03(\v2\x1a.google.protobuf.TimestampR\x10upcomingRunTimes\x12/\n" +
+	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarningsB\x14\n" +
 	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -209,17 +220,19 @@ var file_cleanup_v1_schedule_proto_goTypes = []any{
 	(*Schedule)(nil),              // 0: cleanup.v1.Schedule
 	(*timestamppb.Timestamp)(nil), // 1: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 2: google.protobuf.Duration
+	(*Message)(nil),               // 3: cleanup.v1.Message
 }
 var file_cleanup_v1_schedule_proto_depIdxs = []int32{
 	1, // 0: cleanup.v1.Schedule.once:type_name -> google.protobuf.Timestamp
 	2, // 1: cleanup.v1.Schedule.max_duration:type_name -> google.protobuf.Duration
 	1, // 2: cleanup.v1.Schedule.next_run_time:type_name -> google.protobuf.Timestamp
 	1, // 3: cleanup.v1.Schedule.upcoming_run_times:type_name -> google.protobuf.Timestamp
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	3, // 4: cleanup.v1.Schedule.warnings:type_name -> cleanup.v1.Message
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_schedule_proto_init() }
@@ -227,6 +240,7 @@ func file_cleanup_v1_schedule_proto_init() {
 	if File_cleanup_v1_schedule_proto != nil {
 		return
 	}
+	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_schedule_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -112,11 +112,30 @@ func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 
 // DescribeGuard returns a sentence about a guard that would refuse a run.
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
+	details := ""
+	if g.GetRecentRows() > 0 {
+		details = fmt.Sprintf(", with %s that were deleted within a day", humanize.Comma(g.GetRecentRows()))
+	}
+	if g.GetTotalRows() > 0 {
+		details += fmt.Sprintf(", of about %s rows", humanize.Comma(g.GetTotalRows()))
+	}
 	return fmt.Sprintf(
-		"The guard %s refuses this for %s: the number is %d, the limit is %d.",
+		"The guard %s refuses this for %s: the number is %s%s; the limit is %s.",
 		format.EnumName(g.GetGuard()),
 		g.GetTable(),
-		g.GetNumber(),
-		g.GetLimit(),
+		humanize.Comma(g.GetNumber()),
+		details,
+		humanize.Comma(g.GetLimit()),
 	)
+}
+
+// AcceptCommand returns the command that runs a plan and accepts the guards that would refuse it.
+func AcceptCommand(plan string, guards []*cleanupv1.TrippedGuard) string {
+	var command strings.Builder
+	command.WriteString("cleanupd run --plan " + plan)
+	for _, g := range guards {
+		name := strings.ReplaceAll(g.GetTable(), "'", `'\''`)
+		fmt.Fprintf(&command, " --accept-guard '%s,%s,%d'", format.EnumName(g.GetGuard()), name, g.GetNumber())
+	}
+	return command.String()
 }

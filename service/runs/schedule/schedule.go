@@ -29,8 +29,9 @@ type Schedule struct {
 	LastRunID   string     // "" before the first one, or if it was pruned
 }
 
-// Default is the schedule until another one is stored, still to be completed.
-var Default = Schedule{ContinueOnError: true}
+// Default returns the schedule until another one is stored, still to be completed. It is enabled on the replicas that
+// keep the schedule, and stored by them.
+func Default(enabled bool) Schedule { return Schedule{Enabled: enabled, ContinueOnError: true} }
 
 // Etag returns the etag of a stored schedule. It leaves out what callers cannot set.
 func (s *Schedule) Etag() string {

@@ -19,9 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// requestedBy is the name that requests the runs of the schedule.
-const requestedBy = "schedule"
-
 // Scheduler starts the runs of the schedule.
 type Scheduler struct {
 	// Enabled says that this replica keeps the schedule.
@@ -67,7 +64,7 @@ func (s *Scheduler) Tick(ctx context.Context) error {
 }
 
 func insertDefault(ctx context.Context, tx pgx.Tx) error {
-	_, err := store.InsertSchedule(ctx, tx, schedule.Schedule{Enabled: true, ContinueOnError: true})
+	_, err := store.InsertSchedule(ctx, tx, schedule.Default(true))
 	return err
 }
 
@@ -154,7 +151,7 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 		Slots:           store.DeletingSlots,
 		ContinueOnError: pending.ContinueOnError,
 		MaxDuration:     pending.MaxDuration,
-		RequestedBy:     requestedBy,
+		RequestedBy:     store.Schedule,
 		Plan:            plan,
 		Pipeline:        list.Names(),
 		Chosen:          list.Choose(planTasks, nil),

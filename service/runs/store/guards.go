@@ -104,9 +104,40 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 	if h.Cutoffs, err = readCutoffs(ctx, db, task); err != nil {
 		return nil, err
 	}
+	if h.Unattended, err = isUnattended(ctx, db, id); err != nil {
+		return nil, err
+	}
 	return h, db.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1
 		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, id).
 		Scan(&h.LastStart)
+}
+
+// isUnattended reports whether the schedule started a run without a saved plan before any other run succeeded.
+func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unattended bool, err error) {
+	return unattended, db.QueryRow(
+		ctx,
+		`SELECT EXISTS (SELECT FROM cleanupd.run WHERE id = $1 AND requested_by = $2 AND plan IS NULL)
+			AND NOT EXISTS (SELECT FROM cleanupd.first_run)`,
+		id, Schedule,
+	).Scan(&unattended)
+}
+
+// NextIsUnattended reports whether a run that the schedule starts next, without a saved plan, is unattended.
+func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
+	return unattended, db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM cleanupd.first_run)").Scan(&unattended)
+}
+
+// RecordFirst stores a run that ended, if it is the first one that deleted, succeeded, and was started by hand or
+// followed a saved plan.
+func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.first_run (run_id, end_time) SELECT id, end_time FROM cleanupd.run
+			WHERE id = $1 AND NOT dry_run AND state = 'SUCCEEDED' AND (requested_by <> $2 OR plan IS NOT NULL)
+		ON CONFLICT DO NOTHING`,
+		id, Schedule,
+	)
+	return err
 }
 
 func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {

@@ -28,6 +28,9 @@ var (
 	ViewerRunSlots = []int16{1}
 )
 
+// Schedule is what RequestedBy says of scheduled runs. The names of callers contain a colon.
+const Schedule = "schedule"
+
 // NewRun is a run to insert.
 type NewRun struct {
 	Slots           []int16

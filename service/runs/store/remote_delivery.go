@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // RemoteDelivery is a delivery that remains on a mid-sourcing server, and was deleted in the main database.
@@ -68,8 +68,8 @@ func ListRemoteDeliveries(
 
 // RecordRemote returns a statement that records the deliveries of a query as remote ones. A delivery that was restored
 // after an earlier run has an entry already.
-func RecordRemote(id uuid.UUID, query string) string {
-	return fmt.Sprintf(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
+func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
+	return sqlexpr.Format(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
 		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, id, query)

@@ -29,15 +29,18 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 	return run, err
 }
 
-// CheckPlan fails with a refused.Error if a saved plan is older than maxAge, or a run has ended since.
+// CheckPlan fails with a refused.Error if a saved plan is older than maxAge, or a run has ended since, unless a guard
+// refused that before it changed anything.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
 		age   time.Duration
 		later *string
 	)
-	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run
-		WHERE NOT dry_run AND end_time > p.reference_time ORDER BY end_time LIMIT 1)
-		FROM cleanupd.run p WHERE id = $1`, id).
+	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run r
+		WHERE NOT dry_run AND end_time > p.reference_time AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
+			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT DISTINCT FROM $2)
+			AND sum(rows_deleted + rows_updated + tables_dropped) = 0)
+		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard).
 		Scan(&age, &later)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

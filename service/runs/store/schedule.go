@@ -40,10 +40,12 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	return s, err
 }
 
-// LockSchedule locks the schedule, which comes before any other lock, and reads it. If none is stored, it stores the
-// default one first, since only a row can be locked, and reports that as inserted.
-func LockSchedule(ctx context.Context, tx pgx.Tx) (s *schedule.Schedule, inserted bool, err error) {
-	if inserted, err = InsertSchedule(ctx, tx, schedule.Default); err != nil {
+// LockSchedule locks the schedule, which comes before any other lock, and reads it. If none is stored, it stores
+// unstored first, since only a row can be locked, and reports that as inserted.
+func LockSchedule(
+	ctx context.Context, tx pgx.Tx, unstored schedule.Schedule,
+) (s *schedule.Schedule, inserted bool, err error) {
+	if inserted, err = InsertSchedule(ctx, tx, unstored); err != nil {
 		return nil, false, err
 	}
 	s, err = readSchedule(ctx, tx, "FOR UPDATE")

@@ -76,6 +76,9 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 	if err := store.RecordDeletions(ctx, tx, e.RunID); err != nil {
 		return nil, err
 	}
+	if err := store.RecordFirst(ctx, tx, e.RunID); err != nil {
+		return nil, err
+	}
 	for _, name := range stopped {
 		events = append(events, store.Event{Kind: store.TaskFinished, Result: run.Result(name)})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // journal returns the journal in which executors report the run. Each of its parts is a view of the attempt.
@@ -158,7 +159,9 @@ func (s safety) History(ctx context.Context) (*guard.History, error) {
 type register struct{ *attempt }
 
 // Record implements midsourcing.Register.
-func (r register) Record(query string) string { return store.RecordRemote(r.claim.RunID, query) }
+func (r register) Record(query sqlexpr.Expr) sqlexpr.Expr {
+	return store.RecordRemote(r.claim.RunID, query)
+}
 
 // Leftovers implements midsourcing.Register.
 func (r register) Leftovers(ctx context.Context, account string) ([]int64, error) {

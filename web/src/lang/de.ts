@@ -65,7 +65,6 @@ export const words: Words = {
   'overview.see': 'Ausführung öffnen',
   'overview.tripped': 'Schutzregeln verweigern Aufgaben, bis ein Administrator die Zahlen bestätigt: {guards}.',
   'overview.unscheduled': 'Es sind keine Ausführungen geplant.',
-  'overview.unkept': 'Kein Replikat startet geplante Ausführungen.',
   'overview.invalid': 'Der gespeicherte Wert von {option} ist ungültig.',
   'overview.stays': '{rows} veraltete Zeilen wurden nicht gelöscht.',
   'overview.remote': 'Einige Sendungen konnten auf Midsourcing-Servern nicht gelöscht werden.',
@@ -217,7 +216,6 @@ export const words: Words = {
 
   'schedule.title': 'Zeitplan',
   'schedule.intro': 'Wann die Bereinigung automatisch läuft.',
-  'schedule.unkept': 'Kein Replikat startet geplante Ausführungen. Starten Sie dafür',
   'schedule.enabled': 'Automatisch ausführen',
   'schedule.once': 'Einmalig am',
   'schedule.cron': 'Zeiten',
@@ -261,6 +259,7 @@ export const words: Words = {
   'guard.maxIdle': 'Stillstand in Tagen',
   'guard.maxIdle.help': 'Ist das neueste Log älter, wie in einer wiederhergestellten Kopie, startet keine Ausführung.',
   'guard.cutoff': 'Stichtage auf plötzliche Änderungen prüfen',
+  'guard.first': 'Der Zeitplan löscht erst, nachdem eine Ausführung von Hand gelungen ist',
 
   'holds.title': 'Löschsperren',
   'holds.intro': 'Gesperrte Daten werden nie gelöscht, unabhängig von den Regeln.',

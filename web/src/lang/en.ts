@@ -61,7 +61,6 @@ export const en = {
   'overview.see': 'Open the run',
   'overview.tripped': 'Guards refuse tasks until an administrator confirms their numbers: {guards}.',
   'overview.unscheduled': 'No runs are scheduled.',
-  'overview.unkept': 'No replica starts scheduled runs.',
   'overview.invalid': 'The stored value of {option} is invalid.',
   'overview.stays': '{rows} obsolete rows were not deleted.',
   'overview.remote': 'Some deliveries could not be deleted on mid-sourcing servers.',
@@ -210,7 +209,6 @@ export const en = {
 
   'schedule.title': 'Schedule',
   'schedule.intro': 'When the cleanup runs automatically.',
-  'schedule.unkept': 'No replica starts scheduled runs. To start them, run',
   'schedule.enabled': 'Run automatically',
   'schedule.once': 'Once, at',
   'schedule.cron': 'Times',
@@ -254,6 +252,7 @@ export const en = {
   'guard.maxIdle': 'Idle, in days',
   'guard.maxIdle.help': 'No run starts if the newest log is older, as in a restored copy.',
   'guard.cutoff': 'Check cutoffs for sudden changes',
+  'guard.first': 'Let the schedule delete only after a run by hand has succeeded',
 
   'holds.title': 'Holds',
   'holds.intro': 'Data on hold is never deleted, whatever the rules say.',

@@ -66,7 +66,6 @@ export const words: Words = {
   'overview.tripped':
     'Des garde-fous refusent des tâches jusqu’à ce qu’un administrateur confirme les nombres : {guards}.',
   'overview.unscheduled': 'Aucune exécution n’est planifiée.',
-  'overview.unkept': 'Aucun réplica ne lance d’exécutions planifiées.',
   'overview.invalid': 'La valeur enregistrée de {option} n’est pas valide.',
   'overview.stays': '{rows} lignes obsolètes n’ont pas été supprimées.',
   'overview.remote': 'Des diffusions n’ont pas pu être supprimées sur des serveurs de mid-sourcing.',
@@ -218,7 +217,6 @@ export const words: Words = {
 
   'schedule.title': 'Planification',
   'schedule.intro': 'Quand le nettoyage s’exécute automatiquement.',
-  'schedule.unkept': 'Aucun réplica ne lance d’exécutions planifiées. Pour les lancer :',
   'schedule.enabled': 'Exécuter automatiquement',
   'schedule.once': 'Une seule fois, le',
   'schedule.cron': 'Horaires',
@@ -264,6 +262,7 @@ export const words: Words = {
   'guard.maxIdle.help':
     'Si le log le plus récent est plus ancien, comme dans une copie restaurée, aucune exécution ne démarre.',
   'guard.cutoff': 'Contrôler les changements brusques de date limite',
+  'guard.first': 'La planification ne supprime qu’après une exécution manuelle réussie',
 
   'holds.title': 'Blocages',
   'holds.intro': 'Les données bloquées ne sont jamais supprimées, quelles que soient les règles.',

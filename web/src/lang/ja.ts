@@ -66,7 +66,6 @@ export const words: Words = {
   'overview.see': '実行を開く',
   'overview.tripped': '管理者が数値を確認するまで、ガードがタスクを拒否します：{guards}。',
   'overview.unscheduled': '実行がスケジュールされていません。',
-  'overview.unkept': 'スケジュールされた実行を開始するレプリカがありません。',
   'overview.invalid': '{option} の保存値が無効です。',
   'overview.stays': '不要な {rows} 行が削除されていません。',
   'overview.remote': 'ミッドソーシングサーバーで削除できなかった配信があります。',
@@ -215,7 +214,6 @@ export const words: Words = {
 
   'schedule.title': 'スケジュール',
   'schedule.intro': 'クリーンアップを自動で実行する日時。',
-  'schedule.unkept': 'スケジュールされた実行を開始するレプリカがありません。次のコマンドで開始します：',
   'schedule.enabled': '自動で実行する',
   'schedule.once': '1 回のみ：',
   'schedule.cron': '時刻',
@@ -259,6 +257,7 @@ export const words: Words = {
   'guard.maxIdle': '無活動期間（日）',
   'guard.maxIdle.help': '復元したコピーのように最新のログがこれより古いと、実行は開始されません。',
   'guard.cutoff': '基準日の急な変化を確認する',
+  'guard.first': '手動の実行が成功するまで、スケジュールによる削除を行わない',
 
   'holds.title': '保留',
   'holds.intro': '保留中のデータは、ルールにかかわらず削除されません。',

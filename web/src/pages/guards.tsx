@@ -30,6 +30,9 @@ const limits = [
   { name: 'maxIdle', unit: 86400 },
 ] as const
 
+/** The guards that are on or off. */
+const switches = ['cutoff', 'first'] as const
+
 type Values = Record<string, string | number | boolean | null | undefined>
 const shown = (values: Values, name: string, unit?: number) => {
   const value = values[name]
@@ -94,11 +97,11 @@ function Limits({ answer, reload }: { answer: GuardsAnswer; reload: () => void }
   const [draft, setDraft] = useState(() =>
     Object.fromEntries(limits.map(l => [l.name, shown(guards as Values, l.name, 'unit' in l ? l.unit : undefined)])),
   )
-  const [cutoff, setCutoff] = useState(guards.cutoff ?? true)
+  const [on, setOn] = useState(() => Object.fromEntries(switches.map(name => [name, guards[name] ?? true])))
   const { busy, problem, act } = useAction()
   const save = () =>
     act(async () => {
-      const values: Values = { cutoff }
+      const values: Values = { ...on }
       for (const l of limits)
         if (draft[l.name] !== '')
           values[l.name] = 'unit' in l ? `${Math.round(Number(draft[l.name]) * l.unit)}s` : Number(draft[l.name])
@@ -127,10 +130,12 @@ function Limits({ answer, reload }: { answer: GuardsAnswer; reload: () => void }
           />
         </Field>
       ))}
-      <label class="check">
-        <input type="checkbox" checked={cutoff} onChange={e => setCutoff(e.currentTarget.checked)} />
-        {t('guard.cutoff')}
-      </label>
+      {switches.map(name => (
+        <label class="check" key={name}>
+          <input type="checkbox" checked={on[name]} onChange={e => setOn({ ...on, [name]: e.currentTarget.checked })} />
+          {t(`guard.${name}`)}
+        </label>
+      ))}
       <SaveProblem error={problem} reload={reload} />
       <button type="submit" class="primary" aria-disabled={busy} disabled={isStale(problem)}>
         {t('action.save')}

@@ -3,7 +3,7 @@ import type { ComponentChildren } from 'preact'
 import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
 import { Bars, type Stack } from '../chart'
 import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
-import { day, number, period, short, t } from '../i18n'
+import { day, number, period, said, short, t } from '../i18n'
 import type { Context } from '../context'
 import { ended, nameOf, rowsOf, durationOf, total } from '../runs'
 
@@ -24,7 +24,7 @@ async function loadStatus(may: Context['may'], signal: AbortSignal): Promise<Sta
 }
 
 /** Returns the problems to look at, each with a link to the page that fixes it. */
-function problems({ runs, schedule, options, guards, left }: Status, context: Context) {
+function problems({ runs, schedule, options, guards, left }: Status) {
   const items: ComponentChildren[] = []
   const last = runs.find(ended)
   const add = (words: string, href: string, link: string) =>
@@ -53,8 +53,7 @@ function problems({ runs, schedule, options, guards, left }: Status, context: Co
     )
   }
   if (!schedule.enabled && last) add(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
-  if (schedule.enabled && !(context.server.replicas ?? []).some(r => r.schedule))
-    add(t('overview.unkept'), '#/schedule', t('schedule.title'))
+  for (const warning of schedule.warnings ?? []) add(said(warning).text, '#/schedule', t('schedule.title'))
   for (const invalid of options.invalid ?? [])
     add(t('overview.invalid', { option: invalid.option ?? '' }), '#/retention', t('retention.title'))
   const incomplete = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
@@ -141,7 +140,7 @@ export function Overview({ context }: { context: Context }) {
     >
       <Show loaded={loaded}>
         {status => {
-          const items = problems(status, context)
+          const items = problems(status)
           const last = status.runs.find(ended),
             active = status.runs.find(run => !ended(run))
           return (

@@ -2,9 +2,9 @@
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from 'preact/hooks'
 import { call, type Run, type TaskResult } from '../api'
 import { Line } from '../chart'
-import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Section, Table, useAction } from '../components'
+import { Badge, Bar, Code, Confirm, Moment, Page, Problem, Said, Section, Table, useAction } from '../components'
 import { between, follow } from '../follow'
-import { bytes, clock, number, period, said, short, t, time, type Key, type Message } from '../i18n'
+import { bytes, clock, number, period, short, t, time, type Key } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ended, total } from '../runs'
@@ -67,11 +67,6 @@ function useRun(id: string) {
     redraw(0)
   }
   return { model: model.current, problem, trouble, loadLog }
-}
-
-function Said({ message }: { message: Message }) {
-  const { text, lang } = said(message)
-  return <span lang={lang}>{text}</span>
 }
 
 function Pipeline({ model }: { model: Model }) {

@@ -1,26 +1,25 @@
 // The schedule, and the runs of the next seven days.
 import { useState } from 'preact/hooks'
 import { call, query, type Schedule, type ScheduleAnswer } from '../api'
-import { Field, isStale, Moment, Page, SaveProblem, Section, Show, useAction, useLoad } from '../components'
+import { Field, isStale, Moment, Page, Said, SaveProblem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
 import type { Context } from '../context'
 import { secondsOf } from '../runs'
 
 export function SchedulePage({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<ScheduleAnswer>('GET', '/v1/schedule', undefined, signal), [])
-  const kept = (context.server.replicas ?? []).some(r => r.schedule)
   return (
     <Page title={t('schedule.title')} intro={t('schedule.intro')}>
       <Show loaded={loaded}>
         {({ schedule = {}, etag = '' }) => (
           <>
-            {!kept && (
-              <div class="notice">
+            {(schedule.warnings ?? []).map(warning => (
+              <div class="notice" key={warning.code}>
                 <p>
-                  {t('schedule.unkept')} <code>cleanupd serve --schedule</code>
+                  <Said message={warning} />
                 </p>
               </div>
-            )}
+            ))}
             <Form key={etag} schedule={schedule} etag={etag} context={context} reload={loaded.reload} />
             <Section title={t('schedule.next')}>
               {(schedule.upcomingRunTimes ?? []).length === 0 ? (

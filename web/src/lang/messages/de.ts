@@ -123,4 +123,6 @@ export const messages: Record<string, string> = {
     'Nicht entfernt: {tables} {tables|Relation|Relationen} mit dem Namen einer Arbeitstabelle, etwa {example}: {kind}',
   WORK_TABLES_UNREADABLE:
     '{tables} {tables|Tabelle kann|Tabellen können} gesperrte Zeilen haben und {tables|war|waren} nicht lesbar: {tables|bleibt|bleiben} erhalten; die erste ist {table}: {error}',
+  SCHEDULE_NOT_KEPT: 'Keine Ausführung startet nach dem Zeitplan, denn kein Server läuft mit --schedule',
+  SCHEDULE_REFUSED: 'Die Schutzregel {guard} wird geplante Ausführungen verweigern: {problem}',
 }

@@ -121,4 +121,6 @@ export const messages: Record<string, string> = {
     'Non supprimé : {tables} {tables|relation au nom|relations aux noms} de table de travail, par exemple {example} : {kind}',
   WORK_TABLES_UNREADABLE:
     '{tables} {tables|table, qui a peut-être des lignes bloquées, n’a pas pu être lue et est conservée|tables, qui ont peut-être des lignes bloquées, n’ont pas pu être lues et sont conservées} ; la première est {table} : {error}',
+  SCHEDULE_NOT_KEPT: 'Aucune exécution planifiée ne démarre, car aucun serveur ne tourne avec --schedule',
+  SCHEDULE_REFUSED: 'Le garde-fou {guard} refusera les exécutions planifiées : {problem}',
 }

@@ -112,4 +112,6 @@ export const messages: Record<string, string> = {
     '削除されません：作業テーブルの名前を持つリレーション {tables} 個（{example} など）：{kind}',
   WORK_TABLES_UNREADABLE:
     'テーブル {tables} 個は保留中の行を持つ可能性があり、読み取れませんでした：保持されます。最初のものは {table}：{error}',
+  SCHEDULE_NOT_KEPT: '--schedule を指定したサーバーがないため、スケジュールされた実行は開始されません',
+  SCHEDULE_REFUSED: 'ガード {guard} はスケジュールされた実行を拒否します：{problem}',
 }

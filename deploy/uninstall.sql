@@ -1,0 +1,45 @@
+-- Removes cleanupd from a database: the schema cleanupd with the history of its runs, its schedule, holds and audit, and the rights of its
+-- role; and the role itself, when no other database needs it. Stop the service first. Run it with psql as a superuser in every database
+-- where role.sql was run, those of mid-sourcing servers too:
+--
+--   psql -X -d campaign [-v role=cleanupd] -f uninstall.sql
+--
+-- It changes nothing if the role is connected, if it owns anything outside the schema cleanupd (as the application's own role does), or if
+-- objects of others depend on that schema. Nothing of the application is dropped, and nothing cascades.
+\set ON_ERROR_STOP on
+\if :{?role}
+\else
+  \set role cleanupd
+\endif
+
+BEGIN;
+SET LOCAL client_min_messages = warning;
+SET LOCAL lock_timeout = '5s';
+SET LOCAL search_path = pg_catalog, pg_temp; -- this is a superuser's session: it must not call functions of others
+
+WITH service AS (SELECT oid, rolsuper FROM pg_roles WHERE rolname = :'role'),
+  owned AS (
+    SELECT o.type, o.identity FROM pg_shdepend d JOIN service ON service.oid = refobjid
+      CROSS JOIN LATERAL pg_identify_object(d.classid, d.objid, d.objsubid) AS o
+    WHERE d.deptype = 'o' AND d.dbid IN (0, (SELECT oid FROM pg_database WHERE datname = current_database()))
+      AND o.schema IS DISTINCT FROM 'cleanupd' AND (o.type, o.identity) <> ('schema', 'cleanupd')),
+  refused (why) AS (
+    SELECT format('there is no role %I: give its name by -v role=', :'role') WHERE NOT EXISTS (SELECT FROM service)
+    UNION ALL SELECT format('the role %I is a superuser: drop the schema cleanupd by hand', :'role') FROM service WHERE rolsuper
+    UNION ALL SELECT format('the role %I is connected: stop the service first', :'role')
+      FROM service WHERE EXISTS (SELECT FROM pg_stat_activity WHERE usesysid = service.oid)
+    UNION ALL SELECT format('the role %I owns the %s %s: if it is not the service''s own role, drop the schema cleanupd by hand', :'role', type, identity)
+      FROM owned)
+SELECT format('DO %L', format('BEGIN RAISE USING MESSAGE = %L; END', why)) FROM refused LIMIT 1 \gexec
+
+DROP FUNCTION IF EXISTS cleanupd.drop_work_tables(regclass[]); -- it belongs to the application's role
+DROP OWNED BY :"role";
+SELECT format('DROP ROLE %I', rolname) FROM pg_roles r
+WHERE rolname = :'role' AND NOT EXISTS (SELECT FROM pg_shdepend WHERE refobjid = r.oid) \gexec
+SELECT string_agg(DISTINCT COALESCE(datname, 'the whole server'), ', ') AS databases FROM pg_shdepend d
+LEFT JOIN pg_database db ON db.oid = d.dbid WHERE refobjid = (SELECT oid FROM pg_roles WHERE rolname = :'role') \gset
+COMMIT;
+
+\if :{?databases}
+  \echo 'The role remains, since it has rights in:' :databases
+\endif

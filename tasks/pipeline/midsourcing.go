@@ -1,0 +1,50 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/midsourcing"
+)
+
+// midSourcing handles the parents of the task that are also on mid-sourcing servers; nil if none can be. A saved plan
+// names no leftovers.
+func (a *Attempt) midSourcing(r midsourcing.Remote) *midsourcing.Purge {
+	if a.Plan.Parents == nil || !a.Task.ParentSet.MidSourced {
+		return nil
+	}
+	return &midsourcing.Purge{
+		Config:    a.run.Config.MidSourcing,
+		Binder:    a.Binder,
+		Remote:    r,
+		Register:  a.run.Journal.Register,
+		Log:       a.Log,
+		Leftovers: a.run.Config.SavedPlan == nil,
+	}
+}
+
+// PurgeMidSourced deletes parents on their mid-sourcing servers, or counts them in a dry run, and returns the ones to
+// delete here, too.
+func (a *Attempt) PurgeMidSourced(ctx context.Context, parents binding.Parents, r midsourcing.Remote) ([]int64, error) {
+	m := a.midSourcing(r)
+	if m == nil {
+		return parents.IDs, nil
+	}
+	result, err := m.Run(ctx, parents)
+	if err != nil {
+		return nil, err
+	}
+	a.Retained.Dependent += result.Dependent
+	a.ParentsRetained = a.ParentsRetained || len(result.IDs) < len(parents.IDs)
+	a.Unfinished = errors.Join(a.Unfinished, result.Failed)
+	return result.IDs, nil
+}
+
+// WithoutKept returns parents without the deliveries of mid-sourcing accounts that are kept.
+func (a *Attempt) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
+	if m := a.midSourcing(nil); m != nil {
+		return m.WithoutKept(ctx, ids)
+	}
+	return ids, nil
+}

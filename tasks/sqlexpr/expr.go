@@ -1,0 +1,147 @@
+package sqlexpr
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Expr is SQL with its arguments. The zero value is empty. An Expr is never changed, and may be part of several others.
+type Expr struct{ pieces []piece }
+
+// piece is text, or a reference to an argument.
+type piece struct {
+	text string
+	arg  *argument
+	// column is the column that is compared with the elements of the argument, as In does; or empty.
+	column string
+	// constant is true if the elements are compared as constants; see Constants.
+	constant bool
+}
+
+// argument is a value that is sent with a statement. It has one parameter, however often a statement refers to it.
+type argument struct {
+	value any
+	cast  string
+}
+
+// SQL returns text without arguments.
+func SQL(text string) Expr {
+	if text == "" {
+		return Expr{}
+	}
+	return Expr{[]piece{{text: text}}}
+}
+
+// Arg returns a parameter with a value, cast to an SQL type; without a cast if that is empty.
+func Arg(value any, cast string) Expr { return Expr{[]piece{{arg: &argument{value, cast}}}} }
+
+// Format formats text as fmt.Sprintf does. Each Expr among the operands becomes a part of it.
+func Format(format string, operands ...any) Expr {
+	var parts []Expr
+	marked := make([]any, len(operands))
+	for i, operand := range operands {
+		if part, ok := operand.(Expr); ok {
+			operand = marker(func() { parts = append(parts, part) })
+		}
+		marked[i] = operand
+	}
+	var e Expr
+	for i, text := range strings.Split(fmt.Sprintf(format, marked...), mark) {
+		if i > 0 {
+			e.pieces = append(e.pieces, parts[i-1].pieces...)
+		}
+		e.pieces = append(e.pieces, SQL(text).pieces...)
+	}
+	return e
+}
+
+// mark stands for an Expr in text that is being formatted. SQL cannot contain it.
+const mark = "\x00"
+
+// marker writes mark, and calls a function, where fmt would write an operand.
+type marker func()
+
+// Format implements fmt.Formatter.
+func (m marker) Format(text fmt.State, _ rune) {
+	m()
+	_, _ = text.Write([]byte(mark))
+}
+
+// Join returns expressions with a separator between them. Empty ones are left out.
+func Join(separator string, list ...Expr) (e Expr) {
+	for _, one := range list {
+		if !e.IsZero() && !one.IsZero() {
+			e.pieces = append(e.pieces, piece{text: separator})
+		}
+		e.pieces = append(e.pieces, one.pieces...)
+	}
+	return e
+}
+
+// Or returns the condition that one of several is true. Empty ones are left out.
+func Or(conditions ...Expr) Expr { return Join(" OR ", conditions...) }
+
+// IsZero reports whether the expression is empty.
+func (e Expr) IsZero() bool { return e.pieces == nil }
+
+// Bind returns the expression with other values of its arguments.
+func (e Expr) Bind(bind func(value any) (any, error)) (bound Expr, err error) {
+	args := map[*argument]*argument{}
+	for _, p := range e.pieces {
+		if p.arg != nil {
+			if args[p.arg] == nil {
+				value, err := bind(p.arg.value)
+				if err != nil {
+					return Expr{}, err
+				}
+				args[p.arg] = &argument{value, p.arg.cast}
+			}
+			p.arg = args[p.arg]
+		}
+		bound.pieces = append(bound.pieces, p)
+	}
+	return bound, nil
+}
+
+// Args returns the values of the parameters, in the order of their numbers.
+func (e Expr) Args() (values []any) {
+	known := map[*argument]bool{nil: true}
+	for _, p := range e.pieces {
+		if !known[p.arg] {
+			known[p.arg] = true
+			values = append(values, p.arg.value)
+		}
+	}
+	return values
+}
+
+// Build returns the SQL with its parameters, numbered as they appear first, and their values.
+func (e Expr) Build() (sql string, args []any) {
+	var text strings.Builder
+	numbers := map[*argument]int{}
+	for _, p := range e.pieces {
+		if p.arg != nil && numbers[p.arg] == 0 {
+			numbers[p.arg] = len(numbers) + 1
+		}
+		text.WriteString(p.build(numbers[p.arg]))
+	}
+	return text.String(), e.Args()
+}
+
+func (p piece) build(number int) string {
+	if p.arg == nil {
+		return p.text
+	}
+	parameter := "$" + strconv.Itoa(number)
+	if p.arg.cast != "" {
+		parameter += "::" + p.arg.cast
+	}
+	switch {
+	case p.column == "":
+		return parameter
+	case p.constant:
+		return p.column + "::bigint = ANY (" + parameter + ")"
+	}
+	return p.column + " IN (SELECT unnest(" + parameter + "))"
+}
