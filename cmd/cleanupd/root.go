@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/cli/forms"
 	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
@@ -16,9 +17,17 @@ import (
 // newRoot returns the command cleanupd with all its commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "cleanupd",
-		Version:       version.String(),
-		Short:         "Keeps a Campaign database on PostgreSQL from growing without end",
+		Use:     "cleanupd",
+		Version: version.String(),
+		Short:   "Keeps a Campaign database on PostgreSQL from growing without end",
+		Long: "Keeps a Campaign database on PostgreSQL from growing without end.\n" +
+			"serve is the server; most other commands ask one.",
+		Example: "  cleanupd demo --keep             try it on a private database\n" +
+			"  cleanupd run --preview           show what would be deleted, ask, and delete exactly that\n" +
+			"  cleanupd runs --state failed     list the runs that failed, such as last night's\n" +
+			"  cleanupd runs show ID            show why a run failed\n" +
+			"  cleanupd guards                  show which tasks a guard refuses; run --preview approves them\n" +
+			"  cleanupd explain TABLE KEY       show why a row is deleted or kept",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          flags.OnlyCommands,
@@ -39,7 +48,7 @@ func newRoot() *cobra.Command {
 		cli.NewMidSourcing(),
 		cli.NewHolds(),
 		cli.NewGuards(),
-		cli.NewUserData(),
+		forms.NewCommand(),
 		cli.NewAudit(),
 		cli.NewContext(),
 		serve.NewHealth(),

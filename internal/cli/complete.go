@@ -15,51 +15,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// maxCompletions is how many of the newest runs, holds and receipts are offered.
+// maxCompletions is how many of the newest runs and holds are offered.
 const maxCompletions = 50
 
-// source returns what can be typed, with descriptions.
-type source[C any] func(ctx context.Context, client C) ([]cobra.Completion, error)
-
-// completeFlag completes the values of a flag.
-func completeFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
-	_ = cmd.RegisterFlagCompletionFunc(flag, complete) // it fails only for an unknown flag
-}
-
-// firstArgument completes only the first argument.
-func firstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return complete(cmd, args, typed)
-	}
-}
-
-// fromCleanup returns a completion with the answers of CleanupService.
-func fromCleanup(server *rpc.Server, sources ...source[rpc.CleanupClient]) cobra.CompletionFunc {
-	return rpc.Complete(server, cleanupv1.NewCleanupServiceClient, all(sources))
-}
-
-// fromUserData returns a completion with the answers of UserDataService.
-func fromUserData(server *rpc.Server, sources ...source[rpc.UserDataClient]) cobra.CompletionFunc {
-	return rpc.Complete(server, cleanupv1.NewUserDataServiceClient, all(sources))
-}
-
-// all returns what all sources return. One that fails offers nothing.
-func all[C any](sources []source[C]) source[C] {
-	return func(ctx context.Context, client C) (list []cobra.Completion, err error) {
-		for _, s := range sources {
-			some, sourceErr := s(ctx, client)
-			if sourceErr == nil {
-				list = append(list, some...)
-			}
-		}
-		return list, nil
-	}
-}
-
-// knownTasks offers the tasks of the server, or those of this program if no server answers.
+// knownTasks offers the tasks of the server, or the built-in tasks if no server answers.
 func knownTasks(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
 	resp, err := listTasks(ctx, client)
 	for _, t := range resp.GetTasks() {
@@ -85,7 +44,7 @@ func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Co
 }
 
 // knownRuns offers the newest runs that pass a filter.
-func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) source[rpc.CleanupClient] {
+func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) rpc.Source[rpc.CleanupClient] {
 	return func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
 		runs, err := listRuns(ctx, client, maxCompletions, request)
 		for _, r := range runs.GetRuns() {
@@ -115,14 +74,14 @@ func anyRun(*cleanupv1.Run) bool { return true }
 func isActive(r *cleanupv1.Run) bool { return r.GetEndTime() == nil }
 
 // knownPlans offers the dry runs that succeeded.
-var knownPlans = func() source[rpc.CleanupClient] {
+var knownPlans = func() rpc.Source[rpc.CleanupClient] {
 	dryRun, succeeded := true, cleanupv1.RunState_RUN_STATE_SUCCEEDED
 	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
 }()
 
 // trippedGuards offers the guards that refuse the plan of the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
-	return fromCleanup(
+	return rpc.CompleteCleanup(
 		server,
 		func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
 			resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
@@ -140,23 +99,6 @@ func knownHolds(ctx context.Context, client rpc.CleanupClient) (list []cobra.Com
 	resp, err := client.ListHolds(ctx, &cleanupv1.ListHoldsRequest{PageSize: maxCompletions})
 	for _, h := range resp.GetHolds() {
 		list = append(list, cobra.CompletionWithDesc(h.GetId(), holdSubject(h)+": "+h.GetReason()))
-	}
-	return list, err
-}
-
-func knownReceipts(ctx context.Context, client rpc.UserDataClient) (list []cobra.Completion, err error) {
-	resp, err := client.ListReceipts(ctx, &cleanupv1.ListReceiptsRequest{PageSize: maxCompletions})
-	for _, r := range resp.GetReceipts() {
-		list = append(list, cobra.CompletionWithDesc(r.GetId(), format.Time(r.GetEndTime())+" by "+r.GetRequestedBy()))
-	}
-	return list, err
-}
-
-func knownPurges(ctx context.Context, client rpc.UserDataClient) (list []cobra.Completion, err error) {
-	resp, err := listPurges(ctx, client)
-	for _, p := range resp.GetPurges() {
-		about := fmt.Sprintf("%s, older than %d days by %s", p.GetApplication(), p.GetDays(), p.GetDateColumn())
-		list = append(list, cobra.CompletionWithDesc(p.GetName(), about))
 	}
 	return list, err
 }
@@ -188,7 +130,7 @@ func completeSettings(
 			}
 			return list, nil
 		}
-		list, directive := fromCleanup(server, names)(cmd, args, typed)
+		list, directive := rpc.CompleteCleanup(server, names)(cmd, args, typed)
 		if suffix != "" {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}

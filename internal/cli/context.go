@@ -115,7 +115,7 @@ func newAddContext() *cobra.Command {
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The context %s is %s.\n", name, done)
 			return err
 		},
-		ValidArgsFunction: firstArgument(rpc.CompleteContexts),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteContexts),
 	}
 	f := cmd.Flags()
 	rpc.AddContextFlags(f, &c)
@@ -159,7 +159,7 @@ func newRemoveContext() *cobra.Command {
 // returns what the context is then.
 func changeContexts(cmd *cobra.Command, change func(file *contexts.File, name string) string) *cobra.Command {
 	cmd.Args = flags.OneArgument("the name of a context, as in cleanupd context")
-	cmd.ValidArgsFunction = firstArgument(rpc.CompleteContexts)
+	cmd.ValidArgsFunction = rpc.FirstArgument(rpc.CompleteContexts)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		file, err := contexts.Load()
 		if err != nil {

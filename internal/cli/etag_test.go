@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/forms"
 )
 
 // changed is a server whose settings change between each read and the next write. It records the etag and the mask of
@@ -114,9 +115,9 @@ func TestChangesAreConditional(t *testing.T) {
 		{NewOptions(), "set --yes visitorPurgeDelayDays=1", "of options", "visitor_purge_delay_days", again},
 		{NewOptions(), "reset visitorPurgeDelayDays", "of options", "visitor_purge_delay_days", again},
 		{NewOptions(), "reset --etag mine visitorPurgeDelayDays", "mine", "visitor_purge_delay_days", "stale"},
-		{NewUserData(), "purges set b --days 1", "of b", "", again},
-		{NewUserData(), "purges set c --days 1", "", "", again},
-		{NewUserData(), "purges delete b", "of b", "", again},
+		{forms.NewCommand(), "purges set b --days 1", "of b", "", again},
+		{forms.NewCommand(), "purges set c --days 1", "", "", again},
+		{forms.NewCommand(), "purges delete b", "of b", "", again},
 	} {
 		x.command.SetArgs(append(strings.Fields(x.args), "--server", listener.Addr().String()))
 		x.command.SilenceErrors, x.command.SilenceUsage = true, true

@@ -43,7 +43,7 @@ func NewExplain() *cobra.Command {
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args:              taskOrRow,
-		ValidArgsFunction: firstArgument(fromCleanup(&server, knownTasks, knownTables)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(&server, knownTasks, knownTables)),
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			if len(args) == 2 {
 				return explainRow(cmd, client, output, args[0], strings.TrimPrefix(args[1], " "))

@@ -120,7 +120,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
 	f.StringVar(&hold.expires, "expire-time", "",
 		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
-	completeFlag(cmd, "table", fromCleanup(server, knownTables))
+	rpc.CompleteFlag(cmd, "table", rpc.CompleteCleanup(server, knownTables))
 	return cmd
 }
 
@@ -175,7 +175,7 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:             "End a hold: the next run deletes what the rules select",
 		Example:           "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:              flags.OneArgument("the id of a hold, as in cleanupd holds"),
-		ValidArgsFunction: firstArgument(fromCleanup(server, knownHolds)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, knownHolds)),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
 			if err != nil {

@@ -114,10 +114,10 @@ func NewRun() *cobra.Command {
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
-	completeFlag(cmd, "task", fromCleanup(&server, knownTasks))
-	completeFlag(cmd, "skip-task", fromCleanup(&server, knownTasks))
-	completeFlag(cmd, "plan", fromCleanup(&server, knownPlans))
-	completeFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
+	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(&server, knownTasks))
+	rpc.CompleteFlag(cmd, "skip-task", rpc.CompleteCleanup(&server, knownTasks))
+	rpc.CompleteFlag(cmd, "plan", rpc.CompleteCleanup(&server, knownPlans))
+	rpc.CompleteFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
 }
 

@@ -70,8 +70,8 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&task, "task", "", "only runs that this task was selected for")
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time (default all)")
 	flags.WithoutVariable(f, "state", "task", "since") // they are about one list
-	completeFlag(cmd, "state", cobra.FixedCompletions(runStates(), cobra.ShellCompDirectiveNoFileComp))
-	completeFlag(cmd, "task", fromCleanup(server, knownTasks))
+	rpc.CompleteFlag(cmd, "state", cobra.FixedCompletions(runStates(), cobra.ShellCompDirectiveNoFileComp))
+	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(server, knownTasks))
 	return cmd
 }
 
@@ -126,8 +126,10 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Show a run: its state, the results of its tasks, and its error",
 		Example: "  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs show " +
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq -r '.run.results[].detail'",
-		Args:              flags.OneArgument("the id of one run"),
-		ValidArgsFunction: firstArgument(fromCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
+		Args: flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(
+			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
+		),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {
@@ -150,8 +152,10 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Show a run's progress from its beginning to its end",
 		Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
-		Args:              flags.OneArgument("the id of one run"),
-		ValidArgsFunction: firstArgument(fromCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
+		Args: flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(
+			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
+		),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 			if err != nil {
@@ -167,11 +171,13 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 
 func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
-		Use:               "cancel ID",
-		Short:             "Stop a run after its current batch",
-		Example:           "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:              flags.OneArgument("the id of one run"),
-		ValidArgsFunction: firstArgument(fromCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))),
+		Use:     "cancel ID",
+		Short:   "Stop a run after its current batch",
+		Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:    flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(
+			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
+		),
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
 			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {

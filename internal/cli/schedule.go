@@ -94,7 +94,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.continueOnError, "continue-on-error", true,
 		"continue after a failed task with the tasks that do not need it")
-	completeFlag(cmd, "next-plan", fromCleanup(server, knownPlans))
+	rpc.CompleteFlag(cmd, "next-plan", rpc.CompleteCleanup(server, knownPlans))
 	return cmd
 }
 

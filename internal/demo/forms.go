@@ -12,7 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
-	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/cli/forms"
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/localmysql"
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -115,7 +115,7 @@ func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
 		command += " --server " + s.GRPC.Addr().String()
 		fmt.Fprintf(out, "\n$ cleanupd userdata %s\n", command)
-		cmd := cli.NewUserData()
+		cmd := forms.NewCommand()
 		cmd.SilenceErrors, cmd.SilenceUsage = true, true
 		cmd.SetArgs(strings.Fields(command))
 		cmd.SetOut(out)

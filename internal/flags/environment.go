@@ -12,8 +12,8 @@ import (
 // noVariable annotates the flags that no environment variable sets.
 const noVariable = "cleanupd_no_variable"
 
-// WithoutVariable excepts flags from those that an environment variable sets, because the same name means something else
-// to another command.
+// WithoutVariable marks flags that no environment variable sets, because another command has a flag with the same name
+// and another meaning.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, noVariable, nil) // it fails only for an unknown flag

@@ -9,14 +9,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// whole are the ranges of the types of flags that take whole numbers.
+// whole has the ranges of the types of flags that take whole numbers.
 var whole = map[string][2]int64{
 	"int":   {math.MinInt, math.MaxInt},
 	"int32": {math.MinInt32, math.MaxInt32},
 	"int64": {math.MinInt64, math.MaxInt64},
 }
 
-// explainValue returns the error of a flag whose value cannot be parsed, for people: of a number, what it may be.
+// explainValue replaces the error of a value that is not a number, or out of range, by one that says which values are
+// possible.
 func explainValue(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {

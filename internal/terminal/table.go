@@ -54,8 +54,8 @@ func columnsOf(rows []Row) []column {
 	return columns
 }
 
-// fit decides which columns of a table are shown on a screen, 0 if its width is not limited. Columns without anything
-// are left out; on a narrow screen first those with only zeros, and then the last ones. The last text is cut.
+// fit decides which columns of a table are shown on a screen, whose width is 0 if it is not limited. It hides empty
+// columns; on a narrow screen it hides columns with only zeros, then the last columns, and cuts the last text.
 func fit(columns []column, screen int) {
 	needed := -len(gutter)
 	for i := range columns {

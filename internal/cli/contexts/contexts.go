@@ -1,6 +1,6 @@
-// Package contexts stores the servers that a user works with, each under a name of their own, in a file in the user's
-// configuration folder. The file names the files with credentials, and has none itself. Package rpc reads it for every
-// command that is a client, and the command context of internal/cli changes it.
+// Package contexts stores the servers that a user works with, by name, in a file in the user's configuration folder. The
+// file contains paths of files with credentials, but no credentials. Package rpc reads it for every client command, and
+// the command context of internal/cli changes it.
 package contexts
 
 import (
@@ -29,7 +29,7 @@ type Context struct {
 	TokenFile   string `json:"tokenFile,omitempty"`
 }
 
-// File has the contexts by their names. Current is the name of the one in use, empty if there is none.
+// File contains the contexts by name. Current is the name of the context in use, and may be empty.
 type File struct {
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
@@ -87,7 +87,7 @@ func path() (string, error) {
 	return filepath.Join(folder, "cleanupd", "contexts.yaml"), nil
 }
 
-// Load reads the file. Where there is none, or no folder for it, there are no contexts.
+// Load reads the file. A missing file, or a user without a configuration folder, has no contexts.
 func Load() (*File, error) {
 	f := &File{}
 	name, err := path()

@@ -47,7 +47,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Period returns a duration that somebody set, such as 90 days or 1m30s.
+// Period returns a duration of a setting, such as 90 days or 1m30s.
 func Period(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {

@@ -64,7 +64,7 @@ func PlainError(err error) error {
 	return errors.New(s.Message())
 }
 
-// nameFields replaces the names of the request's fields in an error by those that the user typed.
+// nameFields replaces the names of fields in an error by the names that the user typed.
 func nameFields(cmd *cobra.Command, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.InvalidArgument {

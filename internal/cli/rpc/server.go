@@ -43,8 +43,7 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 	f.StringVar(&s.name, "context", "",
 		"the context to use, as in cleanupd context; flags and variables replace its settings (default the current "+
 			"one, unless there is --server)")
-	// it fails only for an unknown flag
-	_ = cmd.RegisterFlagCompletionFunc("context", CompleteContexts)
+	CompleteFlag(cmd, "context", CompleteContexts)
 }
 
 // AddContextFlags adds the flags that a context stores, except the one of the token.
@@ -54,19 +53,6 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.CA, "tls-ca", "", "use TLS, and trust the certificate authorities in this PEM file")
 	f.StringVar(&c.Certificate, "client-cert", "", "use TLS, and present the client certificate in this PEM file")
 	f.StringVar(&c.Key, "client-key", "", "the key of --client-cert: a PEM file")
-}
-
-// CompleteContexts completes the name of a context.
-func CompleteContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	file, err := contexts.Load()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	var names []cobra.Completion
-	for _, name := range file.Names() {
-		names = append(names, cobra.CompletionWithDesc(name, file.Contexts[name].Address))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }
 
 // useContext sets what no flag and no variable gave from a context: the one that was named, or the current one if no
@@ -184,7 +170,7 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// readToken returns the token to send, empty if there is none, and where it is from.
+// readToken returns the token to send, which may be empty, and the flag or file it comes from.
 func (s *Server) readToken() (token, origin string, err error) {
 	if s.token != "" || s.TokenFile == "" {
 		return s.token, "--token", nil

@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// PrintRun prints what is known of a run: who requested it and when, its results, and why it did not succeed.
-// With all, its tables have no limit.
+// PrintRun prints a run: who requested it and when, its results, and why it did not succeed. With all, its
+// tables have no limit.
 func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	kind := "Run"
 	if r.GetDryRun() {

@@ -1,4 +1,4 @@
-package cli
+package forms
 
 import (
 	"cmp"
@@ -62,7 +62,7 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
 		Args:              flags.OneArgument("the name of the rule"),
-		ValidArgsFunction: firstArgument(fromUserData(server, knownPurges)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownPurges)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
@@ -92,7 +92,7 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 		Short:             "Delete a rule; data that it has deleted is not restored",
 		Example:           "  cleanupd userdata purges delete old-loans",
 		Args:              flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
-		ValidArgsFunction: firstArgument(fromUserData(server, knownPurges)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownPurges)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {

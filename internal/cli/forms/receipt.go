@@ -1,4 +1,4 @@
-package cli
+package forms
 
 import (
 	"cmp"
@@ -42,7 +42,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
 			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
 		Args:              flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts"),
-		ValidArgsFunction: firstArgument(fromUserData(server, knownReceipts)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownReceipts)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
 			resp, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
@@ -57,7 +57,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 	output.AddFlag(cmd)
 	cmd.Flags().StringVar(&file, "html", "",
 		"write it as an HTML page to this new file, which a browser prints or saves as PDF")
-	completeFlag(cmd, "html", flags.CompleteFiles)
+	rpc.CompleteFlag(cmd, "html", flags.CompleteFiles)
 	return cmd
 }
 

@@ -1,4 +1,4 @@
-package cli
+package forms
 
 import (
 	"fmt"
@@ -26,7 +26,7 @@ func newVerify(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
 			"Claims/apply",
 		Args:              receiptAndUser,
-		ValidArgsFunction: firstArgument(fromUserData(server, knownReceipts)),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownReceipts)),
 		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) (err error) {
 			req.ReceiptId = args[0]
 			if len(args) > 1 {

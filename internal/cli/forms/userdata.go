@@ -1,4 +1,4 @@
-package cli
+package forms
 
 import (
 	"strings"
@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// NewUserData returns the command userdata.
-func NewUserData() *cobra.Command {
+// NewCommand returns the command userdata.
+func NewCommand() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{
 		Use:   "userdata",

@@ -1,4 +1,4 @@
-package cli
+package forms
 
 import (
 	"fmt"

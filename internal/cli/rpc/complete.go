@@ -1,0 +1,101 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/contexts"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// completionTimeout limits how long a shell waits for what can be typed.
+const completionTimeout = time.Second
+
+// Source returns what can be typed, with descriptions.
+type Source[C any] func(ctx context.Context, client C) ([]cobra.Completion, error)
+
+// CompleteFlag completes the values of a flag.
+func CompleteFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
+	_ = cmd.RegisterFlagCompletionFunc(flag, complete) // it fails only for an unknown flag
+}
+
+// FirstArgument completes only the first argument.
+func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return complete(cmd, args, typed)
+	}
+}
+
+// CompleteCleanup returns a completion with the answers of CleanupService.
+func CompleteCleanup(server *Server, sources ...Source[CleanupClient]) cobra.CompletionFunc {
+	return completeFrom(server, cleanupv1.NewCleanupServiceClient, sources)
+}
+
+// CompleteUserData returns a completion with the answers of UserDataService.
+func CompleteUserData(server *Server, sources ...Source[UserDataClient]) cobra.CompletionFunc {
+	return completeFrom(server, cleanupv1.NewUserDataServiceClient, sources)
+}
+
+// completeFrom returns a completion that asks the server what can be typed, and offers nothing if it does not answer in
+// time. It offers no names of files.
+func completeFrom[C any](
+	server *Server, newClient func(grpc.ClientConnInterface) C, sources []Source[C],
+) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		list, err := offers(cmd, server, newClient, sources)
+		if err != nil { // nothing may be printed between what the user types
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		list = slices.DeleteFunc(list, func(c cobra.Completion) bool { return !strings.HasPrefix(c, typed) })
+		return list, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	}
+}
+
+// offers returns what all sources return. One that fails offers nothing.
+func offers[C any](
+	cmd *cobra.Command, server *Server, newClient func(grpc.ClientConnInterface) C, sources []Source[C],
+) (list []cobra.Completion, err error) {
+	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // which cobra does not do for a completion
+		return nil, err
+	}
+	if _, err := server.useContext(cmd); err != nil {
+		return nil, err
+	}
+	conn, err := server.Dial()
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = conn.Close() }()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+	defer cancel()
+	client := newClient(conn)
+	for _, ask := range sources {
+		some, err := ask(ctx, client)
+		if err == nil {
+			list = append(list, some...)
+		}
+	}
+	return list, nil
+}
+
+// CompleteContexts completes the name of a context.
+func CompleteContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	file, err := contexts.Load()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var names []cobra.Completion
+	for _, name := range file.Names() {
+		names = append(names, cobra.CompletionWithDesc(name, file.Contexts[name].Address))
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
