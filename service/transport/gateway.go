@@ -75,7 +75,7 @@ func (s *Server) gateway() (http.Handler, error) {
 	)
 }
 
-// setRequestID sets the header with the id of the call that a request made, in place of the one of the request.
+// setRequestID replaces the id in the header of a response by the id of the call that answered it.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
 		w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
