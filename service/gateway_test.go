@@ -155,11 +155,24 @@ func TestRequestIDOverREST(t *testing.T) {
 		{"GET", "/v1/runs/00000000-0000-0000-0000-000000000000", "", 404},
 		{"PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, 400},
 		{"POST", "/v1/runs", `{"tasks": ["x"]}`, 400},
+		{"POST", "/v1/runs", `{"dryRun": true, "tasks": ["sessions"]}`, 200},
+		{"GET", "/v1/nothing", "", 404},
+		{"GET", "/nothing", "", 404},
+		{"DELETE", "/v1/options", "", 405},
+		{"GET", "/v1/runs?pageSize=x", "", 400},
+		{"GET", "/v1/runs?nothing=x", "", 400},
+		{"POST", "/v1/runs", "{", 400},
+		{"GET", "/healthz", "", 200},
+		{"GET", "/openapi.json", "", 200},
 	} {
 		got := s.call(t, c.method, c.path, c.body)
 		if got.code != c.code || len(got.header.Values("request-id")) != 1 {
 			t.Errorf("%s %s: %d, %v", c.method, c.path, got.code, got.header)
 		}
+	}
+	got := s.call(t, "PATCH", "/v1/options", "x", "Content-Type", "text/plain")
+	if got.code != 415 || len(got.header.Values("request-id")) != 1 {
+		t.Errorf("another content type: %d, %v", got.code, got.header)
 	}
 }
 

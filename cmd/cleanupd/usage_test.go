@@ -576,3 +576,23 @@ func TestMigrateForAWeakRole(t *testing.T) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 }
+
+// A client that speaks to the wrong listener says which address it needs.
+func TestWrongListener(t *testing.T) {
+	t.Parallel()
+	r := startServer(t, "--database-url", pgtest.Campaign(t).URL())
+	rest := strings.TrimPrefix(r.http, "http://")
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--server", rest}, "this is an address for HTTP"},
+		{[]string{"--server", rest, "--tls"}, "the server speaks plain text there"},
+		{[]string{"--server", r.grpc, "--tls"}, "the server speaks plain text there"},
+	} {
+		code, _, errs := cleanupd(t, append([]string{"tasks"}, c.args...)...)
+		if code != 1 || !strings.Contains(errs, c.want) {
+			t.Errorf("%q: status %d, %s", c.args, code, errs)
+		}
+	}
+}

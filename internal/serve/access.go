@@ -1,9 +1,11 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -100,4 +102,19 @@ func (c *accessConfig) serverConfig(
 		}
 	}
 	return out, nil
+}
+
+// methods returns how callers authenticate, for people.
+func (c *accessConfig) methods() string {
+	var methods []string
+	for _, m := range []struct{ setting, name string }{
+		{c.ClientCA, "client certificates"},
+		{c.TokenFile, "tokens"},
+		{c.Issuer, "OpenID Connect"},
+	} {
+		if m.setting != "" {
+			methods = append(methods, m.name)
+		}
+	}
+	return cmp.Or(strings.Join(methods, ", "), "none")
 }

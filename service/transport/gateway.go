@@ -50,9 +50,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
 		runtime.WithErrorHandler(
 			func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
-				if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
-					w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
-				}
+				_ = setRequestID(ctx, w, nil)
 				writeError(w, r, err)
 			},
 		),
@@ -61,7 +59,8 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(callerMetadata),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
-		runtime.WithOutgoingHeaderMatcher(func(name string) (string, bool) { return name, name == requestHeader }),
+		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
+		runtime.WithForwardResponseOption(setRequestID),
 		// Without these a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
@@ -74,6 +73,14 @@ func (s *Server) gateway() (http.Handler, error) {
 			context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn),
 		),
 	)
+}
+
+// setRequestID replaces the id in the header of a response by the id of the call that answered it.
+func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
+	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
+		w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
+	}
+	return nil
 }
 
 // queryParser reads the key of a row as people write it, which protobuf's form of query parameters cannot express.

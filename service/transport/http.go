@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"io/fs"
 	"net/http"
@@ -61,7 +62,7 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 		}
 		writeText(w, "text/plain", "ok\n")
 	}))
-	return http.MaxBytesHandler(noSniff(sameOrigin(mux, c.HTTPLoopback)), maxRequest), nil
+	return http.MaxBytesHandler(withHeaders(sameOrigin(mux, c.HTTPLoopback)), maxRequest), nil
 }
 
 func writeJSON(w http.ResponseWriter, value any) {
@@ -85,9 +86,10 @@ func getOnly(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// noSniff forbids browsers to guess the type of a response.
-func noSniff(next http.Handler) http.Handler {
+// withHeaders gives each response an id, and forbids browsers to guess its type.
+func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set(requestHeader, rand.Text())
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		next.ServeHTTP(w, r)
 	})

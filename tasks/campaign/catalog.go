@@ -52,67 +52,6 @@ type Catalog struct {
 	mappingsErr error               // the error of reading the mappings, or nil
 }
 
-// Table is an ordinary, partitioned or foreign table. Relations of other kinds are only returned by InPlaceOf.
-type Table struct {
-	OID    uint32
-	Schema string
-	Name   string // as stored: lower case in a Campaign database
-	Kind   string // empty for a table; otherwise what has the name of one, such as a view
-	Key    string // the integer column that identifies a row; empty if no single column does
-	Rights
-	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
-	RowSecurity bool
-	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.
-	RowSecurityAbove bool
-	// HasChildren is true if some rows are in partitions or inheriting tables.
-	HasChildren bool
-	// Elsewhere describes where rows are that this server has no heap for, such as Distributed; empty if all are here.
-	Elsewhere string
-	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
-	Leaves []Leaf
-	// OfLists is true if by a foreign key, the column iGroupId is the id of a list.
-	OfLists bool
-	// OfRecipients is true if by a foreign key, another column than iRecipientId is the id of a recipient.
-	OfRecipients bool
-	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
-	Cascades   []Cascade
-	columns    []string
-	integers   []string // columns of type int2, int4 or int8, or of a domain over one
-	localDates []string // columns that are dates without a time zone
-	keys       []string // columns that each identify a row alone
-}
-
-// Rights are what the role may do with the rows of a relation.
-type Rights struct {
-	CanSelect, CanInsert bool // some columns at least
-	CanDelete, CanUpdate bool
-}
-
-// Quoted returns the table's name, with its schema, for SQL.
-func (t *Table) Quoted() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize() }
-
-// Has reports whether the table has all columns, in the application's spelling.
-func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) == 0 }
-
-// HasInteger reports whether the table has an integer column of a name.
-func (t *Table) HasInteger(column string) bool {
-	return slices.Contains(t.integers, strings.ToLower(column))
-}
-
-// Columns returns the stored names of the table's columns.
-func (t *Table) Columns() []string { return t.columns }
-
-// Missing returns the columns that the table does not have.
-func (t *Table) Missing(columns ...string) []string {
-	var missing []string
-	for _, c := range columns {
-		if !slices.Contains(t.columns, strings.ToLower(c)) {
-			missing = append(missing, c)
-		}
-	}
-	return missing
-}
-
 // findSchema ranks the schemas that hold known tables: NmsDelivery decides, then the search path, then the number.
 const findSchema = `
 SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),
@@ -297,12 +236,6 @@ func (c *Catalog) DescribeMissing(name string) string {
 	return fmt.Sprintf("table %s is missing", name)
 }
 
-// materialized is the Kind of a materialized view.
-const materialized = "a materialized view"
-
-// ShowsAllRows reports whether a query of the relation returns all of its current rows.
-func (t *Table) ShowsAllRows() bool { return t.Kind != materialized && !t.RowSecurity }
-
 // readInPlace reads the views and partitions that have the names of known tables, or of tables that the mappings name.
 func (c *Catalog) readInPlace(ctx context.Context, db Querier) error {
 	names := slices.Clone(knownTables)
@@ -342,23 +275,4 @@ func filter(tables map[string]*Table, kind func(t *Table) bool) []*Table {
 	}
 	slices.SortFunc(found, func(a, b *Table) int { return strings.Compare(a.Name, b.Name) })
 	return found
-}
-
-// Unreadable returns the columns of the table that the role may not read. Names are stored names.
-func (t *Table) Unreadable(ctx context.Context, db Querier, columns ...string) ([]string, error) {
-	rows, _ := db.Query(
-		ctx,
-		`SELECT attname::text FROM pg_attribute WHERE attrelid = $1 AND attname = ANY ($2) AND attnum > 0
-			AND NOT attisdropped
-		AND NOT has_column_privilege(attrelid, attnum, 'SELECT') ORDER BY attname`,
-		t.OID, columns,
-	)
-	return pgx.CollectRows(rows, pgx.RowTo[string])
-}
-
-// Empty reports whether the table has no rows.
-func (t *Table) Empty(ctx context.Context, db Querier) (bool, error) {
-	var exists bool
-	err := db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM "+t.Quoted()+")").Scan(&exists)
-	return !exists, err
 }

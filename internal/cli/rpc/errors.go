@@ -34,11 +34,25 @@ func (server *Server) Explain(err error) error {
 			!strings.HasPrefix(s.Message(), "name resolver error: ")) {
 		return err
 	}
-	var hint string
-	if strings.Contains(s.Message(), "server preface") {
-		hint = " (check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca)"
+	for _, h := range hints {
+		if strings.Contains(s.Message(), h.part) {
+			return status.Errorf(codes.Unavailable, "cannot reach %s: %s (%s)", server.Address, h.hint, s.Message())
+		}
 	}
-	return status.Errorf(codes.Unavailable, "cannot reach %s: %s%s", server.Address, s.Message(), hint)
+	return status.Errorf(codes.Unavailable, "cannot reach %s: %s", server.Address, s.Message())
+}
+
+// hints says what parts of the errors of connections mean.
+var hints = []struct{ part, hint string }{
+	{
+		"looked like an HTTP/1.1 header",
+		"this is an address for HTTP; give the one for gRPC, --grpc-listen of the server",
+	},
+	{
+		"does not look like a TLS handshake",
+		"the server speaks plain text there; leave out --tls and --tls-ca, or is it the address for HTTP?",
+	},
+	{"server preface", "check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca"},
 }
 
 // ExplainConflict replaces the error of a change that failed because the settings have changed since the command read

@@ -56,7 +56,11 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 		v.rows += r.GetRowsDeleted() + r.GetRowsUpdated()
 		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
-		return v.Note(fmt.Sprintf("        %s: %s", e.GetLog().GetTask(), e.GetLog().GetMessage()))
+		task := e.GetLog().GetTask()
+		if task != "" {
+			task += ": "
+		}
+		return v.Note("        " + task + e.GetLog().GetMessage())
 	case e.GetRunFinished() != nil:
 		return errors.Join(v.Clear(), printResults(v.Screen, e.GetRunFinished().GetRun(), v.server, v.all))
 	}

@@ -134,3 +134,18 @@ func TestProgressOnATerminal(t *testing.T) {
 		}
 	}
 }
+
+// A warning names its task, if it has one.
+func TestLogOfARun(t *testing.T) {
+	t.Parallel()
+	for task, want := range map[string]string{"visitors": "        visitors: careful\n", "": "        careful\n"} {
+		var out strings.Builder
+		v := NewView(&terminal.Screen{Writer: &out, Width: func() int { return 80 }}, nil, false)
+		err := v.Event(&cleanupv1.RunEvent{Event: &cleanupv1.RunEvent_Log{
+			Log: &cleanupv1.LogEntry{Task: task, Level: cleanupv1.LogLevel_LOG_LEVEL_WARNING, Message: "careful"},
+		}})
+		if err != nil || out.String() != want {
+			t.Errorf("task %q: %q, %v", task, out.String(), err)
+		}
+	}
+}
