@@ -194,7 +194,8 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 		}
 	}
 	if strings.Contains(commands, "9090") || strings.Contains(commands, "8080") ||
-		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+server[1]+"\n") {
+		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+server[1]+"\n") ||
+		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
 		t.Error(text)
 	}
 }

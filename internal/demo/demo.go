@@ -102,11 +102,15 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 			"\n\n  %s/\n\nOr try, in another terminal:\n\n  %s\n",
 		server, rest, rest, strings.Join(commands, "\n  "),
 	)
-	if usual := serve.DefaultConfig(); server != usual.GRPCListen && c.grpcListen == "" {
+	usual := serve.DefaultConfig()
+	if server != usual.GRPCListen && c.grpcListen == "" {
 		fmt.Fprintf(
 			w, "\nAnother program has %s, where commands without --server go. To make them go to the demo:\n\n"+
 				"  export CLEANUPD_SERVER=%s\n", usual.GRPCListen, server,
 		)
+	}
+	if rest != "http://"+usual.HTTPListen && c.httpListen == "" {
+		fmt.Fprintf(w, "\nAnother program has %s: http://%[1]s/ is not the demo.\n", usual.HTTPListen)
 	}
 	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
 }
