@@ -31,9 +31,25 @@ func newRoot() *cobra.Command {
 		return flags.Errorf("%w; see %s --help", err, cmd.CommandPath())
 	})
 	root.AddCommand(
-		serve.NewCommand(), serve.NewMigrate(), serve.NewAdopt(), cli.NewRun(), cli.NewRuns(), cli.NewTasks(),
-		cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(),
-		cli.NewUserData(), cli.NewAudit(), serve.NewHealth(), demo.NewCommand(), cli.NewMan(), cli.NewVersion(),
+		serve.NewCommand(),
+		serve.NewMigrate(),
+		serve.NewAdopt(),
+		cli.NewRun(),
+		cli.NewRuns(),
+		cli.NewTasks(),
+		cli.NewExplain(),
+		cli.NewOptions(),
+		cli.NewSchedule(),
+		cli.NewMidSourcing(),
+		cli.NewHolds(),
+		cli.NewGuards(),
+		cli.NewUserData(),
+		cli.NewAudit(),
+		serve.NewHealth(),
+		serve.NewNotify(),
+		demo.NewCommand(),
+		cli.NewMan(),
+		cli.NewVersion(),
 	)
 	for _, cmd := range root.Commands() {
 		documentEnvironment(cmd)

@@ -96,6 +96,8 @@ func NewCommand() *cobra.Command {
 	addLimitFlags(f, &c.batches.Limits)
 	c.Forms.addFlags(f)
 	c.access.addFlags(f)
+	c.notify.addFlags(f)
+	addBoundFlags(f, &c.notifyBounds)
 	logging.addFlags(f)
 	f.DurationVar(&c.lease, "lease", c.lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")

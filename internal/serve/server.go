@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -100,6 +101,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
 			"with the database is not mistaken for the database")
 	}
+	logTargets(s.log, valid.targets)
 	s.manager = s.newManager(c, valid)
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
@@ -235,6 +237,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		RelatedListTables: c.listTables,
 		VacuumTruncate:    c.vacuumTruncate,
 		Include:           valid.include,
+		Notify:            notify.Config{Targets: valid.targets, Bounds: c.notifyBounds},
 	})
 }
 
