@@ -87,10 +87,10 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxResponse))
-	switch {
-	case resp.StatusCode/100 == 2:
+	switch resp.StatusCode / 100 {
+	case 2:
 		return nil
-	case resp.StatusCode/100 == 3:
+	case 3:
 		return fmt.Errorf("the receiver responded %s: redirects are not followed", status(resp))
 	}
 	return fmt.Errorf("the receiver responded %s", status(resp))

@@ -95,8 +95,13 @@ func TestFailingWebhooks(t *testing.T) {
 		w.WriteHeader(500)
 		_, _ = w.Write([]byte("PLANTED\x1b[2J"))
 	})
-	respond("/307/PLANTED", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 307) })
-	respond("/302/PLANTED", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", 302) })
+	respond("/307/PLANTED", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	})
+	respond(
+		"/302/PLANTED",
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
+	)
 	respond("/elsewhere", func(http.ResponseWriter, *http.Request) { redirected.Store(true) })
 	respond("/cut/PLANTED", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	respond("/stall/PLANTED", func(_ http.ResponseWriter, r *http.Request) {
