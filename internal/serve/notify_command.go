@@ -13,10 +13,11 @@ import (
 // NewNotify returns the command notify.
 func NewNotify() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "notify test",
-		Short: "Try whether notifications arrive",
-		Args:  flags.OnlyCommands,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:     "notify test",
+		Short:   "Try whether notifications arrive",
+		Example: "  cleanupd notify test --notify https://hooks.example/cleanup",
+		Args:    flags.OnlyCommands,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(newNotifyTest())
 	return cmd
