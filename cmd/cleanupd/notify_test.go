@@ -144,7 +144,10 @@ func TestNotificationOfAKilledServer(t *testing.T) {
 	mu.Lock()
 	first = startServer(t, args...)
 	mu.Unlock()
-	first.log.wait(t.Context(), `"notifications are sent" target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" signed=true`)
+	first.log.wait(
+		t.Context(),
+		`"notifications are sent" target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`,
+	)
 	run := detach(t, first, "sessions")
 	if id := wait(); id != run+"/run.failed" {
 		t.Errorf("received %s", id)

@@ -94,6 +94,6 @@ func checkBounds(b notify.Bounds) error {
 // logTargets logs where notifications are sent.
 func logTargets(log *slog.Logger, targets []*notify.Target) {
 	for _, t := range targets {
-		log.Info("notifications are sent", "target", t.Name, "signed", t.Signed)
+		log.Info("notifications are sent", "target", t.Name, "protection", t.Protection)
 	}
 }

@@ -46,7 +46,7 @@ type Data struct {
 type Run struct {
 	ID             string     `json:"id"`
 	State          string     `json:"state"`
-	RequestedBy    string     `json:"requestedBy"`
+	RequestedBy    string     `json:"requestedBy,omitempty"`
 	StartTime      *time.Time `json:"startTime,omitempty"`
 	EndTime        *time.Time `json:"endTime"`
 	Error          string     `json:"error,omitempty"`

@@ -52,12 +52,13 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 	}
 	switch {
 	case m.implicit:
+		t.Protection = "TLS"
 	case access.IsLoopback(u.Host):
-		m.policy = gomail.NoTLS
+		m.policy, t.Protection = gomail.NoTLS, "plain text"
 	case o.Insecure && m.user == "":
-		m.policy = gomail.TLSOpportunistic
+		m.policy, t.Protection = gomail.TLSOpportunistic, "TLS if the server offers it"
 	default:
-		m.policy = gomail.TLSMandatory
+		m.policy, t.Protection = gomail.TLSMandatory, "TLS"
 	}
 	t.Name = fmt.Sprintf("mail to %s by %s", strings.Join(m.to, ", "), net.JoinHostPort(m.host, strconv.Itoa(m.port)))
 	t.sender = m

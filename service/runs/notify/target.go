@@ -33,8 +33,8 @@ type Options struct {
 type Target struct {
 	// Name is for people, metrics and the database, and has no secrets.
 	Name string
-	// Signed says that requests are signed.
-	Signed bool
+	// Protection says how what is sent is protected, for people.
+	Protection string
 
 	sender sender
 	// secrets must not be in errors.

@@ -96,7 +96,11 @@ func (d *Data) facts(cause Cause) (lines []string) {
 	if r == nil {
 		return lines
 	}
-	lines = append(lines, fmt.Sprintf("Run %s, requested by %q, ended at %s.", r.ID, r.RequestedBy, moment(*r.EndTime)))
+	requested := ""
+	if r.RequestedBy != "" { // empty without authentication
+		requested = fmt.Sprintf(", requested by %q,", r.RequestedBy)
+	}
+	lines = append(lines, fmt.Sprintf("Run %s%s ended at %s.", r.ID, requested, moment(*r.EndTime)))
 	for _, t := range r.Tasks {
 		switch cause {
 		case RunFailed, GuardRefused:

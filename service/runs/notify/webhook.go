@@ -40,7 +40,8 @@ func (t *Target) parseWebhook(u *url.URL, o Options) error {
 		}
 	}
 	t.Name = fmt.Sprintf("%s://%s (%s)", u.Scheme, u.Host, digest(*u))
-	t.Signed = o.SecretFile != ""
+	t.Protection = map[bool]string{true: "signed", false: "not signed"}[o.SecretFile != ""] +
+		map[string]string{"http": ", plain text", "https": ", TLS"}[u.Scheme]
 	t.sender = &webhook{
 		url:        u.String(),
 		secretFile: o.SecretFile,
