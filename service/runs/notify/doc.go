@@ -1,5 +1,5 @@
-// Package notify tells people what happened to runs: it makes events of the runs that ended and of the times of the
-// schedule that were missed, stores one for each target, and sends them, by HTTPS or e-mail, until the target has
-// accepted them or a day has passed. It needs packages store and instance. Manager calls Collect and Deliver again and
-// again, on every replica with targets; package serve parses the targets and calls Test.
+// Package notify sends notifications: it creates events from runs that ended and from missed times of the schedule,
+// stores one for each target, and sends them by HTTPS or e-mail until the target accepts them or a day has passed. It
+// needs packages store and instance. Manager calls Collect and Deliver periodically on every replica with targets;
+// package serve parses the targets and calls Test.
 package notify

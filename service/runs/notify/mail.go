@@ -28,7 +28,7 @@ type mailer struct {
 	policy         gomail.TLSPolicy
 	implicit       bool // TLS from the beginning
 	user, password string
-	passwordFile   string // it is read for each mail; "" if there is none
+	passwordFile   string // read for each mail; "" without one
 	from           string
 	to             []string
 	userAgent      string

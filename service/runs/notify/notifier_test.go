@@ -123,7 +123,7 @@ func newFixture(t *testing.T, db *pgtest.DB, addresses ...string) *fixture {
 	return f
 }
 
-// step stores what is to be notified, and sends it to all targets, once.
+// step stores the notifications that are due, and makes one attempt for each target.
 func (f *fixture) step() {
 	f.t.Helper()
 	if err := f.Collect(f.t.Context()); err != nil {

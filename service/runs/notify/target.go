@@ -21,7 +21,7 @@ const sendTimeout = 20 * time.Second
 type Options struct {
 	// SecretFile has the secret that signs HTTP requests, and is read for each of them; "" if they are not signed.
 	SecretFile string
-	// Roots are the certificate authorities of targets; nil for those of the system.
+	// Roots are the certificate authorities of targets; nil for the system's.
 	Roots *x509.CertPool
 	// Insecure allows other hosts than this one without TLS, unless a password would be sent.
 	Insecure bool
@@ -33,7 +33,7 @@ type Options struct {
 type Target struct {
 	// Name is for people, metrics and the database, and has no secrets.
 	Name string
-	// Protection says how what is sent is protected, for people.
+	// Protection describes how requests or mails are protected, for people.
 	Protection string
 
 	sender sender
@@ -109,7 +109,7 @@ func tlsConfig(host string, o Options) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
 }
 
-// digest returns a few characters that tell URLs of one host apart. They are too few to find a secret in the URL.
+// digest returns a few characters that distinguish the URLs of one host. They are too few to find a secret in the URL.
 func digest(u url.URL) string {
 	u.User = nil
 	sum := sha256.Sum256([]byte(u.String()))

@@ -46,7 +46,7 @@ func TestNamesOfTargets(t *testing.T) {
 	}
 }
 
-// A URL that is not one of a target is refused, in words without its secrets.
+// A URL without a valid target is refused. The error does not quote its secrets.
 func TestBadTargets(t *testing.T) {
 	t.Parallel()
 	secret := file(t, "PLANTED")

@@ -97,12 +97,12 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 	return fmt.Errorf("the receiver responded %s", status(resp))
 }
 
-// status returns the status of a response in words that are not the server's.
+// status returns the status of a response with its standard text. The text of the server may be anything.
 func status(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 }
 
-// ReadSecret reads the secret in a file, without blanks around it. It fails if there is none.
+// ReadSecret reads the secret in a file, without surrounding blanks. It fails if the file is empty.
 func ReadSecret(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
