@@ -34,8 +34,8 @@ type occurrence struct {
 	tasks []store.Result
 }
 
-// judge returns what a run that ended has to be notified of. failedBefore has the names of its tasks that had failed
-// when they were last executed. A run that only guards made fail is not reported as failed in addition.
+// judge returns the causes of notifications of a run that ended. failedBefore has the names of its tasks that had failed
+// when they were last executed. A run that failed only because of guards is not reported as failed in addition.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	var failed, refusals, retained, recovered []store.Result
 	var rows, tables int64
@@ -57,10 +57,11 @@ func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurr
 			recovered = append(recovered, *r)
 		}
 	}
-	if run.State == store.Failed && (len(failed) > 0 || len(refusals) == 0) {
+	guarded := len(refusals) > 0 || run.Cause == store.CauseGuarded // some guards refuse a run as a whole
+	if run.State == store.Failed && (len(failed) > 0 || !guarded) {
 		found = append(found, occurrence{RunFailed, failed})
 	}
-	if len(refusals) > 0 {
+	if guarded {
 		found = append(found, occurrence{GuardRefused, refusals})
 	}
 	if reaches(rows, bounds.Rows) || reaches(tables, bounds.Tables) {

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,7 @@ func TestJudge(t *testing.T) {
 			Bounds{},
 			map[Cause][]string{RunFailed: {"fails"}, GuardRefused: {"guarded"}},
 		},
+		"a guard refuses all":       {store.Failed, nil, nil, Bounds{}, map[Cause][]string{GuardRefused: nil}},
 		"a cancelled run":           {state: store.Cancelled, results: []store.Result{works}, before: []string{"works"}},
 		"a failure before a cancel": {store.Cancelled, []store.Result{guarded, fails}, nil, Bounds{}, map[Cause][]string{GuardRefused: {"guarded"}}},
 		"rows below the bound":      {state: store.Succeeded, results: []store.Result{retains, retains2}, bounds: Bounds{Rows: 12}},
@@ -66,7 +68,11 @@ func TestJudge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			got := map[Cause][]string{}
-			for _, o := range judge(&store.Run{State: c.state, Results: c.results}, c.before, c.bounds) {
+			run := &store.Run{State: c.state, Results: c.results}
+			if strings.HasPrefix(name, "a guard") {
+				run.Cause = store.CauseGuarded
+			}
+			for _, o := range judge(run, c.before, c.bounds) {
 				var tasks []string
 				for _, r := range o.tasks {
 					tasks = append(tasks, r.Task)

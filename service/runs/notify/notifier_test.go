@@ -321,6 +321,23 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 }
 
+// A failover to a standby that lagged may lose that a run was notified: the event is made again with the same id, or not
+// at all if it is still stored.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	db, r := database(t), startReceiver(t)
+	f := newFixture(t, db, r.URL)
+	id := insertRun(t, db, store.Failed, "sessions FAILED") + "/run.failed"
+	f.step()
+	expect(t, "before", r.take(), id)
+	db.Do("UPDATE cleanupd.run SET notified = false")
+	f.step()
+	expect(t, "with the notification", r.take())
+	db.Do("UPDATE cleanupd.run SET notified = false; DELETE FROM cleanupd.notification")
+	f.step()
+	expect(t, "without the notification", r.take(), id)
+}
+
 // A success is reported after a failure of the same task, once: not after the success of other tasks.
 func TestRecovery(t *testing.T) {
 	t.Parallel()

@@ -22,9 +22,9 @@ var wordsOf = map[Cause]words{
 		showRun,
 	},
 	GuardRefused: {
-		"A guard refused a part of the cleanup",
-		"Nothing was deleted by the refused tasks, and no run executes them until an administrator accepts the guard. " +
-			"See cleanupd guards; cleanupd run --preview shows what would be deleted, and asks.",
+		"A guard refused the cleanup, or a part of it",
+		"What was refused deleted nothing, and is refused until an administrator accepts the guard or changes it. " +
+			"cleanupd guards lists what is refused; cleanupd run --preview shows what would be deleted, and asks.",
 		"cleanupd guards",
 	},
 	RowsRetained: {
@@ -114,7 +114,7 @@ func (d *Data) facts(cause Cause) (lines []string) {
 			lines = append(lines, fmt.Sprintf("Task %s had failed before.", t.Task))
 		}
 	}
-	if cause == RunFailed && len(r.Tasks) == 0 {
+	if len(r.Tasks) == 0 { // it failed as a whole
 		lines = append(lines, "Error: "+r.Error)
 	}
 	return lines
