@@ -94,7 +94,8 @@ func TestNotifyMistakes(t *testing.T) {
 		t.Errorf("without a target: %d %s", code, errs)
 	}
 	code, _, errs := cleanupd(t, "serve", "--database-url", "postgres://h/d", "--notify-retained-rows", "-1")
-	if code != 2 || !strings.Contains(errs, "--notify-retained-rows must be 0 or more, not -1") {
+	if code != 2 ||
+		!strings.Contains(errs, "--notify-retained-rows and --notify-retained-tables must be 0 or more, not -1") {
 		t.Errorf("a negative bound: %d %s", code, errs)
 	}
 }
@@ -146,7 +147,7 @@ func TestNotificationOfAKilledServer(t *testing.T) {
 	mu.Unlock()
 	first.log.wait(
 		t.Context(),
-		`"notifications are sent" target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`,
+		`msg=notifications target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`,
 	)
 	run := detach(t, first, "sessions")
 	if id := wait(); id != run+"/run.failed" {

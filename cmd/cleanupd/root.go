@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
@@ -46,7 +47,7 @@ func newRoot() *cobra.Command {
 		cli.NewUserData(),
 		cli.NewAudit(),
 		serve.NewHealth(),
-		serve.NewNotify(),
+		targets.NewCommand(),
 		demo.NewCommand(),
 		cli.NewMan(),
 		cli.NewVersion(),

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -36,7 +37,7 @@ type Config struct {
 	vacuumTruncate   bool
 	retainedWALGiven bool // whether --max-retained-wal was given
 	access           accessConfig
-	notify           notifyConfig
+	notify           targets.Config
 	notifyBounds     notify.Bounds
 	console          bool
 	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
@@ -96,7 +97,7 @@ func (c *Config) check() (v validConfig, err error) {
 	v.forms, mistakes[3] = c.Forms.check()
 	mistakes[4] = c.access.check()
 	v.standby, mistakes[5] = parseStandby(c.standbyURL)
-	v.targets, mistakes[6] = c.notify.parse()
+	v.targets, mistakes[6] = c.notify.Parse()
 	return v, errors.Join(append(mistakes[:],
 		flags.CheckAddress("--grpc-listen", c.GRPCListen),
 		flags.CheckAddress("--http-listen", c.HTTPListen),
@@ -109,7 +110,7 @@ func (c *Config) check() (v validConfig, err error) {
 		checkRange("--workers", c.batches.Workers, 1, 16),
 		checkSynchronousCommit(c.batches.SynchronousCommit),
 		checkLimits(c.batches.Limits),
-		checkBounds(c.notifyBounds),
+		targets.CheckBounds(c.notifyBounds),
 	)...)
 }
 

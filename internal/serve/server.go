@@ -101,7 +101,6 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 		s.log.Warn("the service has no name: give each service its own --instance NAME, so that a copy of the disk " +
 			"with the database is not mistaken for the database")
 	}
-	logTargets(s.log, valid.targets)
 	s.manager = s.newManager(c, valid)
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
@@ -112,7 +111,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig); err != nil {
 		return err
 	}
-	return s.logStart(ctx, c)
+	return s.logStart(ctx, c, valid.targets)
 }
 
 // connect creates the pools for runs and for calls, or a single pool if the database grants few connections.

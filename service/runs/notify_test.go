@@ -102,7 +102,7 @@ func TestNotifications(t *testing.T) {
 	run = ended(t, m, runs.Request{Tasks: []string{"audit-trail"}})
 	e = next(t, events)
 	if e.ID != run.ID+"/guard.refused" || e.Data.Command != "cleanupd guards" ||
-		!strings.Contains(e.Data.Run.Tasks[0].Error, "51") {
+		!strings.Contains(e.Data.Run.Tasks[0].Error, "xtkaudit") {
 		t.Errorf("after a guard: %+v", e)
 	}
 	db.Until("SELECT (count(*) = 3)::int FROM cleanupd.notification WHERE state = 'SENT'")

@@ -1,9 +1,8 @@
-package serve
+package targets
 
 import (
 	"errors"
 	"log/slog"
-	"math"
 
 	"github.com/spf13/pflag"
 
@@ -12,14 +11,15 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// notifyConfig configures the targets of notifications.
-type notifyConfig struct {
+// Config configures the targets of notifications.
+type Config struct {
 	urls               []string
 	secretFile, caFile string
 	insecure           bool
 }
 
-func (c *notifyConfig) addFlags(f *pflag.FlagSet) {
+// AddFlags adds the flags of the targets.
+func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.urls, "notify", nil,
 		"who is notified of failed, refused and missed runs: https://HOST/PATH (a POST of a CloudEvent), "+
 			"smtp://HOST?to=ADDRESS (an e-mail with STARTTLS, port 587) or smtps://HOST?to=ADDRESS (with TLS, port 465), "+
@@ -35,8 +35,8 @@ func (c *notifyConfig) addFlags(f *pflag.FlagSet) {
 			"with a password")
 }
 
-// parse returns the targets, or a usage error that has no secrets.
-func (c *notifyConfig) parse() (targets []*notify.Target, err error) {
+// Parse returns the targets, or a usage error that has no secrets.
+func (c *Config) Parse() (targets []*notify.Target, err error) {
 	if len(c.urls) == 0 {
 		if c.secretFile != "" || c.caFile != "" || c.insecure {
 			return nil, flags.Errorf("--notify-secret-file, --notify-ca and --notify-insecure need --notify")
@@ -75,25 +75,30 @@ func (c *notifyConfig) parse() (targets []*notify.Target, err error) {
 	return targets, errors.Join(mistakes...)
 }
 
-// addBoundFlags adds the flags that say how much a run must retain for a notification.
-func addBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
+// AddBoundFlags adds the flags that say how much a run must retain for a notification.
+func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 	f.Int64Var(&b.Rows, "notify-retained-rows", b.Rows,
 		"notify of a run that retained this many obsolete rows or more; rows on hold do not count; 0: never")
 	f.Int64Var(&b.Tables, "notify-retained-tables", b.Tables,
 		"notify of a run that could not finish this many tables or more; 0: never")
 }
 
-// checkBounds fails if a bound is negative.
-func checkBounds(b notify.Bounds) error {
-	return errors.Join(
-		checkRange("--notify-retained-rows", b.Rows, 0, math.MaxInt64),
-		checkRange("--notify-retained-tables", b.Tables, 0, math.MaxInt64),
-	)
+// CheckBounds fails if a bound is negative.
+func CheckBounds(b notify.Bounds) error {
+	if b.Rows < 0 || b.Tables < 0 {
+		return flags.Errorf(
+			"--notify-retained-rows and --notify-retained-tables must be 0 or more, not %d and %d", b.Rows, b.Tables,
+		)
+	}
+	return nil
 }
 
-// logTargets logs where notifications are sent.
-func logTargets(log *slog.Logger, targets []*notify.Target) {
+// Log logs where notifications are sent.
+func Log(log *slog.Logger, targets []*notify.Target) {
 	for _, t := range targets {
-		log.Info("notifications are sent", "target", t.Name, "protection", t.Protection)
+		log.Info("notifications", "target", t.Name, "protection", t.Protection)
+	}
+	if len(targets) == 0 {
+		log.Info("notifications", "target", "none")
 	}
 }

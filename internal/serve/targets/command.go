@@ -1,4 +1,4 @@
-package serve
+package targets
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// NewNotify returns the command notify.
-func NewNotify() *cobra.Command {
+// NewCommand returns the command notify.
+func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "notify test",
 		Short:   "Try whether notifications arrive",
@@ -19,13 +19,13 @@ func NewNotify() *cobra.Command {
 		Args:    flags.OnlyCommands,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newNotifyTest())
+	cmd.AddCommand(newTest())
 	return cmd
 }
 
-func newNotifyTest() *cobra.Command {
+func newTest() *cobra.Command {
 	var (
-		config notifyConfig
+		config Config
 		origin notify.Origin
 	)
 	cmd := &cobra.Command{
@@ -38,7 +38,7 @@ func newNotifyTest() *cobra.Command {
 			"  cleanupd notify test --notify 'smtp://mail.example?to=dba@example.com'",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			targets, err := config.parse()
+			targets, err := config.Parse()
 			if err != nil {
 				return err
 			}
@@ -60,7 +60,7 @@ func newNotifyTest() *cobra.Command {
 			return nil
 		},
 	}
-	config.addFlags(cmd.Flags())
+	config.AddFlags(cmd.Flags())
 	cmd.Flags().StringVar(&origin.Instance, "instance", "", "the name of this service, which the notification has")
 	return cmd
 }
