@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"log/slog"
 	"maps"
 	"os"
 	"regexp"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -20,6 +22,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
 // scraped are the metrics as read over HTTP.
@@ -123,6 +127,32 @@ func watched(t *testing.T, got scraped) {
 	}
 }
 
+// notifying returns the metrics that only a replica with a target of notifications has.
+func notifying(t *testing.T, db *pgtest.DB) scraped {
+	t.Helper()
+	target, err := notify.ParseTarget("https://hooks.example/", notify.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(runs.New(runs.Config{
+		Pool:   db.Pool,
+		Log:    slog.New(slog.DiscardHandler),
+		Notify: notify.Config{Targets: []*notify.Target{target}},
+	}).Metrics())
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := scraped{}
+	for _, family := range families {
+		if strings.HasPrefix(family.GetName(), "cleanupd_notifications_") {
+			found[family.GetName()] = family
+		}
+	}
+	return found
+}
+
 // The metrics of a run agree with its ledger; names and units follow Prometheus' conventions.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
@@ -149,6 +179,9 @@ func TestMetrics(t *testing.T) {
 			VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid())`,
 	)
 	text, got := s.scrapeAfter(t, 3, 4)
+	for name, family := range notifying(t, db) {
+		got[name] = family
+	}
 	watched(t, got)
 	got.check(t, "cleanupd_guard_latched", map[string]float64{"share a visitors": 1})
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}

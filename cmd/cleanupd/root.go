@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
@@ -52,6 +53,7 @@ func newRoot() *cobra.Command {
 		cli.NewAudit(),
 		cli.NewContext(),
 		serve.NewHealth(),
+		targets.NewCommand(),
 		demo.NewCommand(),
 		cli.NewMan(),
 		cli.NewVersion(),

@@ -271,6 +271,21 @@ cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`,
 			false,
 		},
 		{
+			"CleanupNotificationGivenUp",
+			"one, by one of two replicas",
+			`cleanupd_notifications_total{job="c",instance="a",target="t",outcome="given_up"} 0x30 1x90
+cleanupd_notifications_total{job="c",instance="b",target="t",outcome="given_up"} 0x120`,
+			time.Hour,
+			true,
+		},
+		{
+			"CleanupNotificationGivenUp",
+			"attempts that failed",
+			`cleanupd_notifications_total{job="c",target="t",outcome="failed"} 0+1x120`,
+			time.Hour,
+			false,
+		},
+		{
 			"CleanupDatabaseSilent",
 			"on both replicas",
 			`cleanupd_scrape_error{job="c",instance="a",of="runs"} 1x60

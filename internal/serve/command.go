@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -96,6 +97,8 @@ func NewCommand() *cobra.Command {
 	addLimitFlags(f, &c.batches.Limits)
 	c.Forms.addFlags(f)
 	c.access.addFlags(f)
+	c.notify.AddFlags(f)
+	targets.AddBoundFlags(f, &c.notifyBounds)
 	logging.addFlags(f)
 	f.DurationVar(&c.lease, "lease", c.lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")

@@ -11,7 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -35,6 +37,8 @@ type Config struct {
 	vacuumTruncate   bool
 	retainedWALGiven bool // whether --max-retained-wal was given
 	access           accessConfig
+	notify           targets.Config
+	notifyBounds     notify.Bounds
 	console          bool
 	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
 	formsTracer      pgx.QueryTracer
@@ -43,12 +47,13 @@ type Config struct {
 // DefaultConfig returns the default configuration of a server.
 func DefaultConfig() Config {
 	return Config{
-		GRPCListen: "127.0.0.1:9090",
-		HTTPListen: "127.0.0.1:8080",
-		lease:      runs.DefaultLease,
-		console:    true,
-		history:    runs.DefaultHistory,
-		planMaxAge: runs.DefaultPlanMaxAge,
+		GRPCListen:   "127.0.0.1:9090",
+		HTTPListen:   "127.0.0.1:8080",
+		lease:        runs.DefaultLease,
+		console:      true,
+		history:      runs.DefaultHistory,
+		planMaxAge:   runs.DefaultPlanMaxAge,
+		notifyBounds: notify.DefaultBounds,
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,
 			Workers: runs.DefaultWorkers,
@@ -80,17 +85,19 @@ type validConfig struct {
 	keep        []string                   // the external accounts whose deliveries are kept
 	include     map[string][]string        // tables by task
 	forms       *validForms                // nil without a Forms database
+	targets     []*notify.Target           // of notifications
 }
 
 // check parses the configuration, or returns all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
-	var mistakes [6]error
+	var mistakes [7]error
 	v.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
 	v.midSourcing, v.keep, mistakes[1] = parseMidSourcing(c.midSourcing)
 	v.include, mistakes[2] = parseInclude(c.include)
 	v.forms, mistakes[3] = c.Forms.check()
 	mistakes[4] = c.access.check()
 	v.standby, mistakes[5] = parseStandby(c.standbyURL)
+	v.targets, mistakes[6] = c.notify.Parse()
 	return v, errors.Join(append(mistakes[:],
 		flags.CheckAddress("--grpc-listen", c.GRPCListen),
 		flags.CheckAddress("--http-listen", c.HTTPListen),
@@ -103,6 +110,7 @@ func (c *Config) check() (v validConfig, err error) {
 		checkRange("--workers", c.batches.Workers, 1, 16),
 		checkSynchronousCommit(c.batches.SynchronousCommit),
 		checkLimits(c.batches.Limits),
+		targets.CheckBounds(c.notifyBounds),
 	)...)
 }
 

@@ -8,7 +8,9 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
 // logConfig configures the log.
@@ -42,8 +44,9 @@ SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, c
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// logStart logs what an administrator checks first: versions, the database, the role, the schedule, and who may call.
-func (s *Server) logStart(ctx context.Context, c *Config) error {
+// logStart logs what an administrator checks first: versions, the database, the role, the schedule, who may call, and who
+// is notified.
+func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
 		superuser                           bool
@@ -66,5 +69,6 @@ func (s *Server) logStart(ctx context.Context, c *Config) error {
 	s.log.Info(
 		"access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console,
 	)
+	targets.Log(s.log, notified)
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -110,7 +111,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig); err != nil {
 		return err
 	}
-	return s.logStart(ctx, c)
+	return s.logStart(ctx, c, valid.targets)
 }
 
 // connect creates the pools for runs and for calls, or a single pool if the database grants few connections.
@@ -235,6 +236,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		RelatedListTables: c.listTables,
 		VacuumTruncate:    c.vacuumTruncate,
 		Include:           valid.include,
+		Notify:            notify.Config{Targets: valid.targets, Bounds: c.notifyBounds},
 	})
 }
 

@@ -55,6 +55,7 @@ func TestStartIsLogged(t *testing.T) {
 		` msg="role in the database" name=` + campaigndb.Role + " superuser=false\n",
 		" msg=schedule kept=true enabled=true next_run_time=2",
 		" msg=access tls=false authentication=none console=true\n",
+		" msg=notifications target=none\n",
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log does not say %q:\n%s", want, log.String())

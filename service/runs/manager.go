@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
@@ -73,6 +74,8 @@ type Config struct {
 	External *external.Source
 	// Include has further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
+	// Notify configures notifications.
+	Notify notify.Config
 }
 
 // Manager starts, watches, cancels and executes runs. Work and Listen must be running while its other methods are used.
@@ -87,6 +90,7 @@ type Manager struct {
 	owner       *instance.Owner
 	scheduler   *scheduler.Scheduler
 	worker      *worker.Worker
+	notifier    *notify.Notifier
 	metrics     *prometheus.Registry
 }
 
@@ -138,7 +142,13 @@ func New(c Config) *Manager {
 	})
 	m.Log = eventlog.New(m.calls, m.pool, m.worker.Wake, m.log)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
-	m.metrics.MustRegister(&metrics.Database{Pool: m.calls, Include: c.Include, Log: m.log})
+	m.notifier = m.newNotifier()
+	m.metrics.MustRegister(&metrics.Database{
+		Pool:    m.calls,
+		Include: c.Include,
+		Targets: m.notifier.Names(),
+		Log:     m.log,
+	})
 	return m
 }
 

@@ -190,10 +190,10 @@ func TestAScheduleFromBefore(t *testing.T) {
 			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
 			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
 			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica,
-				cleanupd.first_run;
+				cleanupd.first_run, cleanupd.notification, cleanupd.missed_run;
 		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
 			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted,
-				DROP request_id, DROP request_digest;
+				DROP request_id, DROP request_digest, DROP notified;
 			DROP TABLE cleanupd.instance, cleanupd.hold; DROP FUNCTION cleanupd.held_meanwhile();
 			DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
 		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`,

@@ -35,6 +35,7 @@ func (m *Manager) Work(ctx context.Context) {
 	if m.scheduler.Enabled {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
 	}
+	m.notify(ctx, &wg)
 	m.worker.Work(ctx)
 }
 
@@ -57,6 +58,9 @@ func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, 
 // prune deletes old runs, and what old dry runs have found.
 func (m *Manager) prune(ctx context.Context) error {
 	if err := store.PruneDryRuns(ctx, m.pool, planAges*m.config.PlanMaxAge); err != nil {
+		return err
+	}
+	if err := store.PruneNotifications(ctx, m.pool, m.config.History); err != nil {
 		return err
 	}
 	return store.PruneRuns(ctx, m.pool, m.config.History)

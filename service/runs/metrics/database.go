@@ -29,6 +29,8 @@ type Database struct {
 	// Pool is the pool for callers, Include as in pipeline.Config.
 	Pool    *pgxpool.Pool
 	Include map[string][]string
+	// Targets are the names of the targets of notifications.
+	Targets []string
 	Log     *slog.Logger
 
 	mu      sync.Mutex
@@ -87,6 +89,12 @@ var (
 			"changed: 1 for each.",
 		[]string{"task", "guard", "table"}, nil,
 	)
+	pendingNotifications = prometheus.NewDesc(
+		"cleanupd_notifications_pending",
+		"Notifications that were not accepted yet, by target.",
+		[]string{"target"},
+		nil,
+	)
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
@@ -108,6 +116,7 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 		tablesLeft,
 		otherCleaner,
 		guardLatched,
+		pendingNotifications,
 		scrapeError,
 	} {
 		ch <- desc
@@ -122,7 +131,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 		ctx, stop := context.WithTimeout(context.Background(), queryTimeout)
 		d.last = nil
 		d.query(ctx, "runs", func(ctx context.Context) error {
-			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx))
+			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx), d.queryPending(ctx))
 		})
 		d.query(ctx, "tables", d.queryTables)
 		stop()
@@ -187,6 +196,21 @@ func (d *Database) queryLatched(ctx context.Context) error {
 		d.gauge(guardLatched, 1, l.Task, string(l.Guard), l.Table)
 	}
 	return err
+}
+
+// queryPending reads how many notifications wait to be sent.
+func (d *Database) queryPending(ctx context.Context) error {
+	pending, err := store.PendingNotifications(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	for _, target := range d.Targets {
+		pending[target] += 0 // a target without any has a sample, too
+	}
+	for target, n := range pending {
+		d.gauge(pendingNotifications, n, target)
+	}
+	return nil
 }
 
 // queryTables reads the age of obsolete rows, and whether the application cleans the database as well.

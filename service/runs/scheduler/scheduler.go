@@ -82,6 +82,9 @@ func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	next := stored.NextRunTime
 	if next != nil && stored.Enabled && !next.After(now) {
 		s.Log.Warn("the server was promoted or restored since: a scheduled run is not caught up", "due", next)
+		if err := store.RecordMissed(ctx, tx, 0); err != nil {
+			return err
+		}
 		if next, err = stored.Next(now); err != nil {
 			return fmt.Errorf("the stored schedule: %w", err)
 		}
@@ -103,6 +106,9 @@ func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	next, err := stored.Next(now)
 	if err != nil {
 		return fmt.Errorf("the stored schedule: %w", err)
+	}
+	if err := store.RecordMissed(ctx, tx, store.MissedAfter); err != nil {
+		return err
 	}
 	if err := store.SetPending(ctx, tx, next); err != nil {
 		return err

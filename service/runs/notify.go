@@ -1,0 +1,42 @@
+package runs
+
+import (
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/cleanupd/cleanupd/service/runs/metrics"
+	"github.com/cleanupd/cleanupd/service/runs/notify"
+)
+
+// notifyPolls is at every how many polls of the schedule notifications are stored and sent.
+const notifyPolls = 2
+
+func (m *Manager) newNotifier() *notify.Notifier {
+	database := m.calls.Config().ConnConfig
+	host := database.Host
+	if strings.HasPrefix(host, "/") { // a folder with a socket
+		host = ""
+	}
+	return &notify.Notifier{
+		Config:   m.config.Notify,
+		Pool:     m.calls,
+		Owner:    m.owner,
+		Origin:   notify.Origin{Database: database.Database, Host: host, Instance: m.config.Instance},
+		Counters: metrics.NewNotifications(m.metrics, m.config.Notify.Names()),
+		Log:      m.log,
+	}
+}
+
+// notify stores notifications, and sends the ones for each target independently of the others, until the context ends.
+func (m *Manager) notify(ctx context.Context, wg *sync.WaitGroup) {
+	if len(m.notifier.Targets) == 0 {
+		return
+	}
+	pause := notifyPolls * m.config.PollEvery
+	wg.Go(func() { m.repeat(ctx, pause, "store notifications", m.notifier.Collect) })
+	for _, target := range m.notifier.Targets {
+		deliver := func(ctx context.Context) error { return m.notifier.Deliver(ctx, target) }
+		wg.Go(func() { m.repeat(ctx, pause, "send notifications", deliver) })
+	}
+}

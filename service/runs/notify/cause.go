@@ -1,0 +1,77 @@
+package notify
+
+import (
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// Cause is why an event is sent. It is the end of the event's type, and of its id.
+type Cause string
+
+// Causes.
+const (
+	RunFailed      Cause = "run.failed"
+	GuardRefused   Cause = "guard.refused"
+	RowsRetained   Cause = "rows.retained"
+	RunRecovered   Cause = "run.recovered"
+	ScheduleMissed Cause = "schedule.missed"
+	TestRequested  Cause = "test"
+)
+
+// Bounds say how much a run must retain for an event.
+type Bounds struct {
+	// Rows and Tables are the lowest numbers with an event; 0 for none.
+	Rows, Tables int64
+}
+
+// DefaultBounds are the bounds unless flags have others.
+var DefaultBounds = Bounds{Rows: 1000, Tables: 1}
+
+// occurrence is a cause with the tasks that it is about; none if it is about the run.
+type occurrence struct {
+	cause Cause
+	tasks []store.Result
+}
+
+// judge returns the causes of notifications of a run that ended. failedBefore has the names of its tasks that had failed
+// when they were last executed. A run that failed only because of guards is not reported as failed in addition.
+func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
+	var failed, refusals, retained, recovered []store.Result
+	var rows, tables int64
+	for _, r := range run.Results {
+		switch {
+		case r.State == pipeline.Failed && r.Reason == refused.Guard:
+			refusals = append(refusals, r)
+		case r.State == pipeline.Failed:
+			failed = append(failed, r)
+		}
+		if r.RowsLeft > 0 || r.TablesLeft > 0 {
+			retained = append(retained, r)
+			rows += r.RowsLeft
+			tables += r.TablesLeft
+		}
+	}
+	for _, name := range failedBefore {
+		if r := run.Result(name); r != nil {
+			recovered = append(recovered, *r)
+		}
+	}
+	guarded := len(refusals) > 0 || run.Cause == store.CauseGuarded // some guards refuse a run as a whole
+	if run.State == store.Failed && (len(failed) > 0 || !guarded) {
+		found = append(found, occurrence{RunFailed, failed})
+	}
+	if guarded {
+		found = append(found, occurrence{GuardRefused, refusals})
+	}
+	if reaches(rows, bounds.Rows) || reaches(tables, bounds.Tables) {
+		found = append(found, occurrence{RowsRetained, retained})
+	}
+	if run.State == store.Succeeded && len(recovered) > 0 {
+		found = append(found, occurrence{RunRecovered, recovered})
+	}
+	return found
+}
+
+// reaches reports whether a number is at least a bound, if there is one.
+func reaches(n, bound int64) bool { return bound > 0 && n >= bound }

@@ -1,0 +1,197 @@
+package notify
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/mail"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	gomail "github.com/wneessen/go-mail"
+
+	"github.com/cleanupd/cleanupd/service/access"
+)
+
+// mailer sends events by e-mail.
+type mailer struct {
+	host           string
+	port           int
+	tls            *tls.Config
+	policy         gomail.TLSPolicy
+	implicit       bool // TLS from the beginning
+	user, password string
+	passwordFile   string // read for each mail; "" without one
+	from           string
+	to             []string
+	userAgent      string
+}
+
+func (t *Target) parseMail(u *url.URL, o Options) (err error) {
+	m := &mailer{
+		host:      u.Hostname(),
+		tls:       tlsConfig(u.Hostname(), o),
+		implicit:  u.Scheme == "smtps",
+		user:      u.User.Username(),
+		userAgent: o.UserAgent,
+	}
+	m.password, _ = u.User.Password()
+	port := map[string]string{"smtp": "587", "smtps": "465"}[u.Scheme]
+	if m.port, err = strconv.Atoi(cmp.Or(u.Port(), port)); err != nil {
+		return errors.New("the port is not a number")
+	}
+	if err := m.parseQuery(u); err != nil {
+		return err
+	}
+	switch {
+	case m.implicit:
+		t.Protection = "TLS"
+	case access.IsLoopback(u.Host):
+		m.policy, t.Protection = gomail.NoTLS, "plain text"
+	case o.Insecure && m.user == "":
+		m.policy, t.Protection = gomail.TLSOpportunistic, "TLS if the server offers it"
+	default:
+		m.policy, t.Protection = gomail.TLSMandatory, "TLS"
+	}
+	t.Name = fmt.Sprintf("mail to %s by %s", strings.Join(m.to, ", "), net.JoinHostPort(m.host, strconv.Itoa(m.port)))
+	t.sender = m
+	return nil
+}
+
+// parseQuery reads the addresses and the name of the password file.
+func (m *mailer) parseQuery(u *url.URL) error {
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
+		return errors.New("this is not smtp://HOST?to=ADDRESS&from=ADDRESS")
+	}
+	for name := range query {
+		if !slices.Contains([]string{"to", "from", "password-file"}, name) {
+			return fmt.Errorf("there is no parameter %q: to, from and password-file may be given", printable(name))
+		}
+	}
+	if m.to, err = addresses(query["to"]); err != nil || len(m.to) == 0 {
+		return errors.New("to must be an e-mail address: smtp://HOST?to=ADDRESS")
+	}
+	_, domain, _ := strings.Cut(m.to[0], "@")
+	from := query["from"]
+	if len(from) == 0 {
+		from = []string{"cleanupd@" + domain}
+	}
+	senders, err := addresses(from)
+	if err != nil || len(senders) != 1 {
+		return errors.New("from must be one e-mail address")
+	}
+	m.from = senders[0]
+	switch m.passwordFile = query.Get("password-file"); {
+	case m.passwordFile == "":
+	case m.user == "" || m.password != "":
+		return errors.New("password-file needs a user without a password: smtp://USER@HOST?password-file=FILE")
+	default:
+		_, err = ReadSecret(m.passwordFile)
+	}
+	return err
+}
+
+// addresses returns the e-mail addresses in lists of them, without names.
+func addresses(lists []string) (all []string, err error) {
+	for _, list := range lists {
+		parsed, err := mail.ParseAddressList(list)
+		if err != nil {
+			return nil, err
+		}
+		for _, a := range parsed {
+			all = append(all, a.Address)
+		}
+	}
+	return all, nil
+}
+
+func (m *mailer) send(ctx context.Context, e *Event) error {
+	msg, err := m.message(e)
+	if err != nil {
+		return err
+	}
+	password := m.password
+	if m.passwordFile != "" {
+		secret, err := ReadSecret(m.passwordFile)
+		if err != nil {
+			return err
+		}
+		password = string(secret)
+	}
+	client, err := m.client(ctx, password)
+	if err != nil {
+		return err
+	}
+	err = client.DialAndSendWithContext(ctx, msg)
+	if err == nil || msg.IsDelivered() { // the server may fail after it has accepted the mail
+		return nil
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("the mail server did not answer: %w", ctx.Err())
+	}
+	if password != "" { // a server may quote it
+		return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
+	}
+	return err
+}
+
+// client returns a client whose connection is closed when the context ends.
+func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, error) {
+	options := []gomail.Option{
+		gomail.WithPort(m.port),
+		gomail.WithTLSConfig(m.tls),
+		gomail.WithTLSPolicy(m.policy),
+		gomail.WithTimeout(sendTimeout),
+		gomail.WithDialContextFunc(func(dial context.Context, network, address string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(dial, network, address)
+			if err != nil {
+				return nil, err
+			}
+			context.AfterFunc(ctx, func() { _ = conn.Close() })
+			if !m.implicit {
+				return conn, nil
+			}
+			secure := tls.Client(conn, m.tls)
+			return secure, secure.HandshakeContext(dial)
+		}),
+	}
+	if m.implicit {
+		options = append(options, gomail.WithSSL())
+	}
+	if m.user != "" {
+		options = append(
+			options,
+			gomail.WithUsername(m.user),
+			gomail.WithPassword(password),
+			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin),
+		)
+	}
+	return gomail.NewClient(m.host, options...)
+}
+
+// message returns the mail of an event. Its Message-ID is the same in each attempt.
+func (m *mailer) message(e *Event) (*gomail.Msg, error) {
+	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
+	if err := errors.Join(msg.From(m.from), msg.To(m.to...)); err != nil {
+		return nil, err
+	}
+	_, domain, _ := strings.Cut(m.from, "@")
+	msg.SetMessageIDWithValue(fmt.Sprintf("%x@%s", sha256.Sum256([]byte(e.Source+" "+e.ID)), domain))
+	msg.SetDateWithValue(e.Time)
+	msg.SetGenHeader("Auto-Submitted", "auto-generated")
+	msg.SetUserAgent(m.userAgent)
+	msg.Subject("cleanupd: " + e.Data.Summary)
+	var body bytes.Buffer
+	fmt.Fprintf(&body, "%s\n\n-- \nEvent %s of %s. Mails with the same event report the same thing.\n",
+		e.Data.Description, e.ID, e.Source)
+	msg.SetBodyString(gomail.TypeTextPlain, body.String())
+	return msg, nil
+}

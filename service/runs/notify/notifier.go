@@ -1,0 +1,243 @@
+package notify
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+const (
+	// patience is for how long a notification is sent again and again until it is given up.
+	patience = 24 * time.Hour
+	// claim is for how long a notification belongs to a replica that sends it.
+	claim = 2 * sendTimeout
+)
+
+// Counters counts what became of attempts.
+type Counters interface {
+	// Sent counts a notification that a target accepted, Failed an attempt that failed, and GivenUp a notification that
+	// is not sent any more.
+	Sent(target string)
+	Failed(target string)
+	GivenUp(target string)
+}
+
+// Config configures a Notifier.
+type Config struct {
+	// Targets are where notifications are sent; none for a Notifier that does nothing.
+	Targets []*Target
+	Bounds  Bounds
+}
+
+// Notifier stores and sends notifications.
+type Notifier struct {
+	Config
+	Pool     *pgxpool.Pool
+	Owner    *instance.Owner
+	Origin   Origin
+	Counters Counters
+	Log      *slog.Logger
+	// Clock returns the time, the same on all replicas; nil for the time of the database.
+	Clock func(context.Context) (time.Time, error)
+}
+
+func (n *Notifier) now(ctx context.Context) (time.Time, error) {
+	if n.Clock != nil {
+		return n.Clock(ctx)
+	}
+	return store.Now(ctx, n.Pool)
+}
+
+// Names returns the names of the targets.
+func (c Config) Names() (names []string) {
+	for _, t := range c.Targets {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// Collect stores the notifications of runs that ended and of times of the schedule that were missed. Each is stored
+// once, whichever replicas call it at the same time.
+func (n *Notifier) Collect(ctx context.Context) error {
+	if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
+		return err
+	}
+	now, err := n.now(ctx)
+	if err != nil {
+		return err
+	}
+	if err := store.RecordMissed(ctx, n.Pool, store.MissedAfter); err != nil {
+		return err
+	}
+	if err := n.dropOld(ctx, now); err != nil {
+		return err
+	}
+	for _, collect := range []func(context.Context, pgx.Tx, time.Time) (bool, error){n.collectRun, n.collectMissed} {
+		for found := true; found; {
+			err := pgx.BeginFunc(ctx, n.Pool, func(tx pgx.Tx) (err error) {
+				found, err = collect(ctx, tx, now)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropOld gives up what happened too long ago, and what waits for targets that are not configured any more.
+func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
+	before := now.Add(-patience)
+	skipped, err := store.SkipNotNotified(ctx, n.Pool, before)
+	if err != nil {
+		return err
+	}
+	if skipped > 0 {
+		n.Log.Warn("runs that ended, or were missed, more than a day ago are not notified", "runs", skipped)
+	}
+	dropped, err := store.GiveUpOthers(ctx, n.Pool, n.Names(), before, now)
+	for _, d := range dropped {
+		n.givenUp(d, errors.New("the target is not configured any more"))
+	}
+	return err
+}
+
+// collectRun stores the notifications of a run that ended, and reports whether there was one.
+func (n *Notifier) collectRun(ctx context.Context, tx pgx.Tx, now time.Time) (found bool, err error) {
+	run, err := store.LockNotNotified(ctx, tx)
+	if err != nil || run == nil {
+		return false, err
+	}
+	failedBefore, err := store.FailedBefore(ctx, tx, run.UUID())
+	if err != nil {
+		return false, err
+	}
+	for _, what := range judge(run, failedBefore, n.Bounds) {
+		if err := n.insert(ctx, tx, run.ID, what.cause, n.Origin.runEvent(run, what), now); err != nil {
+			return false, err
+		}
+	}
+	return true, store.SetNotified(ctx, tx, run.UUID())
+}
+
+// collectMissed stores the notifications of a missed time of the schedule, and reports whether there was one.
+func (n *Notifier) collectMissed(ctx context.Context, tx pgx.Tx, now time.Time) (found bool, err error) {
+	due, err := store.LockMissed(ctx, tx)
+	if err != nil || due == nil {
+		return false, err
+	}
+	event := n.Origin.missedEvent(*due, now)
+	if err := n.insert(ctx, tx, missedSubject(*due), ScheduleMissed, event, now); err != nil {
+		return false, err
+	}
+	return true, store.SetMissedNotified(ctx, tx, *due)
+}
+
+func (n *Notifier) insert(
+	ctx context.Context, tx pgx.Tx, subject string, cause Cause, e Event, now time.Time,
+) error {
+	body, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return store.InsertNotifications(ctx, tx, subject, string(cause), body, n.Names(), now)
+}
+
+// Deliver sends the notifications for a target whose time has come, one after the other.
+func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
+	for {
+		if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
+			return err
+		}
+		now, err := n.now(ctx)
+		if err != nil {
+			return err
+		}
+		next, err := store.ClaimNotification(ctx, n.Pool, t.Name, now, now.Add(claim))
+		if err != nil || next == nil {
+			return err
+		}
+		if err := n.attempt(ctx, t, next); err != nil {
+			return err
+		}
+	}
+}
+
+// attempt sends a notification once, and stores the outcome. If the context ends before the target has answered, the
+// notification is sent again when the claim ends.
+func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notification) error {
+	var e Event
+	if err := json.Unmarshal(next.Event, &e); err != nil {
+		return err
+	}
+	failure := t.Send(ctx, &e)
+	if failure != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
+	defer cancel()
+	now, err := n.now(ctx)
+	if err != nil {
+		return err
+	}
+	switch {
+	case failure == nil:
+		n.Counters.Sent(t.Name)
+		n.Log.Info("a notification was sent", "target", t.Name, "event", e.ID)
+		return store.SetSent(ctx, n.Pool, next, now)
+	case now.Sub(next.CreateTime) >= patience:
+		n.Counters.Failed(t.Name)
+		if err := store.SetGivenUp(ctx, n.Pool, next, now, failure); err != nil {
+			return err
+		}
+		n.givenUp(next, failure)
+		return nil
+	}
+	n.Counters.Failed(t.Name)
+	pause := backoff(next.Attempts)
+	n.Log.Warn(
+		"a notification was not sent", "target", t.Name, "event", e.ID, "attempt", next.Attempts, "next_in", pause,
+		"error", failure,
+	)
+	return store.SetRetry(ctx, n.Pool, next, now.Add(pause), failure)
+}
+
+// givenUp counts and logs a notification that is not sent any more.
+func (n *Notifier) givenUp(d *store.Notification, failure error) {
+	n.Counters.GivenUp(d.Target)
+	n.Log.Error(
+		"a notification was given up",
+		"target",
+		d.Target,
+		"subject",
+		d.Subject,
+		"cause",
+		d.Cause,
+		"attempts",
+		d.Attempts,
+		"error",
+		failure,
+	)
+}
+
+// backoff returns the pause after an attempt that failed, by its number: 10 seconds after the first, then twice as long
+// each time, up to half an hour.
+func backoff(attempts int) time.Duration {
+	const first, most = 10 * time.Second, 30 * time.Minute
+	return min(first<<min(max(attempts-1, 0), 8), most)
+}
+
+// Test sends a test notification to a target.
+func Test(ctx context.Context, t *Target, o Origin) error {
+	e := o.testEvent(time.Now())
+	return t.Send(ctx, &e)
+}

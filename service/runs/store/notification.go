@@ -1,0 +1,245 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// MissedAfter is how late a run of the schedule may start before its time counts as missed.
+const MissedAfter = 10 * time.Minute
+
+// RecordMissed stores that the next time of the schedule was missed, if it passed longer ago than grace.
+func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
+	_, err := db.Exec(
+		ctx,
+		`INSERT INTO cleanupd.missed_run (due_time) SELECT next_run_time FROM cleanupd.schedule
+			WHERE enabled AND next_run_time <= clock_timestamp() - $1::interval ON CONFLICT DO NOTHING`, grace,
+	)
+	return err
+}
+
+// Condition of the runs that ended, and whose notifications are not stored.
+const notNotified = "end_time IS NOT NULL AND NOT dry_run AND NOT notified"
+
+// LockNotNotified locks and reads the oldest run that ended, and whose notifications are not stored; nil if there is
+// none. It skips a run that another replica has locked.
+func LockNotNotified(ctx context.Context, tx pgx.Tx) (*Run, error) {
+	var id uuid.UUID
+	err := tx.QueryRow(
+		ctx, "SELECT id FROM cleanupd.run WHERE "+notNotified+" ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED",
+	).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	list, err := readRuns(ctx, tx, Basic, "WHERE id = $1", id)
+	if err != nil {
+		return nil, err
+	}
+	return list[0], nil
+}
+
+// SetNotified stores that the notifications of a run are stored.
+func SetNotified(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET notified = true WHERE id = $1", id)
+	return err
+}
+
+// FailedBefore returns the names of a run's tasks that failed when a run last executed them before it. All tasks of a
+// run that failed as a whole count.
+func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]string, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT t.name FROM cleanupd.run AS r JOIN cleanupd.task AS t ON t.run_id = r.id CROSS JOIN LATERAL (
+			SELECT p.state, f.failed_as_a_whole
+			FROM cleanupd.run AS b JOIN cleanupd.task AS p ON p.run_id = b.id CROSS JOIN LATERAL (
+				SELECT b.state = 'FAILED' AND NOT EXISTS (
+					SELECT FROM cleanupd.task WHERE run_id = b.id AND state = 'FAILED')) AS f (failed_as_a_whole)
+			WHERE (b.create_time, b.id) < (r.create_time, r.id) AND NOT b.dry_run AND b.end_time IS NOT NULL
+				AND p.name = t.name AND p.chosen
+				AND (p.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED') OR f.failed_as_a_whole)
+			ORDER BY b.create_time DESC, b.id DESC LIMIT 1) AS last
+		WHERE r.id = $1 AND t.chosen AND (last.state = 'FAILED' OR last.failed_as_a_whole)
+		ORDER BY t.position`, id,
+	)
+	return pgx.CollectRows(rows, pgx.RowTo[string])
+}
+
+// LockMissed locks and returns the oldest time of the schedule that was missed, and whose notifications are not stored;
+// nil if there is none. It skips one that another replica has locked.
+func LockMissed(ctx context.Context, tx pgx.Tx) (due *time.Time, err error) {
+	err = tx.QueryRow(
+		ctx,
+		"SELECT due_time FROM cleanupd.missed_run WHERE NOT notified ORDER BY due_time LIMIT 1 FOR UPDATE SKIP LOCKED",
+	).Scan(&due)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return due, err
+}
+
+// SetMissedNotified stores that the notifications of a missed time are stored.
+func SetMissedNotified(ctx context.Context, tx pgx.Tx, due time.Time) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.missed_run SET notified = true WHERE due_time = $1", due)
+	return err
+}
+
+// SkipNotNotified makes runs that ended before a time, and times of the schedule whose absence was found before it, ones
+// that are not notified, and returns how many there are.
+func SkipNotNotified(ctx context.Context, db Execer, before time.Time) (skipped int64, err error) {
+	for _, sql := range []string{
+		"UPDATE cleanupd.run SET notified = true WHERE " + notNotified + " AND end_time < $1",
+		"UPDATE cleanupd.missed_run SET notified = true WHERE NOT notified AND find_time < $1",
+	} {
+		tag, err := db.Exec(ctx, sql, before)
+		if err != nil {
+			return skipped, err
+		}
+		skipped += tag.RowsAffected()
+	}
+	return skipped, nil
+}
+
+// Notification is an event that is sent to a target.
+type Notification struct {
+	Subject, Cause, Target string
+	Event                  json.RawMessage
+	CreateTime             time.Time
+	Attempts               int
+	// Error is the one of the last attempt; "" if there was none.
+	Error string
+}
+
+// InsertNotifications stores an event for each of some targets, unless it is stored.
+func InsertNotifications(
+	ctx context.Context, tx pgx.Tx, subject, cause string, event json.RawMessage, targets []string, now time.Time,
+) error {
+	_, err := tx.Exec(
+		ctx,
+		`INSERT INTO cleanupd.notification (subject, cause, target, event, create_time, next_time)
+			SELECT @subject, @cause, target, @event, @now, @now FROM unnest(@targets::text[]) AS t (target)
+		ON CONFLICT DO NOTHING`,
+		pgx.StrictNamedArgs{
+			"subject": subject,
+			"cause":   cause,
+			"event":   event,
+			"targets": targets,
+			"now":     now,
+		},
+	)
+	return err
+}
+
+const notificationColumns = "subject, cause, target, event, create_time, attempts, error"
+
+// ClaimNotification begins an attempt to send the oldest notification for a target whose time has come; nil if there is
+// none. No replica claims it again before until.
+func ClaimNotification(
+	ctx context.Context, db campaign.Querier, target string, now, until time.Time,
+) (*Notification, error) {
+	rows, _ := db.Query(
+		ctx,
+		`UPDATE cleanupd.notification SET attempts = attempts + 1, next_time = @until
+		WHERE (subject, cause, target) = (SELECT subject, cause, target FROM cleanupd.notification
+			WHERE state = 'PENDING' AND target = @target AND next_time <= @now
+			ORDER BY create_time, subject, cause LIMIT 1 FOR UPDATE SKIP LOCKED)
+		RETURNING `+notificationColumns,
+		pgx.StrictNamedArgs{"target": target, "now": now, "until": until},
+	)
+	n, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[Notification])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return n, err
+}
+
+// SetSent stores that a notification was sent.
+func SetSent(ctx context.Context, db Execer, n *Notification, now time.Time) error {
+	return setNotification(ctx, db, n, "state = 'SENT', end_time = @time, error = @error", now, "")
+}
+
+// SetRetry stores that an attempt to send a notification failed, and when the next one is due.
+func SetRetry(ctx context.Context, db Execer, n *Notification, next time.Time, failure error) error {
+	return setNotification(ctx, db, n, "next_time = @time, error = @error", next, failure.Error())
+}
+
+// SetGivenUp stores that a notification is not sent.
+func SetGivenUp(ctx context.Context, db Execer, n *Notification, now time.Time, failure error) error {
+	return setNotification(
+		ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error(),
+	)
+}
+
+// setNotification changes a pending notification, unless another replica has claimed it since.
+func setNotification(
+	ctx context.Context, db Execer, n *Notification, assignments string, at time.Time, failure string,
+) error {
+	_, err := db.Exec(
+		ctx,
+		"UPDATE cleanupd.notification SET "+assignments+` WHERE subject = @subject AND cause = @cause
+			AND target = @target AND state = 'PENDING' AND (attempts = @attempts OR @error = '')`,
+		pgx.StrictNamedArgs{
+			"subject":  n.Subject,
+			"cause":    n.Cause,
+			"target":   n.Target,
+			"attempts": n.Attempts,
+			"time":     at,
+			"error":    connection.Text(failure),
+		},
+	)
+	return err
+}
+
+// GiveUpOthers gives up the notifications that were stored before a time for other targets than these, and returns them.
+func GiveUpOthers(
+	ctx context.Context, db campaign.Querier, targets []string, before, now time.Time,
+) ([]*Notification, error) {
+	rows, _ := db.Query(
+		ctx,
+		`UPDATE cleanupd.notification SET state = 'GIVEN_UP', end_time = @now
+		WHERE state = 'PENDING' AND create_time < @before AND next_time <= @now AND target <> ALL (@targets::text[])
+		RETURNING `+notificationColumns,
+		pgx.StrictNamedArgs{"targets": targets, "before": before, "now": now},
+	)
+	return pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Notification])
+}
+
+// PendingNotifications returns how many notifications wait to be sent, by target.
+func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]float64, error) {
+	rows, _ := db.Query(
+		ctx,
+		"SELECT target, count(*)::float8 FROM cleanupd.notification WHERE state = 'PENDING' GROUP BY target",
+	)
+	var (
+		target  string
+		n       float64
+		pending = map[string]float64{}
+	)
+	_, err := pgx.ForEachRow(rows, []any{&target, &n}, func() error { pending[target] = n; return nil })
+	return pending, err
+}
+
+// PruneNotifications deletes the notifications that were sent or given up, and the missed times that were notified,
+// longer ago than the history.
+func PruneNotifications(ctx context.Context, db Execer, history time.Duration) error {
+	for _, sql := range []string{
+		"DELETE FROM cleanupd.notification WHERE end_time < clock_timestamp() - $1::interval",
+		`DELETE FROM cleanupd.missed_run AS m WHERE notified AND find_time < clock_timestamp() - $1::interval
+			AND NOT EXISTS (SELECT FROM cleanupd.schedule WHERE next_run_time = m.due_time)`,
+	} {
+		if _, err := db.Exec(ctx, sql, history); err != nil {
+			return err
+		}
+	}
+	return nil
+}
