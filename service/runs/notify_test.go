@@ -130,6 +130,7 @@ func TestMissedRunsAreNotified(t *testing.T) {
 		keeps(c)
 		notifies(t, address)(c)
 	})
+	db.Do(cleanedByHand)
 	work()
 	db.Until(stored)
 	db.Do(due)

@@ -22,7 +22,7 @@ var wordsOf = map[Cause]words{
 		showRun,
 	},
 	GuardRefused: {
-		"A guard refused the cleanup, or a part of it",
+		"A guard refused all or a part of the cleanup",
 		"What was refused deleted nothing, and is refused until an administrator accepts the guard or changes it. " +
 			"cleanupd guards lists what is refused; cleanupd run --preview shows what would be deleted, and asks.",
 		"cleanupd guards",
