@@ -51,7 +51,7 @@ What was deleted is deleted, and the next run continues. The log of the run has 
 
 To see more:
 
-    cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d`
+    cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d`
 	if e.Data.Description != want {
 		t.Errorf("got %s", e.Data.Description)
 	}

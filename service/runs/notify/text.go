@@ -13,7 +13,7 @@ type words struct {
 	happened, remedy, command string
 }
 
-const showRun = "cleanupd runs watch %s"
+const showRun = "cleanupd runs show %s"
 
 var wordsOf = map[Cause]words{
 	RunFailed: {
