@@ -124,14 +124,7 @@ func TestFirstNightOfEarlierVersions(t *testing.T) {
 				VALUES (gen_random_uuid(), 0, false, true, 'schedule', '` + state + `', now()),
 				(gen_random_uuid(), 1, true, true, 'schedule', 'SUCCEEDED', now())`,
 		)
-		conn, err := db.Acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
-			t.Fatal(err)
-		}
-		conn.Release()
+		migrate(t, db)
 		if n := db.Int("SELECT count(*) FROM cleanupd.first_run"); n != want {
 			t.Errorf("%s: %d runs are the first, want %d", state, n, want)
 		}

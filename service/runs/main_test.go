@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -74,6 +75,16 @@ func watch(t *testing.T, m *runs.Manager, id string) []store.Event {
 		}
 	}
 	return events
+}
+
+// migrate brings the schema cleanupd up to date.
+func migrate(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	if err := db.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
+		return store.Migrate(t.Context(), conn.Conn())
+	}); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func start(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {

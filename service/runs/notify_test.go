@@ -157,14 +157,7 @@ func TestNotificationsOfAnOldSchema(t *testing.T) {
 		UPDATE cleanupd.schema_version SET version = 20;
 		INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time) VALUES
 			(gen_random_uuid(), 0, 'FAILED', false, false, 'ended', now()), (gen_random_uuid(), 0, 'RUNNING', false, false, 'active', NULL)`)
-	conn, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, db)
 	db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by)
 		VALUES (gen_random_uuid(), 1, 'QUEUED', false, false, 'new')`)
 	got := db.Strings("SELECT requested_by FROM cleanupd.run WHERE NOT notified ORDER BY 1")

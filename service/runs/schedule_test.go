@@ -198,14 +198,7 @@ func TestAScheduleFromBefore(t *testing.T) {
 			DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
 		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`,
 	)
-	conn, err := db.Acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Release()
-	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
-		t.Fatal(err)
-	}
+	migrate(t, db)
 	m, _, _ := replica(t, db, "a", nil)
 	if s := readSchedule(
 		t,
