@@ -32,7 +32,7 @@ func TestCatalog(t *testing.T) {
 			t.Errorf("%s has the text %q", k.Code, k.Template)
 		}
 		for _, text := range []string{k.Cause, k.Remedy} {
-			if len(text) < len("Nothing.") || !strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "`") {
+			if len(text) < len("Nothing.") || (!strings.HasSuffix(text, ".") && !strings.HasSuffix(text, "`")) {
 				t.Errorf("%s has the cause %q and the remedy %q", k.Code, k.Cause, k.Remedy)
 			}
 		}
