@@ -525,7 +525,7 @@ func TestEnvironment(t *testing.T) {
 func TestUnknownEnvironment(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
-		"CLEANUPD_SHEDULE=true":        "environment variable CLEANUPD_SHEDULE: no flag of cleanupd has this name; did you mean CLEANUPD_SCHEDULE?",
+		"CLEANUPD_SHEDULE=true":        "environment variable CLEANUPD_SHEDULE: no flag of cleanupd has this name (did you mean CLEANUPD_SCHEDULE?)",
 		"CLEANUPD_GRPC_LISTN=:9090":    "did you mean CLEANUPD_GRPC_LISTEN?",
 		"CLEANUPD_NOTHING_LIKE_THIS=1": "no flag of cleanupd has this name",
 		"CLEANUPD_SCHEDULE=true":       "",

@@ -62,8 +62,8 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "set NAME=VALUE …",
 		Short: "Change guards; the others keep their values",
-		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off, or " +
-			"default.\nOn a terminal, ask for confirmation if a guard would refuse less than before.\nTasks that a " +
+		Long: "Change guards; the others keep their values. A value is a number, a time such as 5m or 90d, off or 0, " +
+			"or default.\nOn a terminal, ask for confirmation if a guard would refuse less than before.\nTasks that a " +
 			"guard refused before it was changed are judged again in the next run.",
 		Example: "  cleanupd guards set minRows=50000 cutoff=on\n  cleanupd guards set maxIdle=off " +
 			"maxDropPercent=default --reason 'archived in May'",
@@ -214,10 +214,15 @@ func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect
 // printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than
 // tables.
 func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
-	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT"}}
+	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
 	for i := range guardFields.Len() {
 		f := guardFields.Get(i)
-		table = append(table, terminal.Row{f.JSONName(), guardValue(g.GetGuards(), f), guardValue(g.GetDefaults(), f)})
+		table = append(table, terminal.Row{
+			f.JSONName(),
+			guardValue(g.GetGuards(), f),
+			guardValue(g.GetDefaults(), f),
+			guardMeanings[f.JSONName()],
+		})
 	}
 	w := cmd.OutOrStdout()
 	err := output.Print(w, resp, table)
@@ -230,7 +235,7 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 			l.GetTask(),
 			format.EnumName(l.GetGuard().GetGuard()),
 			l.GetGuard().GetTable(),
-			humanize.Comma(l.GetGuard().GetNumber()),
+			trippedNumber(l.GetGuard()),
 			humanize.Comma(l.GetGuard().GetLimit()),
 			format.Time(l.GetTripTime()),
 			l.GetRunId(),
@@ -238,6 +243,29 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	}
 	fmt.Fprintln(w)
 	return terminal.ScreenOf(w).PrintTable(table)
+}
+
+// guardMeanings says what each setting makes guards refuse.
+var guardMeanings = map[string]string{
+	"minRows":             "share, cutoff and growth: only this many rows or more",
+	"minProcessInstances": "share and cutoff of Forms purges: only this many process instances or more",
+	"maxSharePercent":     "share: deleting a larger percentage of a table within a day",
+	"cutoff":              "cutoff: deleting by a cutoff that moved faster than the time",
+	"maxGrowth":           "growth: deleting this many times more than any run before",
+	"maxTables":           "tables: dropping more work tables in a task",
+	"maxDropPercent":      "bytes: dropping a larger percentage of the database in a task",
+	"maxClockDifference":  "clock: runs, if the clocks of database and server differ more",
+	"maxIdle":             "idle: runs, if the application has written nothing for longer",
+	"first":               "first: scheduled runs, until a run by hand has succeeded",
+}
+
+// trippedNumber returns the number of a guard that tripped. A run stops counting at one more than the limit.
+func trippedNumber(g *cleanupv1.TrippedGuard) string {
+	number := humanize.Comma(g.GetNumber())
+	if g.GetNumber() == g.GetLimit()+1 {
+		number += " or more"
+	}
+	return number
 }
 
 // guardValue returns the value of a guard for people.

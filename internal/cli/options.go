@@ -191,7 +191,9 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, flags.Errorf("unknown %s %q: use one of %s", kind, name, strings.Join(known, ", "))
+	return nil, flags.Errorf(
+		"unknown %s %q%s: use one of %s", kind, name, flags.Similar(name, known), strings.Join(known, ", "),
+	)
 }
 
 // parseSetting returns the field of NAME=VALUE, and the value. kind is what an error calls the field.

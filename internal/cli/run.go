@@ -40,7 +40,8 @@ func NewRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Start a run on a server and show its progress",
-		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --task delivery-logs --task " +
+		Example: "  cleanupd run --preview\n  cleanupd run --dry-run\n  cleanupd run --plan ID --accept-guard " +
+			`'share,"public"."nmsbroadlogrcp",250000'` + "\n  cleanupd run --task delivery-logs --task " +
 			"tracking-logs --max-duration 2h\n" +
 			"  cleanupd run --continue-on-error -o json | jq -c '.event.taskFinished.result | select(.) | [.task, " +
 			".rowsDeleted]'",
@@ -48,6 +49,7 @@ func NewRun() *cobra.Command {
 			"the time left if the number of rows is known, and a table at the end. A narrow screen shows a\n" +
 			"preview as a list, and names the columns that other tables lose.\n" +
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
+			"Without a terminal it starts at once.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
@@ -128,8 +130,8 @@ func runAfterPreview(
 ) error {
 	if !yes && !terminal.CanAsk() {
 		return flags.Errorf(
-			"the run needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run " +
-				"to see what a run would do",
+			"the run needs confirmation, and there is no terminal to ask on: see with --dry-run what a run " +
+				"would do, and do exactly that with --plan; or give --yes",
 		)
 	}
 	id, err := start(&cleanupv1.RunCleanupRequest{

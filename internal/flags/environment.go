@@ -1,8 +1,10 @@
 package flags
 
 import (
+	"maps"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,22 +72,15 @@ var otherVariables = regexp.MustCompile(
 
 // CheckEnvironment fails if an environment variable looks like that of a flag, and no command has the flag.
 func CheckEnvironment(root *cobra.Command, environment []string) error {
-	known := &cobra.Command{SuggestionsMinimumDistance: 2}
 	variables := map[string]bool{}
 	addVariables(root, variables)
-	for name := range variables {
-		known.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
-	}
 	for _, setting := range environment {
 		name, _, _ := strings.Cut(setting, "=")
 		if !strings.HasPrefix(name, "CLEANUPD_") || variables[name] || otherVariables.MatchString(name) {
 			continue
 		}
-		hint := ""
-		if similar := known.SuggestionsFor(name); len(similar) > 0 {
-			hint = "; did you mean " + strings.Join(similar, " or ") + "?"
-		}
-		return Errorf("environment variable %s: no flag of cleanupd has this name%s", name, hint)
+		similar := Similar(name, slices.Sorted(maps.Keys(variables)))
+		return Errorf("environment variable %s: no flag of cleanupd has this name%s", name, similar)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -41,5 +42,23 @@ func explainValue(err error) error {
 
 // ParseError returns the error of a command line that cannot be parsed.
 func ParseError(cmd *cobra.Command, err error) error {
-	return Errorf("%w; see %s --help", explainValue(err), cmd.CommandPath())
+	similar := ""
+	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, "--"+f.Name) })
+		similar = Similar("--"+unknown.GetSpecifiedName(), known)
+	}
+	return Errorf("%w%s; see %s --help", explainValue(err), similar, cmd.CommandPath())
+}
+
+// Similar returns a hint at the names that are similar to an unknown one, as the end of an error; empty if none is.
+func Similar(unknown string, known []string) string {
+	names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names for unknown commands
+	for _, name := range known {
+		names.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
+	}
+	if similar := names.SuggestionsFor(unknown); len(similar) > 0 {
+		return " (did you mean " + strings.Join(similar, " or ") + "?)"
+	}
+	return ""
 }

@@ -1,8 +1,12 @@
 package runs
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,7 +15,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
 // ErrTooManyDryRuns reports that no more dry runs may be active.
@@ -106,7 +112,7 @@ func (m *Manager) insert(
 	}
 	var planID uuid.UUID
 	if req.Plan != "" {
-		plan, err := m.checkPlan(ctx, tx, list, req.Plan)
+		plan, err := m.checkPlan(ctx, tx, list, req)
 		if err != nil {
 			return nil, err
 		}
@@ -142,10 +148,10 @@ func (m *Manager) insert(
 	})
 }
 
-// checkPlan returns the dry run that a run is to follow. It fails with store.ErrNotFound, a failure.FieldError, or a
-// refused.Error if the plan is stale.
-func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, id string) (*store.Run, error) {
-	plan, err := store.FindPlan(ctx, tx, id, "plan")
+// checkPlan returns the dry run that a run is to follow. It fails with store.ErrNotFound, failure.Violations, a
+// failure.FieldError, or a refused.Error if the plan is stale.
+func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
+	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
 		return nil, err
 	}
@@ -160,6 +166,9 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	if err != nil {
 		return nil, err
 	}
+	if err := checkShown(req.Accepted, found); err != nil {
+		return nil, err
+	}
 	tasks := plan.Started()
 	for _, name := range tasks {
 		if list.External[name].Disabled {
@@ -167,4 +176,26 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 		}
 	}
 	return plan, pipeline.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
+}
+
+// checkShown fails with failure.Violations for accepted guards that the preview of a plan does not show.
+func checkShown(accepted []guard.Trip, found map[string]preview.Task) error {
+	shown := map[string]bool{}
+	for _, task := range found {
+		for _, table := range task.Tables {
+			for _, trip := range table.Guards {
+				shown[fmt.Sprintf("%s of %s", trip.Guard, trip.Table)] = true
+			}
+		}
+	}
+	var wrong failure.Violations
+	for i, a := range accepted {
+		if name := fmt.Sprintf("%s of %s", a.Guard, a.Table); !shown[name] {
+			wrong.Addf(
+				fmt.Sprintf("accept_guards[%d]", i), "the plan does not show the guard %.200s; it shows %s",
+				name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(shown)), ", "), "none"),
+			)
+		}
+	}
+	return wrong.Err()
 }

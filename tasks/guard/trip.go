@@ -81,6 +81,6 @@ func Refuse(trips []Trip) error {
 			"limit":  fmt.Sprint(first.Limit),
 			"guards": all,
 		},
-		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it",
+		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it: cleanupd run --preview",
 	}}
 }

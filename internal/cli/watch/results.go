@@ -114,7 +114,11 @@ func Total(r *cleanupv1.Run) string {
 		sum.RowsUpdated += t.GetRowsUpdated()
 		sum.TablesDropped += t.GetTablesDropped()
 	}
-	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), "nothing to delete")
+	nothing := "nothing to delete"
+	if r.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+		nothing = "nothing was deleted"
+	}
+	text := "Total: " + cmp.Or(strings.TrimPrefix(summary(&sum, r.GetDryRun()), ", "), nothing)
 	if took := format.Elapsed(r.GetStartTime(), r.GetEndTime()); took != "" {
 		text += " in " + took
 	}

@@ -50,7 +50,7 @@ type sender interface {
 func ParseTarget(address string, o Options) (*Target, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
-		return nil, errors.New("this is not https://HOST/PATH or smtp://HOST?to=ADDRESS")
+		return nil, errors.New("this is not https://HOST/PATH or smtp://HOST?to=ADDRESS, or smtps://")
 	}
 	t := &Target{}
 	if password, ok := u.User.Password(); ok {
