@@ -62,7 +62,7 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 		),
 		pool: pool,
 	}
-	if _, _, err := s.manager.SetGuards(ctx, "", func(guards guard.Limits) guard.Limits {
+	if _, _, err := s.manager.SetGuards(ctx, "", "", func(guards guard.Limits) guard.Limits {
 		guards.MaxSharePercent = 100 // most of a benchmark's table is obsolete
 		return guards
 	}); err != nil {

@@ -2,8 +2,10 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -38,9 +40,13 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	if err := checkMask(in.GetUpdateMask(), given).Err(); err != nil {
 		return nil, err
 	}
-	settings, latched, err := s.runs.SetGuards(ctx, in.GetEtag(), func(current guard.Limits) guard.Limits {
+	if reason := in.GetReason(); utf8.RuneCountInString(reason) > maxReason || strings.ContainsRune(reason, 0) {
+		return nil, failure.Field("reason", fmt.Sprintf("must have at most %d characters, and no NUL", maxReason))
+	}
+	change := func(current guard.Limits) guard.Limits {
 		return guardLimits(merge(guardsMessage(current), given, in.GetUpdateMask()))
-	})
+	}
+	settings, latched, err := s.runs.SetGuards(ctx, in.GetEtag(), in.GetReason(), change)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +56,9 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 		Etag:    etag.Of(settings),
 	}, nil
 }
+
+// maxReason is how many characters the reason of a change may have.
+const maxReason = 1000
 
 // guardLimits returns the limits of a message. Fields that are absent have their defaults.
 func guardLimits(g *cleanupv1.Guards) guard.Limits {

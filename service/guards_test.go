@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,5 +196,28 @@ func TestAnOptionUnlatches(t *testing.T) {
 	s.db.Do("DELETE FROM XtkAudit WHERE iAuditId > 2")
 	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}}); err != nil {
 		t.Error(err)
+	}
+}
+
+// The reason of a change is in the audit, whether it came over gRPC or over REST.
+func TestGuardsAreChangedForAReason(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	change := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, Reason: "a backlog of two years"}
+	if _, err := s.SetGuards(t.Context(), change); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.call(t, "PATCH", "/v1/guards?reason=back%20to%20normal", `{"minRows": "20"}`); got.code != 200 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	got := s.db.Strings("SELECT details->>'reason' FROM cleanupd.audit WHERE rpc LIKE '%SetGuards' ORDER BY id")
+	if want := []string{"a backlog of two years", "back to normal"}; !slices.Equal(got, want) {
+		t.Errorf("the audit has the reasons %q, want %q", got, want)
+	}
+	for _, reason := range []string{strings.Repeat("é", 1001), "a\x00b"} {
+		_, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, Reason: reason})
+		if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "reason" {
+			t.Errorf("%v", err)
+		}
 	}
 }

@@ -41,6 +41,8 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 		UserData:   s.hasUserData,
 		History:    durationpb.New(about.History),
 		PlanMaxAge: durationpb.New(about.PlanAge),
+
+		DatabaseHost: about.Host,
 	}
 	var foreign *refused.Error
 	if err := s.runs.Own(ctx, s.pool); errors.As(err, &foreign) {

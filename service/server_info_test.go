@@ -26,7 +26,7 @@ func TestWhatServes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if server.GetDatabase() == "" || server.GetHistory().AsDuration() <= 0 ||
+		if server.GetDatabase() == "" || server.GetDatabaseHost() == "" || server.GetHistory().AsDuration() <= 0 ||
 			server.GetPlanMaxAge().AsDuration() <= 0 ||
 			server.GetUserData() ||
 			server.GetRefusal() != "" {

@@ -29,9 +29,9 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.Latched, er
 
 // SetGuards stores what change makes of the current limits of the guards, and returns them with the guards that remain
 // latched. It releases latched guards whose limits change. It fails with failure.Violations, and with etag.ErrStale if
-// an etag is given that is not the one of the current limits.
+// an etag is given that is not the one of the current limits. The reason is recorded in the audit.
 func (m *Manager) SetGuards(
-	ctx context.Context, givenEtag string, change func(current guard.Limits) guard.Limits,
+	ctx context.Context, givenEtag, reason string, change func(current guard.Limits) guard.Limits,
 ) (limits guard.Limits, latched []store.Latched, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
@@ -54,7 +54,7 @@ func (m *Manager) SetGuards(
 		if latched, err = store.LatchedGuards(ctx, tx); err != nil {
 			return err
 		}
-		return audit.Note(ctx, tx, audit.Details{"from": current, "to": limits})
+		return audit.Note(ctx, tx, audit.Details{"from": current, "to": limits, "reason": reason})
 	})
 	return limits, latched, err
 }

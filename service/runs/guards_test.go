@@ -22,7 +22,7 @@ import (
 // replaceGuards replaces all limits of the guards.
 func replaceGuards(t *testing.T, m *runs.Manager, limits guard.Limits) error {
 	t.Helper()
-	_, _, err := m.SetGuards(t.Context(), "", func(guard.Limits) guard.Limits { return limits })
+	_, _, err := m.SetGuards(t.Context(), "", "", func(guard.Limits) guard.Limits { return limits })
 	return err
 }
 

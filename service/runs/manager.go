@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -166,6 +169,7 @@ type About struct {
 	Version  string // its version
 	Instance string
 	Database string // its name
+	Host     string // of the database: HOST:PORT, or the folder of its socket
 	Replicas []store.Replica
 	History  time.Duration
 	PlanAge  time.Duration // the greatest
@@ -177,11 +181,17 @@ func (m *Manager) About(ctx context.Context) (*About, error) {
 	if err != nil {
 		return nil, err
 	}
+	database := m.calls.Config().ConnConfig
+	host := database.Host
+	if !strings.HasPrefix(host, "/") {
+		host = net.JoinHostPort(host, strconv.Itoa(int(database.Port)))
+	}
 	return &About{
 		Replica:  m.config.Replica,
 		Version:  m.config.Version,
 		Instance: m.config.Instance,
-		Database: m.calls.Config().ConnConfig.Database,
+		Database: database.Database,
+		Host:     host,
 		Replicas: replicas,
 		History:  m.config.History,
 		PlanAge:  m.config.PlanMaxAge,
