@@ -70,6 +70,7 @@ var calls = []call{
 	{rpc: "CleanupService/ListRuns", role: access.Viewer, method: "GET", path: "/v1/runs"},
 	{rpc: "CleanupService/CancelRun", role: access.Operator, method: "POST", path: "/v1/runs/x:cancel"},
 	{rpc: "CleanupService/ListTasks", role: access.Viewer, method: "GET", path: "/v1/tasks"},
+	{rpc: "CleanupService/ListTables", role: access.Viewer, method: "GET", path: "/v1/tables"},
 	{rpc: "CleanupService/GetOptions", role: access.Viewer, method: "GET", path: "/v1/options"},
 	{rpc: "CleanupService/SetOptions", role: access.Admin, method: "PATCH", path: "/v1/options", body: "{}"},
 	{rpc: "CleanupService/GetSchedule", role: access.Viewer, method: "GET", path: "/v1/schedule"},

@@ -21,6 +21,7 @@ var changeNothing = []protoreflect.Name{
 	"GetRun",
 	"ListRuns",
 	"ListTasks",
+	"ListTables",
 	"GetOptions",
 	"GetSchedule",
 	"ListRemoteDeliveries",

@@ -34,6 +34,7 @@ var rules = map[string]rule{
 	// of dry runs of one's own; see mayCancel
 	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true},
 	cleanupv1.CleanupService_ListTasks_FullMethodName:            {role: access.Viewer},
+	cleanupv1.CleanupService_ListTables_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_GetOptions_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_SetOptions_FullMethodName:           {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_GetSchedule_FullMethodName:          {role: access.Viewer},

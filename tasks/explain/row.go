@@ -104,6 +104,22 @@ type Explainer struct {
 // NewExplainer determines the parents of the tasks on which rows of a table depend. It fails with a refused.Error if no
 // task covers the table.
 func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, table string) (*Explainer, error) {
+	e, err := simulate(ctx, c, holds)
+	if err != nil {
+		return nil, err
+	}
+	if e.table, err = e.covered(table); err != nil {
+		return nil, err
+	}
+	concerning, err := e.simulation.Concerning(func(p *plan.Plan) bool { return e.covers(p, e.table) })
+	if err != nil {
+		return nil, err
+	}
+	return e, e.simulation.Do(ctx, concerning)
+}
+
+// simulate returns an explainer of no table yet.
+func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explainer, error) {
 	if c.Now.IsZero() {
 		if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 			return nil, err
@@ -113,15 +129,43 @@ func NewExplainer(ctx context.Context, c pipeline.Config, holds plan.Holds, tabl
 	if err != nil {
 		return nil, err
 	}
-	e := &Explainer{config: c, simulation: s}
-	if e.table, err = e.covered(table); err != nil {
-		return nil, err
-	}
-	concerning, err := s.Concerning(func(p *plan.Plan) bool { return e.covers(p, e.table) })
+	return &Explainer{config: c, simulation: s}, nil
+}
+
+// Table is a table that tasks cover.
+type Table struct {
+	Name  string
+	Tasks []string // in the order of the pipeline
+}
+
+// CoveredTables returns the tables that tasks cover, in the order of their names.
+func CoveredTables(ctx context.Context, c pipeline.Config, holds plan.Holds) (list []Table, err error) {
+	e, err := simulate(ctx, c, holds)
 	if err != nil {
 		return nil, err
 	}
-	return e, s.Do(ctx, concerning)
+	database := e.simulation.Database()
+	var plans []*plan.Plan
+	for _, t := range c.Pipeline {
+		p, err := database.Compile(t)
+		if err != nil {
+			return nil, err
+		}
+		plans = append(plans, p)
+	}
+	for _, table := range database.Env.Catalog.Tables(func(*campaign.Table) bool { return true }) {
+		covered := Table{Name: table.Name}
+		for i, p := range plans {
+			if e.covers(p, table) {
+				covered.Tasks = append(covered.Tasks, c.Pipeline[i].Name)
+			}
+		}
+		if covered.Tasks != nil {
+			list = append(list, covered)
+		}
+	}
+	slices.SortFunc(list, func(a, b Table) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
 }
 
 // covered returns the table with a name, or with a partition of that name. It fails with a refused.Error if no task
