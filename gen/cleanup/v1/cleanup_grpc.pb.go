@@ -25,6 +25,7 @@ const (
 	CleanupService_ListRuns_FullMethodName             = "/cleanup.v1.CleanupService/ListRuns"
 	CleanupService_CancelRun_FullMethodName            = "/cleanup.v1.CleanupService/CancelRun"
 	CleanupService_ListTasks_FullMethodName            = "/cleanup.v1.CleanupService/ListTasks"
+	CleanupService_ListTables_FullMethodName           = "/cleanup.v1.CleanupService/ListTables"
 	CleanupService_GetOptions_FullMethodName           = "/cleanup.v1.CleanupService/GetOptions"
 	CleanupService_SetOptions_FullMethodName           = "/cleanup.v1.CleanupService/SetOptions"
 	CleanupService_GetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/GetSchedule"
@@ -82,6 +83,10 @@ type CleanupServiceClient interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
+	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
+	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(ctx context.Context, in *GetOptionsRequest, opts ...grpc.CallOption) (*GetOptionsResponse, error)
@@ -222,6 +227,16 @@ func (c *cleanupServiceClient) ListTasks(ctx context.Context, in *ListTasksReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListTasksResponse)
 	err := c.cc.Invoke(ctx, CleanupService_ListTasks_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTablesResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListTables_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -418,6 +433,10 @@ type CleanupServiceServer interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
+	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
+	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
+	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(context.Context, *GetOptionsRequest) (*GetOptionsResponse, error)
@@ -503,6 +522,9 @@ func (UnimplementedCleanupServiceServer) CancelRun(context.Context, *CancelRunRe
 }
 func (UnimplementedCleanupServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTables not implemented")
 }
 func (UnimplementedCleanupServiceServer) GetOptions(context.Context, *GetOptionsRequest) (*GetOptionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetOptions not implemented")
@@ -660,6 +682,24 @@ func _CleanupService_ListTasks_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CleanupServiceServer).ListTasks(ctx, req.(*ListTasksRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_ListTables_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTablesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListTables(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListTables_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListTables(ctx, req.(*ListTablesRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -956,6 +996,10 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListTasks",
 			Handler:    _CleanupService_ListTasks_Handler,
+		},
+		{
+			MethodName: "ListTables",
+			Handler:    _CleanupService_ListTables_Handler,
 		},
 		{
 			MethodName: "GetOptions",

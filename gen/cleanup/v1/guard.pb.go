@@ -528,7 +528,9 @@ type SetGuardsRequest struct {
 	UpdateMask *fieldmaskpb.FieldMask `protobuf:"bytes,2,opt,name=update_mask,json=updateMask,proto3" json:"update_mask,omitempty"`
 	// The etag of the response that this change is based on: ABORTED if a setting has changed since. If empty, the change
 	// is unconditional.
-	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	Etag string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
+	// Why, for those who read the audit later: at most 1,000 characters; may be empty. INVALID_ARGUMENT otherwise.
+	Reason        string `protobuf:"bytes,4,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -580,6 +582,13 @@ func (x *SetGuardsRequest) GetUpdateMask() *fieldmaskpb.FieldMask {
 func (x *SetGuardsRequest) GetEtag() string {
 	if x != nil {
 		return x.Etag
+	}
+	return ""
+}
+
+func (x *SetGuardsRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
 	}
 	return ""
 }
@@ -695,12 +704,13 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12.\n" +
 	"\bdefaults\x18\x02 \x01(\v2\x12.cleanup.v1.GuardsR\bdefaults\x122\n" +
 	"\alatched\x18\x03 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
-	"\x04etag\x18\x04 \x01(\tR\x04etag\"\x8f\x01\n" +
+	"\x04etag\x18\x04 \x01(\tR\x04etag\"\xa7\x01\n" +
 	"\x10SetGuardsRequest\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag\"\x87\x01\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x16\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x87\x01\n" +
 	"\x11SetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
 	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +

@@ -305,7 +305,9 @@ type GetServerResponse struct {
 	// The largest age of a dry run that can be used as a plan.
 	PlanMaxAge *durationpb.Duration `protobuf:"bytes,8,opt,name=plan_max_age,json=planMaxAge,proto3" json:"plan_max_age,omitempty"`
 	// Why the service changes nothing: the database belongs to another instance, or is a copy; empty otherwise.
-	Refusal       string `protobuf:"bytes,9,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Refusal string `protobuf:"bytes,9,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	// The host of the database, as HOST:PORT, or the folder of its socket.
+	DatabaseHost  string `protobuf:"bytes,10,opt,name=database_host,json=databaseHost,proto3" json:"database_host,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -399,6 +401,13 @@ func (x *GetServerResponse) GetPlanMaxAge() *durationpb.Duration {
 func (x *GetServerResponse) GetRefusal() string {
 	if x != nil {
 		return x.Refusal
+	}
+	return ""
+}
+
+func (x *GetServerResponse) GetDatabaseHost() string {
+	if x != nil {
+		return x.DatabaseHost
 	}
 	return ""
 }
@@ -725,7 +734,7 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\x04role\x18\x02 \x01(\x0e2\x10.cleanup.v1.RoleR\x04role\x12C\n" +
 	"\x0fcredential_type\x18\x03 \x01(\x0e2\x1a.cleanup.v1.CredentialTypeR\x0ecredentialType\x12\x18\n" +
 	"\aaddress\x18\x04 \x01(\tR\aaddress\"\x12\n" +
-	"\x10GetServerRequest\"\xd9\x02\n" +
+	"\x10GetServerRequest\"\xfe\x02\n" +
 	"\x11GetServerResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x18\n" +
@@ -736,7 +745,9 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\ahistory\x18\a \x01(\v2\x19.google.protobuf.DurationR\ahistory\x12;\n" +
 	"\fplan_max_age\x18\b \x01(\v2\x19.google.protobuf.DurationR\n" +
 	"planMaxAge\x12\x18\n" +
-	"\arefusal\x18\t \x01(\tR\arefusal\"\xd0\x01\n" +
+	"\arefusal\x18\t \x01(\tR\arefusal\x12#\n" +
+	"\rdatabase_host\x18\n" +
+	" \x01(\tR\fdatabaseHost\"\xd0\x01\n" +
 	"\aReplica\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x1a\n" +
