@@ -111,17 +111,25 @@ func TestConsoleRunsAPlan(t *testing.T) {
 
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
-	p.sees("What a run would delete", "1,000", "Guards refuse the tasks")
+	p.sees("What a run would delete", "1,000 rows to delete", "1 guard refuses it", "Guards refuse the tasks")
+	if n := p.evaluate("document.querySelectorAll('details.task:not([open])').length"); n != "2" {
+		t.Errorf("%s tasks are shown, and folded, want 2", n)
+	}
+	preview := p.evaluate("location.hash")
 	p.press("Run exactly this")
+	p.sees(
+		s.db.Strings("SELECT current_database()")[0]+" · ",
+		"more than 50% of a large table: 1,000 of about 1,000 rows",
+	)
 	run := "document.querySelector('dialog button.primary').disabled"
 	if p.evaluate(run) != "true" {
 		t.Error("a plan can be run without the number of its guard")
 	}
-	p.fill("Guard share", "999")
+	p.fill("Type 1,000 to accept", "999")
 	if p.evaluate(run) != "true" {
 		t.Error("a plan can be run with another number")
 	}
-	p.fill("Guard share", "1000")
+	p.fill("Type 1,000 to accept", "1,000")
 	p.press("Run exactly this")
 	p.sees("from this saved plan", "succeeded ended", "Space")
 	if n := s.db.Int(
@@ -131,6 +139,11 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	id := strings.TrimPrefix(p.evaluate("location.hash"), "#/runs/")
 	p.hasSeen(s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'"))
+	p.open(preview, "Dry run")
+	p.sees("This preview was run.")
+	if p.evaluate(control("Run exactly this")) != "undefined" {
+		t.Error("a preview that was run is offered again")
+	}
 	p.open("#/", "Overview")
 	p.sees("1,050", "visitors", "No runs are scheduled.")
 }

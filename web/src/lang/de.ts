@@ -152,14 +152,12 @@ export const words: Words = {
     'Einige dieser Zahlen sind ungewöhnlich. Schutzregeln verweigern die Aufgaben, bis die Zahlen bestätigt sind.',
   'preview.admin': 'Das kann nur ein Administrator tun.',
   'preview.nothing': 'Nichts zu löschen.',
-  'preview.names': 'Namen',
-  'preview.trips': 'Schutzregel {guard}: {number}, Grenzwert {limit}',
   'preview.action': 'Aktion',
   'preview.delete': 'löschen',
   'preview.update': 'ändern',
   'preview.drop': 'Tabelle entfernen',
   'preview.amount': 'Anzahl',
-  'preview.tables': '{n} Tabellen',
+  'preview.tables': '{n} {n|Tabelle|Tabellen}',
   'preview.now': 'Mit aktuellen Optionen',
   'preview.share': 'Anteil an der Tabelle',
   'preview.age': 'Älteste, neueste',
@@ -168,7 +166,16 @@ export const words: Words = {
   'preview.run': 'Genau das ausführen',
   'preview.ask':
     '{rows} Zeilen werden gelöscht oder geändert und {tables} Tabellen entfernt. Das lässt sich nicht rückgängig machen.',
-  'preview.accept': 'Schutzregel {guard}: {number} eingeben',
+  'preview.accept': 'Zum Zulassen {number} eingeben',
+  'preview.where': 'Datenbank',
+  'preview.refuses': '{n} {n|Schutzregel verweigert|Schutzregeln verweigern} sie',
+  'preview.deleted': '{n} {n|Zeile|Zeilen} zu löschen',
+  'preview.updated': '{n} {n|Zeile|Zeilen} zu ändern',
+  'preview.dropped': '{n} {n|Tabelle|Tabellen} zu entfernen',
+  'preview.ran': 'Diese Vorschau wurde ausgeführt.',
+  'preview.overtaken': 'Seitdem ist eine andere Ausführung zu Ende gegangen.',
+  'preview.old': 'Diese Vorschau ist zu alt, um ausgeführt zu werden.',
+  'preview.again': 'Neue Vorschau',
   'preview.notstarted': 'Die Ausführung wurde nicht gestartet.',
 
   'retention.title': 'Aufbewahrung',
@@ -241,6 +248,19 @@ export const words: Words = {
   'guards.pass': 'Um eine Aufgabe zuzulassen, sehen Sie sich die Vorschau an und geben Sie die Zahlen ein:',
   'guards.limits': 'Grenzwerte',
   'guards.default': 'Standard: {n}.',
+  'trip.SHARE':
+    'Sie würde zu viel einer großen Tabelle löschen oder ändern: {number} Zeilen, der Grenzwert ist {limit}.',
+  'trip.SHARE.of':
+    'Sie würde mehr als {share} einer großen Tabelle löschen oder ändern: {number} von etwa {total} Zeilen.',
+  'trip.CUTOFF':
+    'Sie würde {number} Zeilen löschen, die nur veraltet sind, weil eine Frist verkürzt wurde oder eine Uhr gesprungen ist; der Grenzwert ist {limit}.',
+  'trip.GROWTH': 'Sie würde viel mehr Zeilen löschen als jede frühere Ausführung: {number}, der Grenzwert ist {limit}.',
+  'trip.TABLES': 'Sie würde ungewöhnlich viele Arbeitstabellen entfernen: {number}, der Grenzwert ist {limit}.',
+  'trip.BYTES':
+    'Sie würde Arbeitstabellen entfernen, die einen großen Teil der Datenbank belegen: {number}, der Grenzwert ist {limit}.',
+  'trip.other': 'Ihre Zahl ist {number}, der Grenzwert ist {limit}.',
+  'trip.recent':
+    'Darin enthalten sind {rows} Zeilen, die frühere Aufgaben löschen oder die Ausführungen binnen eines Tages gelöscht haben.',
   'guard.minProcessInstances': 'Mindestanzahl Prozessinstanzen',
   'guard.minProcessInstances.help': 'Bei weniger Prozessinstanzen von AEM Forms lösen share und cutoff nicht aus.',
   'guard.minRows': 'Mindestanzahl Zeilen',

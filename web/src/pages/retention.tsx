@@ -14,10 +14,9 @@ import {
   useAction,
   useLoad,
 } from '../components'
-import { follow } from '../follow'
+import { follow, start } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
 import type { Context } from '../context'
-import { linesOf, start } from './dryrun'
 import { Purges } from './purges'
 
 const delays = [
@@ -217,9 +216,9 @@ const ended = (id: string, progress: (share: number) => void) =>
 
 /** Compares the rows to delete with the changed options and with the current ones. */
 function Effects({ effect, current }: { effect: Effect; current: boolean }) {
-  const lines = linesOf(effect.run).filter(
-    l => l.baselineRows !== undefined && l.baselineRows !== null && l.baselineRows !== l.rows,
-  )
+  const lines = (effect.run.results ?? [])
+    .flatMap(({ task, preview }) => (preview ?? []).map(p => ({ ...p, task })))
+    .filter(l => l.baselineRows !== undefined && l.baselineRows !== null && l.baselineRows !== l.rows)
   return (
     <Section title={t('retention.effects')} actions={<a href={`#/runs/${effect.run.id}`}>{t('retention.whole')}</a>}>
       {!current && (
