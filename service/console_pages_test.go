@@ -131,7 +131,17 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	p.fill("Type 1,000 to accept", "1,000")
 	p.press("Run exactly this")
-	p.sees("from this saved plan", "succeeded ended", "Space")
+	p.sees(
+		"from this saved plan",
+		"succeeded ended",
+		"1,050 rows deleted",
+		"Space",
+		"Rows per second",
+		"Nothing to delete: ",
+	)
+	if rows := p.evaluate("document.querySelectorAll('section [aria-label=Tasks] tbody tr').length"); rows != "2" {
+		t.Errorf("%s tasks are shown, want the 2 that deleted rows", rows)
+	}
 	if n := s.db.Int(
 		"SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)",
 	); n != 0 {
@@ -180,7 +190,7 @@ func TestConsoleFollowsARun(t *testing.T) {
 	}
 	lock := s.db.Hold("LOCK TABLE XtkSessionInfo")
 	begin()
-	p.sees("running since")
+	p.sees("running since", "0 rows so far", "sessions (task ")
 	q := p.another(p.evaluate("location.href"))
 	q.cut = true
 	q.sees("running since")
@@ -198,7 +208,7 @@ func TestConsoleFollowsARun(t *testing.T) {
 	}
 	id := p.evaluate("location.hash.replace('#/runs/', '')")
 	for _, tab := range []*tab{p, q} {
-		tab.sees("succeeded ended", "50 rows")
+		tab.sees("succeeded ended", "50 rows deleted")
 		tab.hasSeen(s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'"))
 	}
 

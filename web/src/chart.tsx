@@ -122,20 +122,45 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
   )
 }
 
-/** Draws values as a line, with the newest on the right. */
-export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
+/** Draws values as a line over a time, with the newest on the right. */
+export function Line({
+  label,
+  values,
+  from,
+  to,
+  show,
+  tick,
+}: {
+  label: string
+  values: number[]
+  from: number
+  to: number
+  show: (n: number) => string
+  tick: (at: number) => string
+}) {
   const size = useWidth(),
     { width } = size
   const inner = height - top - bottom
   const most = ceiling(Math.max(...values))
-  const step = (width - left) / Math.max(1, values.length - 1)
+  const step = (width - left) / values.length
   const points = values
-    .map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
+    .map((v, i) => `${(left + step * (i + 0.5)).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
     .join(' ')
+  const ticks = Math.max(2, Math.floor((width - left) / 160))
   return (
     <Frame size={size} label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
       <polyline class="line" points={points} />
+      {Array.from({ length: ticks }, (_, i) => i / (ticks - 1)).map(part => (
+        <text
+          key={part}
+          x={left + (width - left) * part}
+          y={height - 4}
+          text-anchor={part === 0 ? 'start' : part === 1 ? 'end' : 'middle'}
+        >
+          {tick(from + (to - from) * part)}
+        </text>
+      ))}
     </Frame>
   )
 }

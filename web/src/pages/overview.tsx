@@ -182,9 +182,7 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
           <div class="card">
             <h2>{t('overview.active')}</h2>
             <p class="big">
-              <a href={`#/runs/${active.id}`}>
-                {number(total(active))} {t('rows')}
-              </a>
+              <a href={`#/runs/${active.id}`}>{t('rows', { n: number(total(active)) })}</a>
             </p>
             <p>
               <Badge state={active.state} />
@@ -209,7 +207,7 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
           )}
         </div>
         <div class="card">
-          <h2>{t('overview.deleted')}</h2>
+          <h2>{t('rows.title')}</h2>
           <p class="big">{last ? number(total(last)) : '–'}</p>
           <p class="quiet">{t('overview.inlast')}</p>
         </div>
