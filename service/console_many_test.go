@@ -86,7 +86,7 @@ func TestConsoleOfManyRuns(t *testing.T) {
 		t.Errorf("50 more runs take %s requests, and %d elements for %d", asked, more, before)
 	}
 	p.open("#/", "Overview")
-	p.until("it draws the nights", "document.querySelectorAll('.chart a').length === 60")
+	p.until("it draws the days", "[30, 31].includes(document.querySelectorAll('.chart a').length)")
 	if n := p.number(nodes); n > 1000 {
 		t.Errorf("the overview has %d elements", n)
 	}

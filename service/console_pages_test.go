@@ -158,6 +158,37 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.sees("1,050", "visitors", "No runs are scheduled.")
 }
 
+// The overview judges runs of the whole pipeline, and shows each of their warnings.
+func TestConsoleJudgesWholeRuns(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, s.url)
+	p.sees("No run of all tasks has ended yet.", "the application's own workflow cleanup is started, too")
+	p.until("it has 5 labels of days, and 3 of rows", "document.querySelectorAll('.chart text').length === 8")
+	s.db.Do("UPDATE XtkWorkflow SET iState = 20")
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER keep BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION keep()`)
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"visitors"}}); err != nil {
+		t.Fatal(err)
+	}
+	p.evaluate("location.reload()")
+	p.sees("The last run of all tasks retained 1 obsolete row.", " more")
+	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
+	p.sees("xtksessioninfo: 1 obsolete row is retained")
+	if p.evaluate("document.body.innerText.includes('own workflow')") != "false" {
+		t.Error("the overview shows a warning of an earlier run")
+	}
+}
+
 // A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is
 // cancelled.
 func TestConsoleFollowsARun(t *testing.T) {

@@ -65,7 +65,7 @@ function Frame({
 export type Stack = {
   key: string
   title: string
-  href: string
+  href?: string
   parts: number[]
   line: number
   failed: boolean
@@ -79,44 +79,50 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
   const inner = height - top - bottom
   const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
   const longest = Math.max(1, ...stacks.map(s => s.line))
-  const slot = (width - left) / Math.max(stacks.length, 12)
+  const slot = (width - left) / Math.max(1, stacks.length)
   const x = (i: number) => left + slot * i
   return (
     <Frame size={size} label={label} role="group" most={most} show={show}>
       {stacks.map((s, i) => {
         let y = top + inner
         return (
-          <a key={s.key} href={s.href} aria-label={s.title}>
-            <title>{s.title}</title>
-            <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
-            {s.parts.map((part, at) => {
-              const tall = (inner * part) / most
-              y -= tall
-              return (
-                part > 0 && (
-                  <rect
-                    key={at}
-                    class={`part${at % 6}`}
-                    x={x(i) + slot * 0.15}
-                    y={y}
-                    width={slot * 0.7}
-                    height={tall}
-                  />
-                )
-              )
-            })}
-            {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
+          <g key={s.key}>
+            {s.href && (
+              <a href={s.href} aria-label={s.title}>
+                <title>{s.title}</title>
+                <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
+                {s.parts.map((part, at) => {
+                  const tall = (inner * part) / most
+                  y -= tall
+                  return (
+                    part > 0 && (
+                      <rect
+                        key={at}
+                        class={`part${at % 6}`}
+                        x={x(i) + slot * 0.15}
+                        y={y}
+                        width={slot * 0.7}
+                        height={tall}
+                      />
+                    )
+                  )
+                })}
+                {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
+              </a>
+            )}
             {s.tick && (
-              <text x={x(i) + slot / 2} y={height - 4} text-anchor="middle">
+              <text x={Math.min(x(i) + slot / 2, width - 22)} y={height - 4} text-anchor="middle">
                 {s.tick}
               </text>
             )}
-          </a>
+          </g>
         )
       })}
       <polyline
         class="line"
-        points={stacks.map((s, i) => `${x(i) + slot / 2},${top + inner * (1 - (0.9 * s.line) / longest)}`).join(' ')}
+        points={stacks
+          .flatMap((s, i) => (s.href ? `${x(i) + slot / 2},${top + inner * (1 - (0.9 * s.line) / longest)}` : []))
+          .join(' ')}
       />
     </Frame>
   )
