@@ -354,9 +354,17 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.press("Save")
 	p.until("it says what is wrong", "document.querySelector('[role=alert]')?.textContent.includes('cron')")
 	p.open("#/audit", "Audit")
-	p.sees("CreateHold", "ReleaseHold", "SetSchedule")
+	p.sees("CreateHold", "ReleaseHold", "SetSchedule", "unnamed", "127.0.0.1")
+	p.fill("Filter the loaded entries", "releasehold")
+	p.until("it shows the entries that match", "document.querySelectorAll('tbody tr').length === 1")
 	p.open("#/explain/nmsvisitor/4711", "Explain")
-	p.sees("Row not found.")
+	p.sees("Row not found.", "Runs that deleted rows of this table")
+	p.until("the tables can be chosen", "document.querySelector('#tables option[value=nmsvisitor]') !== null")
+	p.sees("app-subscriptions")
+	p.fill("Or the statements of a task", "visitors")
+	p.sees("DELETE FROM ONLY", "iOrigin is 0", "$1 = ")
+	p.open("#/retention", "Retention")
+	p.sees("NmsCleanup_BroadLogPurgeDelay", "XtkCleanup_AuditTrailPurgeDelay")
 }
 
 func TestConsoleSignsIn(t *testing.T) {

@@ -32,6 +32,9 @@ const delays = [
   'auditTrailPurgeDelayDays',
   'appSubscriptionRcpPurgeDelayDays',
 ] as const
+/** Returns the name of a delay's option in Campaign. */
+const optionOf = (name: (typeof delays)[number]) =>
+  `${name.startsWith('audit') ? 'Xtk' : 'Nms'}Cleanup_${name[0]!.toUpperCase()}${name.slice(1, -'Days'.length)}`
 const optimizations = ['VACUUM_ANALYZE', 'ANALYZE', 'NONE'].map(name => `STORAGE_OPTIMIZATION_${name}`)
 
 /** The unsaved changes; null resets an option to its default. */
@@ -100,7 +103,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       {delays.map(name => (
         <div key={name} class={`delay ${name in changes ? 'changed' : ''}`}>
           <div>
-            <strong id={name}>{t(`delay.${name}` as Key)}</strong>
+            <strong id={name}>{t(`delay.${name}` as Key)}</strong> <Code>{optionOf(name)}</Code>
             <p class="quiet">
               {t(`delay.${name}.help` as Key)} {t('retention.default', { days: number(defaults[name]) })}
             </p>
