@@ -69,10 +69,8 @@ export function Log({ model, loadLog }: { model: Model; loadLog: (direction: 'ea
               <time dateTime={e.at} title={e.at}>
                 {clock(e.at)}
               </time>
-              <div>
-                {e.task && <span lang="en">{e.task}: </span>}
-                <Folded message={e.message} />
-              </div>
+              {e.task && <span lang="en">{e.task}: </span>}
+              <Folded message={e.message} />
             </div>
           ))}
         </div>
