@@ -109,6 +109,12 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.press("Save")
 	p.until("it is saved", "fetch('/v1/guards').then(r => r.json()).then(g => g.guards.minRows === '10')")
 
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err == nil {
+		t.Error("no guard has tripped")
+	}
+	p.evaluate("location.reload()")
+	p.sees("It would delete or update too much of a large table")
+
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
 	p.sees("What a run would delete", "1,000 rows to delete", "1 guard refuses it", "Guards refuse the tasks")
