@@ -147,7 +147,7 @@ func TestConsoleByKeyboard(t *testing.T) {
 	}
 	p.reach("button", "Start the preview")
 	p.key(kb.Enter)
-	p.sees("What a run would delete", "71")
+	p.sees("What a run would delete", "71", "Run exactly this")
 	p.titleHasFocus()
 	p.round("a dry run")
 

@@ -103,6 +103,11 @@ func TestConsoleSpeaks(t *testing.T) {
 			if wide := p.evaluate("document.documentElement.scrollWidth"); wide != "360" {
 				t.Errorf("%s in %s is %s pixels wide on a screen of 360", hash, c.language, wide)
 			}
+			p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
+			if out := p.evaluate(`[...document.querySelectorAll('td')].filter(
+				e => e.getBoundingClientRect().right > 360).map(e => e.innerText).join()`); out != "" {
+				t.Errorf("%s in %s has cells beyond a screen of 360 pixels: %s", hash, c.language, out)
+			}
 			if c.language == "en" { // colours are the same in all of them
 				p.accessible(script, hash)
 			} else {

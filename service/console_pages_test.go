@@ -109,21 +109,45 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	p.press("Save")
 	p.until("it is saved", "fetch('/v1/guards').then(r => r.json()).then(g => g.guards.minRows === '10')")
 
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err == nil {
+		t.Error("no guard has tripped")
+	}
+	p.evaluate("location.reload()")
+	p.sees("It would delete or update too much of a large table")
+
 	p.open("#/preview", "Preview")
 	p.press("Start the preview")
-	p.sees("What a run would delete", "1,000", "Guards refuse the tasks")
+	p.sees("What a run would delete", "1,000 rows to delete", "1 guard refuses it", "Guards refuse the tasks")
+	if n := p.evaluate("document.querySelectorAll('details.task:not([open])').length"); n != "2" {
+		t.Errorf("%s tasks are shown, and folded, want 2", n)
+	}
+	preview := p.evaluate("location.hash")
 	p.press("Run exactly this")
+	p.sees(
+		s.db.Strings("SELECT current_database()")[0]+" · ",
+		"more than 50% of a large table: 1,000 of about 1,000 rows",
+	)
 	run := "document.querySelector('dialog button.primary').disabled"
 	if p.evaluate(run) != "true" {
 		t.Error("a plan can be run without the number of its guard")
 	}
-	p.fill("Guard share", "999")
+	p.fill("Type 1,000 to accept", "999")
 	if p.evaluate(run) != "true" {
 		t.Error("a plan can be run with another number")
 	}
-	p.fill("Guard share", "1000")
+	p.fill("Type 1,000 to accept", "1,000")
 	p.press("Run exactly this")
-	p.sees("from this saved plan", "succeeded ended", "Space")
+	p.sees(
+		"from this saved plan",
+		"succeeded ended",
+		"1,050 rows deleted",
+		"Space",
+		"Rows per second",
+		"Nothing to delete: ",
+	)
+	if rows := p.evaluate("document.querySelectorAll('section [aria-label=Tasks] tbody tr').length"); rows != "2" {
+		t.Errorf("%s tasks are shown, want the 2 that deleted rows", rows)
+	}
 	if n := s.db.Int(
 		"SELECT (SELECT count(*) FROM NmsVisitor WHERE iVisitorId > 0) + (SELECT count(*) FROM XtkSessionInfo)",
 	); n != 0 {
@@ -131,8 +155,44 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	id := strings.TrimPrefix(p.evaluate("location.hash"), "#/runs/")
 	p.hasSeen(s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'"))
+	p.open(preview, "Dry run")
+	p.sees("This preview was run.")
+	if p.evaluate(control("Run exactly this")) != "undefined" {
+		t.Error("a preview that was run is offered again")
+	}
 	p.open("#/", "Overview")
 	p.sees("1,050", "visitors", "No runs are scheduled.")
+}
+
+// The overview judges runs of the whole pipeline, and shows each of their warnings.
+func TestConsoleJudgesWholeRuns(t *testing.T) {
+	t.Parallel()
+	suite.Only(t, suite.Browser)
+	s := withConsole(t, access.Config{})
+	s.db.Do("INSERT INTO XtkWorkflow (iWorkflowId, sInternalName, iState) VALUES (7, 'cleanup', 11)")
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil {
+		t.Fatal(err)
+	}
+	p := browse(t, s.url)
+	p.sees("No run of all tasks has ended yet.", "the application's own workflow cleanup is started, too")
+	p.until("it has 5 labels of days, and 3 of rows", "document.querySelectorAll('.chart text').length === 8")
+	s.db.Do("UPDATE XtkWorkflow SET iState = 20")
+	s.db.Do(`INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('a', '2000-01-01');
+		CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+		CREATE TRIGGER keep BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION keep()`)
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"visitors"}}); err != nil {
+		t.Fatal(err)
+	}
+	p.evaluate("location.reload()")
+	p.sees("The last run of all tasks retained 1 obsolete row.", " more")
+	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
+	p.sees("xtksessioninfo: 1 obsolete row is retained")
+	if p.evaluate("document.body.innerText.includes('own workflow')") != "false" {
+		t.Error("the overview shows a warning of an earlier run")
+	}
 }
 
 // A run is followed in two tabs of a browser, through connections that are cut, to its end; and another one is
@@ -167,7 +227,7 @@ func TestConsoleFollowsARun(t *testing.T) {
 	}
 	lock := s.db.Hold("LOCK TABLE XtkSessionInfo")
 	begin()
-	p.sees("running since")
+	p.sees("running since", "0 rows so far", "sessions (task ")
 	q := p.another(p.evaluate("location.href"))
 	q.cut = true
 	q.sees("running since")
@@ -185,7 +245,7 @@ func TestConsoleFollowsARun(t *testing.T) {
 	}
 	id := p.evaluate("location.hash.replace('#/runs/', '')")
 	for _, tab := range []*tab{p, q} {
-		tab.sees("succeeded ended", "50 rows")
+		tab.sees("succeeded ended", "50 rows deleted")
 		tab.hasSeen(s.db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id = '" + id + "'"))
 	}
 
@@ -300,9 +360,17 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.press("Save")
 	p.until("it says what is wrong", "document.querySelector('[role=alert]')?.textContent.includes('cron')")
 	p.open("#/audit", "Audit")
-	p.sees("CreateHold", "ReleaseHold", "SetSchedule")
+	p.sees("CreateHold", "ReleaseHold", "SetSchedule", "unnamed", "127.0.0.1")
+	p.fill("Filter the loaded entries", "releasehold")
+	p.until("it shows the entries that match", "document.querySelectorAll('tbody tr').length === 1")
 	p.open("#/explain/nmsvisitor/4711", "Explain")
-	p.sees("Row not found.")
+	p.sees("Row not found.", "Runs that deleted rows of this table")
+	p.until("the tables can be chosen", "document.querySelector('#tables option[value=nmsvisitor]') !== null")
+	p.sees("app-subscriptions")
+	p.fill("Or the statements of a task", "visitors")
+	p.sees("DELETE FROM ONLY", "iOrigin is 0", "$1 = ")
+	p.open("#/retention", "Retention")
+	p.sees("NmsCleanup_BroadLogPurgeDelay", "XtkCleanup_AuditTrailPurgeDelay")
 }
 
 func TestConsoleSignsIn(t *testing.T) {

@@ -65,7 +65,7 @@ function Frame({
 export type Stack = {
   key: string
   title: string
-  href: string
+  href?: string
   parts: number[]
   line: number
   failed: boolean
@@ -79,63 +79,94 @@ export function Bars({ label, stacks, show }: { label: string; stacks: Stack[]; 
   const inner = height - top - bottom
   const most = ceiling(Math.max(...stacks.map(s => s.parts.reduce((a, b) => a + b, 0))))
   const longest = Math.max(1, ...stacks.map(s => s.line))
-  const slot = (width - left) / Math.max(stacks.length, 12)
+  const slot = (width - left) / Math.max(1, stacks.length)
   const x = (i: number) => left + slot * i
   return (
     <Frame size={size} label={label} role="group" most={most} show={show}>
       {stacks.map((s, i) => {
         let y = top + inner
         return (
-          <a key={s.key} href={s.href} aria-label={s.title}>
-            <title>{s.title}</title>
-            <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
-            {s.parts.map((part, at) => {
-              const tall = (inner * part) / most
-              y -= tall
-              return (
-                part > 0 && (
-                  <rect
-                    key={at}
-                    class={`part${at % 6}`}
-                    x={x(i) + slot * 0.15}
-                    y={y}
-                    width={slot * 0.7}
-                    height={tall}
-                  />
-                )
-              )
-            })}
-            {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
+          <g key={s.key}>
+            {s.href && (
+              <a href={s.href} aria-label={s.title}>
+                <title>{s.title}</title>
+                <rect class="slot" x={x(i)} y={top} width={slot} height={inner} />
+                {s.parts.map((part, at) => {
+                  const tall = (inner * part) / most
+                  y -= tall
+                  return (
+                    part > 0 && (
+                      <rect
+                        key={at}
+                        class={`part${at % 6}`}
+                        x={x(i) + slot * 0.15}
+                        y={y}
+                        width={slot * 0.7}
+                        height={tall}
+                      />
+                    )
+                  )
+                })}
+                {s.failed && <path class="failed" d={`M${x(i) + slot / 2 - 4} ${top + inner - 2}l4 -8l4 8z`} />}
+              </a>
+            )}
             {s.tick && (
-              <text x={x(i) + slot / 2} y={height - 4} text-anchor="middle">
+              <text x={Math.min(x(i) + slot / 2, width - 22)} y={height - 4} text-anchor="middle">
                 {s.tick}
               </text>
             )}
-          </a>
+          </g>
         )
       })}
       <polyline
         class="line"
-        points={stacks.map((s, i) => `${x(i) + slot / 2},${top + inner * (1 - (0.9 * s.line) / longest)}`).join(' ')}
+        points={stacks
+          .flatMap((s, i) => (s.href ? `${x(i) + slot / 2},${top + inner * (1 - (0.9 * s.line) / longest)}` : []))
+          .join(' ')}
       />
     </Frame>
   )
 }
 
-/** Draws values as a line, with the newest on the right. */
-export function Line({ label, values, show }: { label: string; values: number[]; show: (n: number) => string }) {
+/** Draws values as a line over a time, with the newest on the right. */
+export function Line({
+  label,
+  values,
+  from,
+  to,
+  show,
+  tick,
+}: {
+  label: string
+  values: number[]
+  from: number
+  to: number
+  show: (n: number) => string
+  tick: (at: number) => string
+}) {
   const size = useWidth(),
     { width } = size
   const inner = height - top - bottom
   const most = ceiling(Math.max(...values))
-  const step = (width - left) / Math.max(1, values.length - 1)
+  const step = (width - left) / values.length
   const points = values
-    .map((v, i) => `${(left + step * i).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
+    .map((v, i) => `${(left + step * (i + 0.5)).toFixed(1)},${(top + inner * (1 - v / most)).toFixed(1)}`)
     .join(' ')
+  const ticks = Math.max(2, Math.floor((width - left) / 160))
   return (
     <Frame size={size} label={label} role="img" most={most} show={show}>
       <polygon class="area" points={`${left},${top + inner} ${points} ${width},${top + inner}`} />
       <polyline class="line" points={points} />
+      {Array.from({ length: ticks }, (_, i) => i / (ticks - 1)).map(part => (
+        <text
+          key={part}
+          x={left + (width - left) * part}
+          y={height - 4}
+          text-anchor={part === 0 ? 'start' : part === 1 ? 'end' : 'middle'}
+        >
+          {tick(from + (to - from) * part)}
+        </text>
+      ))}
     </Frame>
   )
 }

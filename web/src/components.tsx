@@ -240,7 +240,7 @@ export function Table<T>({
           {rows.map(row => (
             <tr key={keyOf(row)}>
               {columns.map(c => (
-                <td key={c.title} class={c.numeric ? 'number' : ''}>
+                <td key={c.title} class={c.numeric ? 'number' : ''} data-title={c.title}>
                   {c.cell(row)}
                 </td>
               ))}

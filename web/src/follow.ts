@@ -1,6 +1,7 @@
 // Follows the events of a run: each one once and in order, even if the connection breaks, with one stream for all tabs of
 // the browser. The tab that holds the run's lock reads the stream and forwards the events to the others.
 import { query, ApiError, stream, type RunEvent } from './api'
+import { t } from './i18n'
 
 const silence = 10_000
 const wait = (ms: number, signal: AbortSignal) =>
@@ -132,3 +133,10 @@ const shown = (signal: AbortSignal) =>
     document.addEventListener('visibilitychange', () => resolve(), once)
     signal.addEventListener('abort', () => resolve(), { once: true })
   })
+
+/** Starts a run and returns its ID once it is stored. */
+export async function start(request: Record<string, unknown>) {
+  for await (const { event } of stream<{ event: RunEvent }>('POST', '/v1/runs', { ...request, detach: true }))
+    return event.runId!
+  throw new Error(t('preview.notstarted'))
+}

@@ -1,5 +1,5 @@
 import { beforeAll, expect, test, vi } from 'vitest'
-import { load, said } from './i18n'
+import { bytes, load, said } from './i18n'
 
 beforeAll(() => {
   vi.stubGlobal('localStorage', { getItem: () => null })
@@ -30,4 +30,14 @@ test('shows the English text of a message without a translation', async () => {
   expect(said({ text: 'no code' })).toEqual({ text: 'no code', lang: 'en' })
   await load('en')
   expect(said({ code: 'RESULT_ROWS_LOCKED', params: { rows: '1' }, text: 'in English' }).text).toBe('in English')
+})
+
+test('shows bytes as the command line does', async () => {
+  expect([0, 999, 1024, 3 * 1024 ** 2, 15.5 * 1024 ** 2].map(bytes)).toEqual([
+    '0 B',
+    '999 B',
+    '1.0 KiB',
+    '3.0 MiB',
+    '16 MiB',
+  ])
 })

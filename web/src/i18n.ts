@@ -36,9 +36,14 @@ export function choose(l: string) {
   return load(l)
 }
 
-/** Returns the text for a key, with its {name} placeholders replaced. */
-export const t = (key: Key, values: Record<string, string | number> = {}) =>
-  words[key].replace(/\{(\w+)\}/g, (_, name: string) => String(values[name] ?? ''))
+/** Replaces the {name} placeholders of a text; {name|one|many} is one if name is 1. */
+const fill = (text: string, values: Record<string, string | number>) =>
+  text.replace(/\{(\w+)(?:\|([^|}]*)\|([^|}]*))?\}/g, (_, name: string, one?: string, many?: string) =>
+    String((one === undefined ? values[name] : String(values[name]) === '1' ? one : many) ?? ''),
+  )
+
+/** Returns the text for a key. */
+export const t = (key: Key, values: Record<string, string | number> = {}) => fill(words[key], values)
 
 /** A message of a run, or a detail of a result: its English text and, if it has one, its code with its parameters. */
 export type Message = { code?: string; params?: Record<string, string>; text?: string }
@@ -47,11 +52,7 @@ export type Message = { code?: string; params?: Record<string, string>; text?: s
 export function said({ code, params = {}, text = '' }: Message) {
   const template = messages[code ?? '']
   if (!template) return { text, lang: 'en' }
-  const translated = template.replace(
-    /\{(\w+)(\|([^|}]*)\|([^|}]*))?\}/g,
-    (_, name: string, plural?: string, one?: string, many?: string) =>
-      (plural ? (params[name] === '1' ? one : many) : params[name]) ?? '',
-  )
+  const translated = fill(template, params)
   return {
     text: params.server ? `${t('run.server', { account: params.server })} ${translated}` : translated,
     lang: language,
@@ -82,17 +83,14 @@ export const day = (at: string | Date) => times({ dateStyle: 'medium' }).format(
 /** Returns the short name of a day's weekday in UTC. */
 export const weekday = (at: Date) => times({ weekday: 'short', timeZone: 'UTC' }).format(at)
 
+/** Formats a number of bytes as the command line does. */
 export function bytes(n: string | number | undefined) {
-  const units = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte']
+  const units = ['B', 'KiB', 'MiB', 'GiB', 'TiB']
   let value = Number(n ?? 0),
     unit = 0
-  for (; Math.abs(value) >= 1000 && unit < units.length - 1; unit++) value /= 1000
-  return numbers({
-    style: 'unit',
-    unit: units[unit],
-    unitDisplay: 'short',
-    maximumFractionDigits: value < 10 && unit > 0 ? 1 : 0,
-  }).format(value)
+  for (; Math.abs(value) >= 1024 && unit < units.length - 1; unit++) value /= 1024
+  const digits = value < 10 && unit > 0 ? 1 : 0
+  return `${numbers({ minimumFractionDigits: digits, maximumFractionDigits: digits }).format(value)} ${units[unit]}`
 }
 
 /** Formats a duration in its two largest units; a short one in tenths of a second. */

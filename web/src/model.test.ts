@@ -14,7 +14,7 @@ const logOf = (events: number, nth = 1): RunEvent[] =>
   Array.from({ length: events }, (_, i) =>
     (i + 1) % nth === 0
       ? line(i + 1)
-      : { sequence: String(i + 1), time, taskProgress: { task: 'lists', rowsPerSecond: i + 1 } },
+      : { sequence: String(i + 1), time, taskProgress: { task: 'lists', rowsDeleted: String(i + 1) } },
   )
 
 const read = (events: RunEvent[]) => async (after: number, upTo: number) => events.slice(after, upTo)
@@ -46,7 +46,7 @@ test('events move tasks and the run on', () => {
   })
   expect(model.run.results![0]!.rowsDeleted).toBe('7')
   expect(model.live.get('lists')).toEqual({ object: 'NmsGroup', expected: 0, rate: 3.5, waits: undefined })
-  expect(model.rates).toEqual([3.5])
+  expect(model.samples.get('lists')).toEqual([{ at: Date.parse(time), rows: 7 }])
 
   model.take({ sequence: '4', time, taskFinished: { result: { task: 'lists', state: 'TASK_STATE_SUCCEEDED' } } })
   model.take({ sequence: '5', time, runFinished: { run: { state: 'RUN_STATE_SUCCEEDED' } } })
@@ -61,14 +61,14 @@ test('an unknown number of expected rows is not 0', () => {
   expect(model.live.get('lists')!.expected).toBeUndefined()
 })
 
-test('at most 1,000 lines and 600 rates are kept, the newest ones', () => {
+test('at most 1,000 lines are kept, the newest ones, and 600 samples of a task, of its whole time', () => {
   for (const event of logOf(1500)) model.take(event)
   expect(sequences(model)[0]).toBe(501)
   expect(model.log).toHaveLength(1000)
   expect(model.first).toBe(500)
   for (const event of logOf(700, 1000)) model.take({ ...event, sequence: String(model.last + 1) })
-  expect(model.rates).toHaveLength(600)
-  expect(model.rates.at(-1)).toBe(700)
+  const rows = model.samples.get('lists')!.map(sample => sample.rows)
+  expect([rows.length, rows[0], rows.at(-1)]).toEqual([400, 2, 700])
 })
 
 test('earlier events are loaded until they have a line, and push out the newest lines', async () => {

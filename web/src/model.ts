@@ -1,8 +1,10 @@
 // The state of a run, built from its events. It keeps a part of the log: the newest lines first, others on demand.
 import type { Run, RunEvent, TaskResult, Throttle } from './api'
 import type { Message } from './i18n'
+import type { Sample } from './rates'
+import { rowsOf } from './runs'
 
-/** The numbers of events loaded at a time, of log lines kept, and of rates kept. */
+/** The numbers of events loaded at a time, of log lines kept, and of samples of a task kept at most. */
 const page = 500,
   lines = 1000,
   samples = 600
@@ -29,7 +31,10 @@ const entriesOf = (events: RunEvent[]): Entry[] =>
 
 export class Model {
   live = new Map<string, Live>()
-  rates: number[] = []
+  /** How many rows each task had changed at some times. */
+  samples = new Map<string, Sample[]>()
+  /** The time of the last known event, in milliseconds. */
+  now = 0
   /** The sequence number of the last known event. */
   last: number
   /** The log lines of the events after first, up to and including upTo. */
@@ -57,9 +62,16 @@ export class Model {
     return this.run.results?.find(r => r.task === task) ?? {}
   }
 
-  private sample({ taskProgress: p }: RunEvent) {
+  private sample({ time, taskProgress: p }: RunEvent) {
+    this.now = Date.parse(time!)
     if (!p) return
-    this.rates = [...this.rates.slice(1 - samples), p.rowsPerSecond ?? 0]
+    const taken = this.samples.get(p.task!) ?? []
+    if (taken.length === samples)
+      this.samples.set(
+        p.task!,
+        taken.filter((_, i) => i % 2 > 0),
+      ) // half as often
+    this.samples.set(p.task!, [...(this.samples.get(p.task!) ?? []), { at: this.now, rows: rowsOf(p) }])
     this.live.set(p.task!, {
       object: p.object,
       expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected),

@@ -1,8 +1,11 @@
 // Figures of runs.
 import type { Run, TaskResult } from './api'
 
-export const rowsOf = (result: TaskResult) => Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
-export const total = (run: Run) => (run.results ?? []).reduce((sum, result) => sum + rowsOf(result), 0)
+/** Returns how many rows a task has deleted and updated. */
+export const rowsOf = (result: Pick<TaskResult, 'rowsDeleted' | 'rowsUpdated'>) =>
+  Number(result.rowsDeleted ?? 0) + Number(result.rowsUpdated ?? 0)
+/** Returns how many rows a run has deleted, or a dry run would delete. */
+export const total = (run: Run) => (run.results ?? []).reduce((sum, result) => sum + Number(result.rowsDeleted ?? 0), 0)
 export const ended = (run: Run) => run.endTime !== undefined && run.endTime !== null
 /** Returns the duration of a run in seconds, or 0 if it has not started or not ended. */
 export const durationOf = (run: Run) =>
@@ -14,3 +17,22 @@ export const secondsOf = (duration?: string | null) => Number((duration ?? '0s')
 /** Returns the name of a guard, a role or a type of credentials, as on the command line; empty if it is not set. */
 export const nameOf = (value?: string) =>
   (value ?? '').replace(/^(GUARD_KIND|ROLE|CREDENTIAL_TYPE)_(UNSPECIFIED)?/, '').toLowerCase()
+
+export type Space = { table: string; deleted: number; before: number; after: number; reusable: number }
+
+/** Returns the space of each table before its first task and after its last, the most deleted rows first. */
+export function spaceOf(run: Run): Space[] {
+  const tables = new Map<string, Space>()
+  for (const s of (run.results ?? []).flatMap(r => r.space ?? [])) {
+    const table = s.table ?? '',
+      known = tables.get(table)
+    tables.set(table, {
+      table,
+      deleted: (known?.deleted ?? 0) + Number(s.rowsDeleted),
+      before: known?.before ?? Number(s.tableBytesBefore) + Number(s.indexBytesBefore),
+      after: Number(s.tableBytesAfter) + Number(s.indexBytesAfter),
+      reusable: Number(s.deadBytes ?? 0) + Number(s.freeBytes ?? 0),
+    })
+  }
+  return [...tables.values()].filter(s => s.deleted > 0 || s.after !== s.before).sort((a, b) => b.deleted - a.deleted)
+}

@@ -1,7 +1,8 @@
 // The audit log.
+import { useState } from 'preact/hooks'
 import { call, query, type AuditEntry } from '../api'
-import { Code, Moment, Page, PagedList, Table } from '../components'
-import { t } from '../i18n'
+import { Code, Field, Moment, Page, PagedList, Table } from '../components'
+import { language, t } from '../i18n'
 import { nameOf } from '../runs'
 
 /** The status codes of gRPC by their numbers. */
@@ -35,14 +36,24 @@ async function load(pageToken?: string, signal?: AbortSignal) {
   return { rows: entries, next: nextPageToken }
 }
 
+/** Whether an entry has a text, such as of who, what or the result. */
+const matches = (e: AuditEntry, text: string) =>
+  JSON.stringify([e.subject, e.address, nameOf(e.role), e.rpc, e.details, codes[e.statusCode ?? 0]])
+    .toLowerCase()
+    .includes(text.trim().toLowerCase())
+
 export function Audit() {
+  const [filter, setFilter] = useState('')
   return (
     <Page title={t('audit.title')} intro={t('audit.intro')}>
+      <Field label={t('audit.filter')}>
+        <input type="search" value={filter} onInput={e => setFilter(e.currentTarget.value)} />
+      </Field>
       <PagedList load={load} dependencies={[]}>
         {entries => (
           <Table
             label={t('audit.title')}
-            rows={entries}
+            rows={entries.filter(e => matches(e, filter))}
             keyOf={e => e.id!}
             empty={t('audit.empty')}
             columns={[
@@ -51,7 +62,7 @@ export function Audit() {
                 title: t('audit.who'),
                 cell: e => (
                   <>
-                    {e.subject || '–'}
+                    {e.subject || t('about.anonymous')}
                     <div class="quiet" lang="en">
                       {nameOf(e.role)} {nameOf(e.credentialType)} {e.address}
                     </div>
@@ -62,7 +73,12 @@ export function Audit() {
                 title: t('audit.what'),
                 cell: e => (
                   <span lang="en">
-                    {e.rpc}
+                    {e.rpc}{' '}
+                    {e.details?.dry_run === true && (
+                      <span class="badge" lang={language}>
+                        {t('audit.dry')}
+                      </span>
+                    )}
                     {e.details && Object.keys(e.details).length > 0 && (
                       <details>
                         <summary lang={undefined}>{t('audit.details')}</summary>

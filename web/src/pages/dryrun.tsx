@@ -1,51 +1,40 @@
-// The result of a dry run, and the confirmation to run it.
-import { useState } from 'preact/hooks'
-import { stream, type Run, type RunEvent, type TablePreview, type TrippedGuard } from '../api'
-import { Bar, Code, Confirm, Field, Moment, Section, Table, useAction } from '../components'
+// The result of a dry run: its totals, and its tasks with their rules and tables.
+import { call, type Run, type TablePreview, type Task } from '../api'
+import { Bar, Code, Moment, Section, Table, useLoad } from '../components'
 import { bytes, number, t } from '../i18n'
 import type { Context } from '../context'
+import { drops, keyOfGuard, tasksOf, type TaskPreview } from '../preview'
 import { nameOf } from '../runs'
-
-type Line = TablePreview & { task: string }
-
-export const linesOf = (run: Run): Line[] =>
-  (run.results ?? []).flatMap(r => (r.preview ?? []).map(p => ({ ...p, task: r.task! })))
-const drops = (line: Line) => line.action === 'PREVIEW_ACTION_DROP'
-const amount = (line: Line) => Number(drops(line) ? line.tables : line.rows)
-const key = (g: TrippedGuard) => `${g.guard} ${g.table}`
-
-/** Starts a run and returns its ID once it is stored. */
-export async function start(request: Record<string, unknown>) {
-  for await (const { event } of stream<{ event: RunEvent }>('POST', '/v1/runs', { ...request, detach: true }))
-    return event.runId!
-  throw new Error(t('preview.notstarted'))
-}
+import { Approve } from './approve'
+import { tripOf } from '../trips'
 
 export function DryRunResult({ run, context }: { run: Run; context: Context }) {
-  const lines = linesOf(run)
-  const whatIf = lines.some(l => l.baselineRows !== undefined && l.baselineRows !== null)
-  const guards = [...new Map(lines.flatMap(l => l.guards ?? []).map(g => [key(g), g])).values()]
-  const sum = (matches: (l: Line) => boolean) => number(lines.filter(matches).reduce((n, l) => n + amount(l), 0))
-  const runnable = run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && lines.length > 0
+  const tasks = tasksOf(run)
+  const descriptions = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
+  const guards = [...new Map(tasks.flatMap(task => task.guards).map(g => [keyOfGuard(g), g])).values()]
+  const sum = (value: (task: TaskPreview) => number) => tasks.reduce((n, task) => n + value(task), 0)
+  const tables = number(sum(task => task.dropped))
   return (
-    <Section
-      title={t('preview.result')}
-      actions={
-        runnable &&
-        context.may('OPERATOR') &&
-        (guards.length === 0 || context.may('ADMIN')) && (
-          <Approve run={run} guards={guards} rows={sum(l => !drops(l))} tables={sum(drops)} />
-        )
-      }
-    >
-      <p>
-        {t('preview.sum', {
-          deleted: sum(l => l.action === 'PREVIEW_ACTION_DELETE'),
-          updated: sum(l => l.action === 'PREVIEW_ACTION_UPDATE'),
-          tables: sum(drops),
-          size: bytes(lines.reduce((n, l) => n + Number(l.bytes), 0)),
-        })}
-      </p>
+    <>
+      <div class="sticky top">
+        <p>
+          {t('preview.sum', {
+            deleted: number(sum(task => task.deleted)),
+            updated: number(sum(task => task.updated)),
+            tables,
+            size: bytes(sum(task => task.bytes)),
+          })}
+        </p>
+        {run.state === 'RUN_STATE_SUCCEEDED' && !run.whatIf && tasks.length > 0 && (
+          <Approve
+            run={run}
+            context={context}
+            guards={guards}
+            rows={number(sum(task => task.deleted + task.updated))}
+            tables={tables}
+          />
+        )}
+      </div>
       {guards.length > 0 && (
         <div class="notice">
           <p>
@@ -54,140 +43,146 @@ export function DryRunResult({ run, context }: { run: Run; context: Context }) {
           </p>
         </div>
       )}
-      <Table
-        label={t('preview.result')}
-        rows={lines}
-        keyOf={l => `${l.task} ${l.action} ${l.table}`}
-        empty={t('preview.nothing')}
-        columns={[
-          {
-            title: t('table'),
-            cell: l => (
-              <>
-                <Code>{l.table}</Code>
-                <div class="quiet" lang="en">
-                  {l.task}: {l.rule}
-                </div>
-                {(l.remarks ?? []).map(r => (
-                  <div key={r} class="quiet" lang="en">
-                    {r}
-                  </div>
-                ))}
-                {(l.names ?? []).length > 0 && (
-                  <details>
-                    <summary>{t('preview.names')}</summary>
-                    <Code>{l.names!.join(', ')}</Code>
-                  </details>
-                )}
-                {(l.guards ?? []).map(g => (
-                  <div key={key(g)} class="badge bad" lang="en">
-                    {t('preview.trips', {
-                      guard: nameOf(g.guard),
-                      number: number(g.number),
-                      limit: number(g.limit),
-                    })}
-                  </div>
-                ))}
-              </>
-            ),
-          },
-          {
-            title: t('preview.action'),
-            cell: l =>
-              drops(l)
-                ? t('preview.drop')
-                : l.action === 'PREVIEW_ACTION_UPDATE'
-                  ? t('preview.update')
-                  : t('preview.delete'),
-          },
-          {
-            title: t('preview.amount'),
-            numeric: true,
-            cell: l => (drops(l) ? t('preview.tables', { n: number(l.tables) }) : number(l.rows)),
-          },
-          ...(whatIf
-            ? [{ title: t('preview.now'), numeric: true, cell: (l: Line) => number(l.baselineRows ?? undefined) }]
-            : []),
-          {
-            title: t('preview.share'),
-            cell: l =>
-              Number(l.rowsTotal) > 0 && (
-                <Bar share={Number(l.rows) / Number(l.rowsTotal)} label={`${t('preview.share')} ${l.table}`} />
-              ),
-          },
-          {
-            title: t('preview.age'),
-            cell: l =>
-              l.oldestTime && (
-                <>
-                  <Moment at={l.oldestTime} dayOnly />
-                  <br />
-                  <Moment at={l.newestTime} dayOnly />
-                </>
-              ),
-          },
-          {
-            title: t('preview.sample'),
-            cell: l => (
-              <span>
-                {(l.sample ?? []).map((id, i) => (
-                  <span key={id}>
-                    {i > 0 && ', '}
-                    <a href={`#/explain/${encodeURIComponent(l.table ?? '')}/${id}`}>{id}</a>
-                  </span>
-                ))}
-              </span>
-            ),
-          },
-          { title: t('preview.size'), numeric: true, cell: l => (Number(l.bytes) > 0 ? bytes(l.bytes) : '') },
-        ]}
-      />
-    </Section>
+      <Section title={t('preview.result')}>
+        {tasks.length === 0 && <p class="empty">{t('preview.nothing')}</p>}
+        {tasks.map(task => (
+          <TaskDetails
+            key={task.task}
+            task={task}
+            open={tasks.length === 1}
+            description={descriptions.value?.tasks.find(({ name }) => name === task.task)?.description}
+          />
+        ))}
+      </Section>
+    </>
   )
 }
 
-/** Runs the saved plan after confirmation. The number of each guard that would trip must be typed in. */
-function Approve({ run, guards, rows, tables }: { run: Run; guards: TrippedGuard[]; rows: string; tables: string }) {
-  const [confirming, setConfirming] = useState(false)
-  const [typed, setTyped] = useState<Record<string, string>>({})
-  const { busy, problem, act } = useAction()
-  const confirmed = guards.every(g => typed[key(g)]?.replace(/\D/g, '') === g.number)
-  const runPlan = () =>
-    act(async () => {
-      location.hash = `#/runs/${await start({ plan: run.id, continueOnError: true, acceptGuards: guards.map(({ guard, table, number }) => ({ guard, table, number })) })}`
-    })
+/** Shows what a task would do, and its rules and tables when it is opened. */
+function TaskDetails({ task, open, description }: { task: TaskPreview; open: boolean; description?: string }) {
+  const { deleted, updated, dropped, tables } = task
   return (
-    <>
-      <button type="button" class="primary" onClick={() => setConfirming(true)}>
-        {t('preview.run')}
-      </button>
-      {confirming && (
-        <Confirm
-          title={t('preview.run')}
-          action={t('preview.run')}
-          ready={confirmed}
-          busy={busy}
-          problem={problem}
-          onConfirm={runPlan}
-          onClose={() => setConfirming(false)}
-        >
-          <p>{t('preview.ask', { rows, tables })}</p>
-          {guards.map(g => (
-            <Field
-              key={key(g)}
-              label={t('preview.accept', { guard: nameOf(g.guard), number: number(g.number) })}
-              help={g.table}
-            >
-              <input
-                inputMode="numeric"
-                autoComplete="off"
-                value={typed[key(g)] ?? ''}
-                onInput={e => setTyped({ ...typed, [key(g)]: e.currentTarget.value })}
-              />
-            </Field>
-          ))}
-        </Confirm>
-      )}
-    </>
+    <details class="task" open={open}>
+      <summary>
+        <span>
+          <strong lang="en">{task.task}</strong>
+          <span class="quiet" lang="en">
+            {description}
+          </span>
+          {task.guards.length > 0 && (
+            <span class="badge bad">{t('preview.refuses', { n: number(task.guards.length) })}</span>
+          )}
+        </span>
+        <span class="figures">
+          {deleted > 0 && <span>{t('preview.deleted', { n: number(deleted) })}</span>}
+          {updated > 0 && <span>{t('preview.updated', { n: number(updated) })}</span>}
+          {dropped > 0 && <span>{t('preview.dropped', { n: number(dropped) })}</span>}
+          <span class="quiet">
+            {[tables > 0 && t('preview.tables', { n: number(tables) }), task.bytes > 0 && bytes(task.bytes)]
+              .filter(Boolean)
+              .join(' · ')}
+          </span>
+        </span>
+      </summary>
+      {task.guards.map(g => (
+        <p key={keyOfGuard(g)} class="bad">
+          <span class="badge bad" lang="en">
+            {nameOf(g.guard)}
+          </span>{' '}
+          <Code>{g.table}</Code>: {tripOf(g)}
+        </p>
+      ))}
+      {task.rules.map(({ alternatives, tables }, i) => (
+        <div key={i}>
+          <ul class="rule" lang="en">
+            {alternatives.map((text, at) => (
+              <li key={text}>
+                {at > 0 && 'or '}
+                {text}
+              </li>
+            ))}
+          </ul>
+          <Tables label={`${task.task} ${i + 1}`} tables={tables} />
+        </div>
+      ))}
+    </details>
+  )
+}
+
+const actions = {
+  PREVIEW_ACTION_UNSPECIFIED: '',
+  PREVIEW_ACTION_DELETE: 'preview.delete',
+  PREVIEW_ACTION_UPDATE: 'preview.update',
+  PREVIEW_ACTION_DROP: 'preview.drop',
+} as const
+
+function Tables({ label, tables }: { label: string; tables: (TablePreview & { about: string })[] }) {
+  const whatIf = tables.some(p => p.baselineRows !== undefined && p.baselineRows !== null)
+  const action = (p: TablePreview) => actions[p.action ?? 'PREVIEW_ACTION_UNSPECIFIED']
+  return (
+    <Table
+      label={label}
+      rows={tables}
+      keyOf={p => `${p.action} ${p.table}`}
+      columns={[
+        {
+          title: t('table'),
+          cell: p => (
+            <>
+              <Code>{p.table}</Code>
+              {[p.about, ...(p.remarks ?? [])].filter(Boolean).map(text => (
+                <div key={text} class="quiet" lang="en">
+                  {text}
+                </div>
+              ))}
+              {(p.names ?? []).length > 0 && (
+                <div class="quiet">
+                  <Code>{p.names!.join(', ')}</Code>
+                </div>
+              )}
+            </>
+          ),
+        },
+        { title: t('preview.action'), cell: p => action(p) && t(action(p) as 'preview.drop') },
+        { title: t('preview.amount'), numeric: true, cell: p => number(drops(p) ? p.tables : p.rows) },
+        ...(whatIf
+          ? [{ title: t('preview.now'), numeric: true, cell: (p: TablePreview) => number(p.baselineRows ?? undefined) }]
+          : []),
+        {
+          title: t('preview.share'),
+          cell: p =>
+            Number(p.rowsTotal) > 0 && (
+              <Bar share={Number(p.rows) / Number(p.rowsTotal)} label={`${t('preview.share')} ${p.table}`} />
+            ),
+        },
+        ...(tables.some(p => p.oldestTime)
+          ? [
+              {
+                title: t('preview.age'),
+                cell: (p: TablePreview) =>
+                  p.oldestTime && (
+                    <span>
+                      <Moment at={p.oldestTime} dayOnly />, <Moment at={p.newestTime} dayOnly />
+                    </span>
+                  ),
+              },
+            ]
+          : []),
+        {
+          title: t('preview.sample'),
+          cell: p => (
+            <span>
+              {(p.sample ?? []).map((id, i) => (
+                <span key={id}>
+                  {i > 0 && ', '}
+                  <a href={`#/explain/${encodeURIComponent(p.table ?? '')}/${id}`}>{id}</a>
+                </span>
+              ))}
+            </span>
+          ),
+        },
+        { title: t('preview.size'), numeric: true, cell: p => (Number(p.bytes) > 0 ? bytes(p.bytes) : '') },
+      ]}
+    />
   )
 }

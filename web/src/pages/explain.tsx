@@ -1,8 +1,9 @@
-// Explains why a row is deleted or retained.
+// Explains why a row is deleted or retained, and what a task does.
 import { useState } from 'preact/hooks'
-import { call, type Explanation } from '../api'
+import { call, type CoveredTable, type ExplainedTask, type Explanation, type Task } from '../api'
 import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, t } from '../i18n'
+import { splitRule } from '../preview'
 
 /** Returns the columns of VALUE, or of COLUMN=VALUE,COLUMN=VALUE. Only a whole key may be a text, which may have commas. */
 export function keyColumns(text: string) {
@@ -12,7 +13,9 @@ export function keyColumns(text: string) {
 }
 
 export function Explain({ argument: [table = '', key = ''] }: { argument: string[] }) {
-  const [draft, setDraft] = useState({ table, key })
+  const [draft, setDraft] = useState({ table, key: table && key })
+  const tables = useLoad(signal => call<{ tables: CoveredTable[] }>('GET', '/v1/tables', undefined, signal), [])
+  const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
   return (
     <Page title={t('explain.title')} intro={t('explain.intro')}>
       <form
@@ -27,6 +30,7 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
             required
             spellcheck={false}
             placeholder="nmsbroadlogrcp"
+            list="tables"
             value={draft.table}
             onInput={e => setDraft({ ...draft, table: e.currentTarget.value })}
           />
@@ -45,8 +49,64 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
           </button>
         </Field>
       </form>
+      <datalist id="tables">
+        {tables.value?.tables.map(({ name, tasks }) => (
+          <option key={name} value={name}>
+            {(tasks ?? []).join(', ')}
+          </option>
+        ))}
+      </datalist>
+      <Field label={t('explain.task')}>
+        <select
+          value={table === '' ? key : ''}
+          onChange={e => {
+            location.hash = `#/explain//${encodeURIComponent(e.currentTarget.value)}`
+          }}
+        >
+          <option value="">–</option>
+          {tasks.value?.tasks.map(({ name }) => (
+            <option key={name} lang="en">
+              {name}
+            </option>
+          ))}
+        </select>
+      </Field>
       {table !== '' && <Answer table={table} keyOf={key} />}
+      {table === '' && key !== '' && <TaskAnswer task={key} />}
     </Page>
+  )
+}
+
+/** Shows what a task would execute now, and what it skips. */
+function TaskAnswer({ task }: { task: string }) {
+  const loaded = useLoad(signal => call<ExplainedTask>('GET', `/v1/tasks/${task}:explain`, undefined, signal), [task])
+  return (
+    <Show loaded={loaded}>
+      {({ parents, statements, skips }) => (
+        <>
+          {(skips ?? []).map(text => (
+            <p key={text} class="quiet" lang="en">
+              {text}
+            </p>
+          ))}
+          {[...(parents ? [parents] : []), ...(statements ?? [])].map((s, i) => (
+            <Section key={i} title={s.table ?? ''}>
+              <ul class="rule" lang="en">
+                {splitRule(s.rule ?? '').alternatives.map(text => (
+                  <li key={text}>{text}</li>
+                ))}
+              </ul>
+              <pre lang="en">{s.sql}</pre>
+              {(s.parameters ?? []).map((value, at) => (
+                <div key={at}>
+                  <Code>{`$${at + 1} = ${value}`}</Code>
+                </div>
+              ))}
+            </Section>
+          ))}
+        </>
+      )}
+    </Show>
   )
 }
 
@@ -100,26 +160,30 @@ function Answer({ table, keyOf }: { table: string; keyOf: string }) {
         ) : (
           <>
             <div class="notice">
-              <p>{t('explain.gone')}</p>
+              <p>
+                <Code>{e.table}</Code> {keyOf}: {t('explain.gone')}
+              </p>
             </div>
-            <Table
-              label={t('explain.runs')}
-              rows={e.runs ?? []}
-              keyOf={r => r.runId!}
-              empty={t('explain.noruns')}
-              columns={[
-                {
-                  title: t('history.when'),
-                  cell: r => (
-                    <a href={`#/runs/${r.runId}`}>
-                      <Moment at={r.startTime} />
-                    </a>
-                  ),
-                },
-                { title: t('run.task'), cell: r => <span lang="en">{(r.tasks ?? []).join(', ')}</span> },
-                { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
-              ]}
-            />
+            <Section title={t('explain.runs')}>
+              <Table
+                label={t('explain.runs')}
+                rows={e.runs ?? []}
+                keyOf={r => r.runId!}
+                empty={t('explain.noruns')}
+                columns={[
+                  {
+                    title: t('history.when'),
+                    cell: r => (
+                      <a href={`#/runs/${r.runId}`}>
+                        <Moment at={r.startTime} />
+                      </a>
+                    ),
+                  },
+                  { title: t('run.task'), cell: r => <span lang="en">{(r.tasks ?? []).join(', ')}</span> },
+                  { title: t('run.deleted'), numeric: true, cell: r => number(r.rowsDeleted) },
+                ]}
+              />
+            </Section>
           </>
         )
       }

@@ -17,6 +17,7 @@ import {
 } from '../components'
 import { number, t, type Key } from '../i18n'
 import { nameOf, secondsOf } from '../runs'
+import { tripOf } from '../trips'
 
 /** The limits. Durations are shown in a unit, given in seconds. */
 const limits = [
@@ -58,6 +59,7 @@ export function GuardsPage() {
                     cell: l => (
                       <>
                         <span lang="en">{nameOf(l.guard?.guard)}</span> <Badge state="TRIPPED" />
+                        {l.guard && <div class="quiet">{tripOf(l.guard)}</div>}
                       </>
                     ),
                   },

@@ -2,10 +2,11 @@
 import type { ComponentChildren } from 'preact'
 import { call, query, type GuardsAnswer, type OptionsAnswer, type Run, type Schedule } from '../api'
 import { Bars, type Stack } from '../chart'
-import { Badge, Moment, Page, Section, Show, useLoad } from '../components'
-import { day, number, period, said, short, t } from '../i18n'
+import { Badge, Moment, Page, Said, Section, Show, useLoad } from '../components'
+import { day, number, period, said, short, t, type Message } from '../i18n'
 import type { Context } from '../context'
-import { ended, nameOf, rowsOf, durationOf, total } from '../runs'
+import { byDay, judgedRuns, loadRuns, loadWarnings } from '../overview'
+import { ended, nameOf, durationOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
@@ -14,35 +15,44 @@ type Status = { runs: Run[]; schedule: Schedule; options: OptionsAnswer; guards?
 async function loadStatus(may: Context['may'], signal: AbortSignal): Promise<Status> {
   const get = <T,>(path: string) => call<T>('GET', path, undefined, signal)
   const [{ runs }, { schedule }, options, { deliveries }, guards] = await Promise.all([
-    get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 100, dryRun: false })),
+    get<{ runs: Run[] }>(query('/v1/runs', { pageSize: 50, dryRun: false })),
     get<{ schedule: Schedule }>('/v1/schedule'),
     get<OptionsAnswer>('/v1/options'),
     get<{ deliveries: unknown[] }>(query('/v1/mid-sourcing/leftovers', { pageSize: 1 })),
     may('ADMIN') ? get<GuardsAnswer>('/v1/guards') : undefined,
   ])
+  // Runs by hand may have pushed the last scheduled one out of the list.
+  const id = schedule.lastRunId
+  if (id && !runs.some(run => run.id === id)) runs.push((await get<{ run: Run }>(`/v1/runs/${id}`)).run)
   return { runs, schedule, options, guards, left: deliveries.length }
 }
 
 /** Returns the problems to look at, each with a link to the page that fixes it. */
 function problems({ runs, schedule, options, guards, left }: Status) {
   const items: ComponentChildren[] = []
-  const last = runs.find(ended)
+  const { whole, judged } = judgedRuns(runs, schedule)
   const add = (words: string, href: string, link: string) =>
     items.push(
       <>
         {words} <a href={href}>{link}</a>
       </>,
     )
-  if (last && failed(last)) {
-    const names = (last.results ?? [])
-      .filter(r => r.state === 'TASK_STATE_FAILED')
-      .map(r => r.task)
-      .join(', ')
-    add(t('overview.failed', { tasks: names }), `#/runs/${last.id}`, t('overview.see'))
+  for (const run of judged) {
+    const see = `#/runs/${run.id}`
+    const results = run.results ?? []
+    const names = results.filter(r => r.state === 'TASK_STATE_FAILED').map(r => r.task)
+    const which = t(run.id === schedule.lastRunId ? 'overview.scheduled' : 'overview.whole')
+    if (failed(run))
+      add(t('overview.failed', { run: which, tasks: names.join(', ') || (run.error ?? '') }), see, t('overview.see'))
+    if (run.state === 'RUN_STATE_CANCELLED') add(t('overview.cancelled', { run: which }), see, t('overview.see'))
+    const rows = results.reduce((n, r) => n + Number(r.rowsLeft), 0)
+    if (rows > 0 || results.some(r => Number(r.tablesLeft) > 0))
+      add(t('overview.stays', { run: which, rows: number(rows) }), see, t('overview.see'))
   }
+  if (!whole && runs.some(ended)) add(t('overview.nowhole'), '#/preview', t('preview.title'))
   const tripped = guards
     ? (guards.latched ?? []).map(l => ({ guard: nameOf(l.guard?.guard), table: l.guard?.table }))
-    : (last?.results ?? [])
+    : (whole?.results ?? [])
         .filter(r => r.reason === 'REFUSAL_REASON_GUARD')
         .map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))
   if (tripped.length > 0) {
@@ -52,50 +62,83 @@ function problems({ runs, schedule, options, guards, left }: Status) {
       t('preview.title'),
     )
   }
-  if (!schedule.enabled && last) add(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
+  if (!schedule.enabled && runs.some(ended)) add(t('overview.unscheduled'), '#/schedule', t('schedule.title'))
   for (const warning of schedule.warnings ?? []) add(said(warning).text, '#/schedule', t('schedule.title'))
   for (const invalid of options.invalid ?? [])
     add(t('overview.invalid', { option: invalid.option ?? '' }), '#/retention', t('retention.title'))
-  const incomplete = (last?.results ?? []).filter(r => Number(r.rowsLeft) > 0 || Number(r.tablesLeft) > 0)
-  if (last && incomplete.length > 0)
-    add(
-      t('overview.stays', { rows: number(incomplete.reduce((n, r) => n + Number(r.rowsLeft), 0)) }),
-      `#/runs/${last.id}`,
-      t('overview.see'),
-    )
   if (left > 0) add(t('overview.remote'), '#/about', t('about.title'))
   return items
 }
 
-/** Returns the runs of the last 30 days as bars, stacked by the five tasks with the most rows and all others. */
+const listed = 5
+
+/** Shows what needs attention, with each warning of a run, or that nothing does. */
+function Attention({ status }: { status: Status }) {
+  const { whole } = judgedRuns(status.runs, status.schedule)
+  const run = whole ?? status.runs.find(ended)
+  const warnings = useLoad<Message[]>(signal => (run ? loadWarnings(run, signal) : Promise.resolve([])), [run?.id])
+  // Two services that clean one database come first.
+  const [urgent, others] = [true, false].map(first =>
+    (warnings.value ?? [])
+      .filter(({ code }) => (code === 'APPLICATION_CLEANUP_STARTED') === first)
+      .map(message => (
+        <>
+          <Said message={message} /> <a href={`#/runs/${run!.id}`}>{t('overview.see')}</a>
+        </>
+      )),
+  )
+  const items = [...urgent!, ...problems(status), ...others!]
+  const list = (shown: ComponentChildren[]) => (
+    <ul>
+      {shown.map((item, i) => (
+        <li key={i}>{item}</li>
+      ))}
+    </ul>
+  )
+  if (items.length > 0)
+    return (
+      <div class="notice">
+        <p>{t('overview.attention')}</p>
+        {list(items.slice(0, listed))}
+        {items.length > listed && (
+          <details>
+            <summary>{t('overview.more', { n: number(items.length - listed) })}</summary>
+            {list(items.slice(listed))}
+          </details>
+        )}
+      </div>
+    )
+  return whole?.state === 'RUN_STATE_SUCCEEDED' && warnings.value ? (
+    <div class="notice good">
+      <p>{t('overview.well')}</p>
+    </div>
+  ) : null
+}
+
+/** Returns the last 30 days as bars, stacked by the five tasks with the most rows and all others. */
 function chart(runs: Run[]) {
-  const since = Date.now() - 30 * 86400_000
-  const recent = runs
-    .filter(run => ended(run) && Date.parse(run.createTime!) >= since)
-    .slice(0, 60)
-    .reverse()
   const byTask = new Map<string, number>()
-  for (const run of recent)
-    for (const r of run.results ?? []) byTask.set(r.task!, (byTask.get(r.task!) ?? 0) + rowsOf(r))
+  for (const r of runs.flatMap(run => run.results ?? []))
+    byTask.set(r.task!, (byTask.get(r.task!) ?? 0) + Number(r.rowsDeleted ?? 0))
   const largest = [...byTask]
     .filter(([, n]) => n > 0)
     .sort((a, b) => b[1] - a[1])
     .slice(0, 5)
     .map(([task]) => task)
-  const stacks = recent.map((run, i): Stack => {
-    const parts = [...largest, ''].map(task =>
-      (run.results ?? [])
-        .filter(r => (task === '' ? !largest.includes(r.task!) : r.task === task))
-        .reduce((n, r) => n + rowsOf(r), 0),
-    )
+  const stacks = byDay(runs).map(({ at, runs, rows, duration }, i): Stack => {
+    const results = runs.flatMap(run => run.results ?? [])
     return {
-      key: run.id!,
-      href: `#/runs/${run.id}`,
-      parts,
-      line: durationOf(run),
-      failed: failed(run),
-      tick: i % Math.ceil(recent.length / 6) === 0 ? day(run.createTime!).replace(/[ ,.]*\d{4}年?/, '') : undefined,
-      title: `${day(run.createTime!)}: ${t('overview.bar', { rows: number(total(run)), period: period(durationOf(run)) })}`,
+      key: at.toISOString(),
+      href: runs.length === 1 ? `#/runs/${runs[0]!.id}` : runs.length > 1 ? '#/runs' : undefined,
+      parts: [...largest, ''].map(task =>
+        results
+          .filter(r => (task === '' ? !largest.includes(r.task!) : r.task === task))
+          .reduce((n, r) => n + Number(r.rowsDeleted ?? 0), 0),
+      ),
+      line: duration,
+      failed: runs.some(failed),
+      tick: i % 7 === 1 ? day(at).replace(/[ ,.]*\d{4}年?/, '') : undefined,
+      title: `${day(at)}: ${t('overview.bar', { rows: number(rows), period: period(duration) })}`,
     }
   })
   return { stacks, largest, others: stacks.some(s => s.parts.at(-1)! > 0) }
@@ -140,25 +183,11 @@ export function Overview({ context }: { context: Context }) {
     >
       <Show loaded={loaded}>
         {status => {
-          const items = problems(status)
           const last = status.runs.find(ended),
             active = status.runs.find(run => !ended(run))
           return (
             <>
-              {items.length > 0 ? (
-                <div class="notice">
-                  <p>{t('overview.attention')}</p>
-                  <ul>
-                    {items.map((item, i) => (
-                      <li key={i}>{item}</li>
-                    ))}
-                  </ul>
-                </div>
-              ) : last ? (
-                <div class="notice good">
-                  <p>{t('overview.well')}</p>
-                </div>
-              ) : null}
+              <Attention status={status} />
               {!last && !active && !status.schedule.enabled ? (
                 <Welcome context={context} />
               ) : (
@@ -174,7 +203,7 @@ export function Overview({ context }: { context: Context }) {
 
 /** Shows the active run, the last one, the next one and the chart of recent runs. */
 function Summary({ status, last, active }: { status: Status; last?: Run; active?: Run }) {
-  const { stacks, largest, others } = chart(status.runs)
+  const runs = useLoad(loadRuns, [last?.id])
   return (
     <>
       <div class="cards">
@@ -182,9 +211,7 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
           <div class="card">
             <h2>{t('overview.active')}</h2>
             <p class="big">
-              <a href={`#/runs/${active.id}`}>
-                {number(total(active))} {t('rows')}
-              </a>
+              <a href={`#/runs/${active.id}`}>{t('rows', { n: number(total(active)) })}</a>
             </p>
             <p>
               <Badge state={active.state} />
@@ -209,7 +236,7 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
           )}
         </div>
         <div class="card">
-          <h2>{t('overview.deleted')}</h2>
+          <h2>{t('rows.title')}</h2>
           <p class="big">{last ? number(total(last)) : '–'}</p>
           <p class="quiet">{t('overview.inlast')}</p>
         </div>
@@ -222,32 +249,34 @@ function Summary({ status, last, active }: { status: Status; last?: Run; active?
         </div>
       </div>
       <Section title={t('overview.nights')}>
-        {stacks.length === 0 ? (
-          <p class="empty">
-            {t('overview.nonights')} <a href="#/preview">{t('overview.what')}</a>
-          </p>
-        ) : (
-          <>
-            <Bars label={t('overview.nights')} stacks={stacks} show={short} />
-            <ul class="legend">
-              {[...largest, ...(others ? [t('overview.others')] : [])].map((task, i) => (
-                <li key={task}>
-                  <svg viewBox="0 0 10 10" aria-hidden="true">
-                    <rect class={`part${others && i === largest.length ? 5 : i}`} width="10" height="10" rx="2" />
-                  </svg>
-                  {task}
-                </li>
-              ))}
-              <li>
-                <svg viewBox="0 0 10 10" aria-hidden="true">
-                  <path d="M0 5h10" stroke="var(--warn)" stroke-width="2" />
-                </svg>
-                {t('duration')}
-              </li>
-            </ul>
-          </>
-        )}
+        <Show loaded={runs}>{runs => <Nights runs={runs} />}</Show>
       </Section>
+    </>
+  )
+}
+
+/** Draws the last 30 days. */
+function Nights({ runs }: { runs: Run[] }) {
+  const { stacks, largest, others } = chart(runs)
+  return (
+    <>
+      <Bars label={t('overview.nights')} stacks={stacks} show={short} />
+      <ul class="legend">
+        {[...largest, ...(others ? [t('overview.others')] : [])].map((task, i) => (
+          <li key={task}>
+            <svg viewBox="0 0 10 10" aria-hidden="true">
+              <rect class={`part${others && i === largest.length ? 5 : i}`} width="10" height="10" rx="2" />
+            </svg>
+            {task}
+          </li>
+        ))}
+        <li>
+          <svg viewBox="0 0 10 10" aria-hidden="true">
+            <path d="M0 5h10" stroke="var(--warn)" stroke-width="2" />
+          </svg>
+          {t('duration')}
+        </li>
+      </ul>
     </>
   )
 }

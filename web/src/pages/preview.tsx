@@ -5,7 +5,8 @@ import { Badge, Confirm, Moment, Page, Problem, Section, Show, Table, useAction,
 import { number, t } from '../i18n'
 import type { Context } from '../context'
 import { total } from '../runs'
-import { start } from './dryrun'
+import { Target } from './approve'
+import { start } from '../follow'
 
 export function Preview({ context }: { context: Context }) {
   const tasks = useLoad(
@@ -56,7 +57,9 @@ export function Preview({ context }: { context: Context }) {
                   problem={problem}
                   onConfirm={() => startRun(false)}
                   onClose={() => setConfirming(false)}
-                />
+                >
+                  <Target context={context} />
+                </Confirm>
               )}
             </div>
             <Section

@@ -15,7 +15,7 @@ import {
   useLoad,
 } from '../components'
 import { number, t } from '../i18n'
-import { start } from './dryrun'
+import { start } from '../follow'
 
 const pathOf = (purge: Partial<Purge>) => `/v1/forms/purges/${encodeURIComponent(purge.name!)}`
 const set = (purge: Partial<Purge>) => call('PUT', pathOf(purge), purge)

@@ -14,10 +14,9 @@ import {
   useAction,
   useLoad,
 } from '../components'
-import { follow } from '../follow'
+import { follow, start } from '../follow'
 import { number, percent, t, type Key } from '../i18n'
 import type { Context } from '../context'
-import { linesOf, start } from './dryrun'
 import { Purges } from './purges'
 
 const delays = [
@@ -33,6 +32,9 @@ const delays = [
   'auditTrailPurgeDelayDays',
   'appSubscriptionRcpPurgeDelayDays',
 ] as const
+/** Returns the name of a delay's option in Campaign. */
+const optionOf = (name: (typeof delays)[number]) =>
+  `${name.startsWith('audit') ? 'Xtk' : 'Nms'}Cleanup_${name[0]!.toUpperCase()}${name.slice(1, -'Days'.length)}`
 const optimizations = ['VACUUM_ANALYZE', 'ANALYZE', 'NONE'].map(name => `STORAGE_OPTIMIZATION_${name}`)
 
 /** The unsaved changes; null resets an option to its default. */
@@ -101,7 +103,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       {delays.map(name => (
         <div key={name} class={`delay ${name in changes ? 'changed' : ''}`}>
           <div>
-            <strong id={name}>{t(`delay.${name}` as Key)}</strong>
+            <strong id={name}>{t(`delay.${name}` as Key)}</strong> <Code>{optionOf(name)}</Code>
             <p class="quiet">
               {t(`delay.${name}.help` as Key)} {t('retention.default', { days: number(defaults[name]) })}
             </p>
@@ -217,9 +219,9 @@ const ended = (id: string, progress: (share: number) => void) =>
 
 /** Compares the rows to delete with the changed options and with the current ones. */
 function Effects({ effect, current }: { effect: Effect; current: boolean }) {
-  const lines = linesOf(effect.run).filter(
-    l => l.baselineRows !== undefined && l.baselineRows !== null && l.baselineRows !== l.rows,
-  )
+  const lines = (effect.run.results ?? [])
+    .flatMap(({ task, preview }) => (preview ?? []).map(p => ({ ...p, task })))
+    .filter(l => l.baselineRows !== undefined && l.baselineRows !== null && l.baselineRows !== l.rows)
   return (
     <Section title={t('retention.effects')} actions={<a href={`#/runs/${effect.run.id}`}>{t('retention.whole')}</a>}>
       {!current && (
