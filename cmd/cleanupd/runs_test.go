@@ -84,10 +84,10 @@ func TestRunsCommands(t *testing.T) {
 	if code, out, errs := do("runs cancel " + running); code != 0 || !strings.Contains(out, "run "+running+" ") {
 		t.Errorf("%d %s%s", code, out, errs)
 	}
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'CANCELLED'") // it stops before it gets the lock
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'CANCELLED'")
 	for _, format := range []string{"", " -o json"} {
 		if code, out, errs := do("runs cancel " + running + format); code != 1 || out != "" ||
 			!strings.Contains(errs, "nothing was cancelled: run "+running+" has ended already (cancelled, ") {

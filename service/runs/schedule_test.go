@@ -75,7 +75,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 			if s := readSchedule(
 				t,
 				m,
-			); s.Cron != "0 4 * * *" || s.TimeZone != zone || s.Enabled || s.NextRunTime != nil ||
+			); s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || s.NextRunTime == nil ||
 				db.Int(stored) != 0 {
 				t.Errorf("before it was stored: %+v", s)
 			}
