@@ -80,7 +80,10 @@ func TestGuards(t *testing.T) {
 	if code, out, _ := do(
 		"guards",
 	); code != 0 ||
-		!strings.Contains(strings.Join(strings.Fields(out), " "), `audit-trail share "public"."xtkaudit" 11 or more 10 `) {
+		!strings.Contains(
+			strings.Join(strings.Fields(out), " "),
+			`audit-trail share "public"."xtkaudit" 11 or more 10 `,
+		) {
 		t.Errorf("%d %s", code, out)
 	}
 	code, out, errs := do("run", "--preview", "--yes", "--task", "audit-trail")
