@@ -142,7 +142,7 @@ func New(c Config) *Manager {
 	})
 	m.Log = eventlog.New(m.calls, m.pool, m.worker.Wake, m.log)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
-	m.notifier = m.newNotifier()
+	m.notifier = newNotifier(m)
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
 		Include: c.Include,

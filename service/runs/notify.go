@@ -12,7 +12,8 @@ import (
 // notifyPolls is at every how many polls of the schedule notifications are stored and sent.
 const notifyPolls = 2
 
-func (m *Manager) newNotifier() *notify.Notifier {
+// newNotifier returns the notifier of a manager.
+func newNotifier(m *Manager) *notify.Notifier {
 	database := m.calls.Config().ConnConfig
 	host := database.Host
 	if strings.HasPrefix(host, "/") { // a folder with a socket

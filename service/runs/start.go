@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -65,7 +66,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 		return nil, err
 	}
 	for {
-		run, err := m.findRequested(ctx, req.ID, digest)
+		run, err := findRequested(ctx, m.calls, req.ID, digest)
 		if err != nil || run != nil {
 			return run, err
 		}
@@ -76,7 +77,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 		if err != nil || run != nil {
 			return run, err
 		}
-		if run, err = m.findRequested(ctx, req.ID, digest); err != nil || run != nil {
+		if run, err = findRequested(ctx, m.calls, req.ID, digest); err != nil || run != nil {
 			return run, err
 		}
 		active, err := store.ActiveRuns(ctx, m.calls, req.slots())
@@ -94,11 +95,11 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 }
 
 // findRequested returns the run that an earlier call with the same request id has stored, nil if there is none.
-func (m *Manager) findRequested(ctx context.Context, id uuid.UUID, digest []byte) (*store.Run, error) {
+func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, digest []byte) (*store.Run, error) {
 	if id == uuid.Nil {
 		return nil, nil
 	}
-	return store.FindRequested(ctx, m.calls, id, digest)
+	return store.FindRequested(ctx, db, id, digest)
 }
 
 // insert stores a run; nil if its slots are taken, or another call stores the same request.
