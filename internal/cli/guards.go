@@ -326,8 +326,8 @@ func (a *guardsFlag) Set(text string) error {
 // acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed. It asks
 // again after a wrong number, and ends after an empty line.
 func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
-	for _, g := range guards {
-		fmt.Fprintf(cmd.ErrOrStderr(), "\n%s\n", watch.DescribeGuard(g))
+	for i, g := range guards {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))
 		for typed := int64(-1); typed != g.GetNumber(); {
 			fmt.Fprintf(
 				cmd.ErrOrStderr(), "To accept it, type %s, or nothing to run nothing: ", humanize.Comma(g.GetNumber()),
@@ -339,6 +339,9 @@ func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 			var err error
 			if typed, err = strconv.ParseInt(strings.ReplaceAll(answer, ",", ""), 10, 64); err != nil {
 				typed = -1
+			}
+			if typed != g.GetNumber() {
+				fmt.Fprint(cmd.ErrOrStderr(), "That is another number. ")
 			}
 		}
 	}

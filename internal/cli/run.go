@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -49,7 +48,7 @@ func NewRun() *cobra.Command {
 			"the time left if the number of rows is known, and a table at the end. A narrow screen shows a\n" +
 			"preview as a list, and names the columns that other tables lose.\n" +
 			"On a terminal, show the database and the tasks, and ask for confirmation; --yes does not ask.\n" +
-			"Without a terminal it starts at once.\n" +
+			"Without a terminal it starts at once, except for --preview.\n" +
 			"Interrupting this program does not stop the run; cleanupd runs cancel does.\n" +
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
@@ -162,7 +161,7 @@ func runAfterPreview(
 	}
 	question := watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
 	if !yes && (!acceptGuards(cmd, guards) || !terminal.Confirm(cmd, question)) {
-		return errors.New("nothing was run")
+		return fmt.Errorf("nothing was run; the dry run can still be followed: %s", watch.AcceptCommand(id, guards))
 	}
 	_, err = start(&cleanupv1.RunCleanupRequest{
 		Plan:            id,

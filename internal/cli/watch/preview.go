@@ -114,7 +114,7 @@ func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	details := ""
 	if g.GetRecentRows() > 0 {
-		details = fmt.Sprintf(", with %s that were deleted within a day", humanize.Comma(g.GetRecentRows()))
+		details = fmt.Sprintf(", %s of them by earlier tasks and runs within a day", humanize.Comma(g.GetRecentRows()))
 	}
 	if g.GetTotalRows() > 0 {
 		details += fmt.Sprintf(", of about %s rows", humanize.Comma(g.GetTotalRows()))
