@@ -101,7 +101,7 @@ func TestNotifyMistakes(t *testing.T) {
 }
 
 // A server that is killed while a receiver has an event that it has not stored as sent leaves it to the next server,
-// which sends it again with the same id. Nobody learns the secrets.
+// which sends it again with the same id. The logs of both have no secrets.
 func TestNotificationOfAKilledServer(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

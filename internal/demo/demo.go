@@ -73,7 +73,7 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	return err
 }
 
-// printSuggestions prints commands for the demo's server, to be pasted: those of the README, in their order.
+// printSuggestions prints the commands of the README, in their order, with the addresses of the demo's server.
 func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	program, server := programName(), s.GRPC.Addr().String()
 	rest := "http://" + s.HTTP.Addr().String()

@@ -37,16 +37,20 @@ func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (w
 	if !m.scheduler.Enabled && !slices.ContainsFunc(replicas, keeps) {
 		warnings = append(warnings, message.ScheduleNotKept.With())
 	}
-	limits, err := store.GuardLimits(ctx, m.calls)
-	if err != nil || s.NextPlan != "" {
-		return warnings, err
+	if s.NextPlan != "" {
+		return warnings, nil
 	}
-	unattended, err := store.NextIsUnattended(ctx, m.calls)
-	h := guard.History{Limits: limits, Unattended: unattended}
+	h := guard.History{}
+	if h.Limits, err = store.GuardLimits(ctx, m.calls); err != nil {
+		return nil, err
+	}
+	if h.Unattended, err = store.NextIsUnattended(ctx, m.calls); err != nil {
+		return nil, err
+	}
 	if why := h.JudgeFirst(); why != "" {
 		warnings = append(warnings, message.ScheduleRefused.With("guard", guard.First, "problem", why))
 	}
-	return warnings, err
+	return warnings, nil
 }
 
 // SetSchedule stores what change makes of the current schedule, and returns it as stored. A run that became due during

@@ -3,6 +3,7 @@ package rpc
 import (
 	"fmt"
 	"io"
+	"math"
 
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
@@ -34,7 +35,9 @@ func List[M listResponse](
 	for err == nil && all.GetNextPageToken() != "" && int32(fetched) < limit {
 		page, entries, fetchErr := fetch(min(limit-int32(fetched), pageSize), all.GetNextPageToken())
 		if err = fetchErr; err == nil {
-			addPage(all, page)
+			next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
+			all.ProtoReflect().Clear(next)
+			proto.Merge(all, page)
 			fetched += entries
 		}
 	}
@@ -43,21 +46,10 @@ func List[M listResponse](
 
 // ListAll returns a whole list, merged from its pages. fetch requests a page.
 func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err error) {
-	all, err = fetch("")
-	for err == nil && all.GetNextPageToken() != "" {
-		page, fetchErr := fetch(all.GetNextPageToken())
-		if err = fetchErr; err == nil {
-			addPage(all, page)
-		}
-	}
-	return all, err
-}
-
-// addPage adds the next page to a list.
-func addPage(all, page listResponse) {
-	next := all.ProtoReflect().Descriptor().Fields().ByName("next_page_token")
-	all.ProtoReflect().Clear(next)
-	proto.Merge(all, page)
+	return List(math.MaxInt32, math.MaxInt32, func(_ int32, token string) (page M, entries int, err error) {
+		page, err = fetch(token)
+		return page, 0, err // without a limit they need not be counted
+	})
 }
 
 // PrintMore prints a hint if the list has more pages.

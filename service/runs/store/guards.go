@@ -112,19 +112,22 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 		Scan(&h.LastStart)
 }
 
+// noFirstRun is the SQL of whether no run by hand, or of a saved plan, has succeeded in the database.
+const noFirstRun = "NOT EXISTS (SELECT FROM cleanupd.first_run)"
+
 // isUnattended reports whether the schedule started a run without a saved plan before any other run succeeded.
 func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unattended bool, err error) {
 	return unattended, db.QueryRow(
 		ctx,
 		`SELECT EXISTS (SELECT FROM cleanupd.run WHERE id = $1 AND requested_by = $2 AND plan IS NULL)
-			AND NOT EXISTS (SELECT FROM cleanupd.first_run)`,
+			AND `+noFirstRun,
 		id, Schedule,
 	).Scan(&unattended)
 }
 
 // NextIsUnattended reports whether a run that the schedule starts next, without a saved plan, is unattended.
 func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
-	return unattended, db.QueryRow(ctx, "SELECT NOT EXISTS (SELECT FROM cleanupd.first_run)").Scan(&unattended)
+	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
 
 // RecordFirst stores a run that ended, if it is the first one that deleted, succeeded, and was started by hand or
