@@ -330,7 +330,10 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 			`{"tasks": ["audit-trail"]}`,
 			"CLEANUPD_PATIENCE=60",
 		)
-		db.Until("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'cleanupd.run'::regclass")
+		db.Until(
+			`SELECT count(*) FROM pg_stat_activity
+			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%request_id%'`,
+		)
 		first.stop(syscall.SIGKILL)
 		c.until("connection is lost|does not answer")
 		if err := tx.Rollback(t.Context()); err != nil {

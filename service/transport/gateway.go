@@ -55,7 +55,6 @@ func (s *Server) gateway() (http.Handler, error) {
 			},
 		),
 		runtime.WithRoutingErrorHandler(routingError),
-		runtime.SetQueryParameterParser(queryParser{}),
 		runtime.WithMiddlewares(strictRoute),
 		runtime.WithMetadata(callerMetadata),
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
@@ -85,6 +84,9 @@ func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) e
 
 // queryParser reads the key of a row as people write it, which protobuf's form of query parameters cannot express.
 type queryParser struct{ runtime.DefaultQueryParser }
+
+// The library has one parser for all multiplexers of a process: it is set before any of them answers.
+func init() { runtime.SetQueryParameterParser(queryParser{})(nil) }
 
 // Parse implements runtime.QueryParameterParser.
 func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
