@@ -394,10 +394,9 @@ func TestProgressIsThinned(t *testing.T) {
 	if len(told) < 3 {
 		t.Fatalf("%d progress events in three seconds", len(told))
 	}
-	for i := 4; i < len(told); i++ {
-		if told[i].Sub(told[i-4]) < time.Second {
-			t.Errorf("five progress events within %s", told[i].Sub(told[i-4]))
-		}
+	// A busy server may store an event later than it happened, so that single intervals say nothing.
+	if took := told[len(told)-1].Sub(told[0]); len(told) > int(4*took.Seconds())+2 {
+		t.Errorf("%d progress events within %s", len(told), took)
 	}
 }
 
