@@ -2010,7 +2010,7 @@ type Task struct {
 	// The names of earlier tasks that it depends on. If one of them fails, or is not run for that reason, this task is
 	// not run, even if the run continues on errors.
 	DependsOn []string `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// Whether only dry runs that name the task execute it: a purge that is not enabled.
+	// Whether only dry runs that name the task execute it: a purge or policy that is not enabled.
 	Disabled      bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2094,7 +2094,7 @@ type RunCleanupRequest struct {
 	// Names of the tasks to run, at most as many as there are; empty: all. They always run in the order of the
 	// pipeline.
 	Tasks []string `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Names of tasks to leave out.
+	// Names of tasks to leave out; `policies` leaves out all policies.
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
 	// Whether to count what would be deleted, updated and dropped, without changing or locking anything.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -4750,7 +4750,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -5151,7 +5151,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\xa3\r\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\xdd\x0f\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -5177,7 +5177,11 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
 	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponse\x12H\n" +
 	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
-	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12?\n" +
+	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12Q\n" +
+	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
+	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
+	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
+	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12?\n" +
 	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
 	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
 	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
@@ -5274,14 +5278,22 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*Hold)(nil),                         // 74: cleanup.v1.Hold
 	(*GetGuardsRequest)(nil),             // 75: cleanup.v1.GetGuardsRequest
 	(*SetGuardsRequest)(nil),             // 76: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 77: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 78: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 79: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 80: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 81: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 82: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 83: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 84: cleanup.v1.ListAuditResponse
+	(*ListPoliciesRequest)(nil),          // 77: cleanup.v1.ListPoliciesRequest
+	(*GetPolicyRequest)(nil),             // 78: cleanup.v1.GetPolicyRequest
+	(*SetPolicyRequest)(nil),             // 79: cleanup.v1.SetPolicyRequest
+	(*DeletePolicyRequest)(nil),          // 80: cleanup.v1.DeletePolicyRequest
+	(*WhoAmIRequest)(nil),                // 81: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 82: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 83: cleanup.v1.ListAuditRequest
+	(*GetGuardsResponse)(nil),            // 84: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 85: cleanup.v1.SetGuardsResponse
+	(*ListPoliciesResponse)(nil),         // 86: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyResponse)(nil),            // 87: cleanup.v1.GetPolicyResponse
+	(*SetPolicyResponse)(nil),            // 88: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyResponse)(nil),         // 89: cleanup.v1.DeletePolicyResponse
+	(*WhoAmIResponse)(nil),               // 90: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 91: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 92: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
@@ -5390,33 +5402,41 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	53,  // 103: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
 	75,  // 104: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
 	76,  // 105: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	77,  // 106: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	78,  // 107: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	79,  // 108: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 109: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 110: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 111: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 112: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 113: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 114: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	36,  // 115: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	39,  // 116: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	41,  // 117: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	43,  // 118: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	45,  // 119: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	47,  // 120: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	56,  // 121: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	60,  // 122: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	50,  // 123: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	52,  // 124: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	54,  // 125: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	80,  // 126: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	81,  // 127: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	82,  // 128: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	83,  // 129: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	84,  // 130: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	109, // [109:131] is the sub-list for method output_type
-	87,  // [87:109] is the sub-list for method input_type
+	77,  // 106: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	78,  // 107: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	79,  // 108: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	80,  // 109: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	81,  // 110: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	82,  // 111: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	83,  // 112: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	24,  // 113: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	26,  // 114: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	28,  // 115: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	30,  // 116: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	32,  // 117: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	34,  // 118: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	36,  // 119: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	39,  // 120: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	41,  // 121: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	43,  // 122: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	45,  // 123: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	47,  // 124: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	56,  // 125: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	60,  // 126: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	50,  // 127: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	52,  // 128: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	54,  // 129: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	84,  // 130: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	85,  // 131: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	86,  // 132: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	87,  // 133: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	88,  // 134: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	89,  // 135: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	90,  // 136: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	91,  // 137: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	92,  // 138: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	113, // [113:139] is the sub-list for method output_type
+	87,  // [87:113] is the sub-list for method input_type
 	87,  // [87:87] is the sub-list for extension type_name
 	87,  // [87:87] is the sub-list for extension extendee
 	0,   // [0:87] is the sub-list for field type_name
@@ -5431,6 +5451,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_options_proto_init()
+	file_cleanup_v1_policy_proto_init()
 	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_server_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}

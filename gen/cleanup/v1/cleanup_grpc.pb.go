@@ -38,6 +38,10 @@ const (
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
 	CleanupService_GetGuards_FullMethodName            = "/cleanup.v1.CleanupService/GetGuards"
 	CleanupService_SetGuards_FullMethodName            = "/cleanup.v1.CleanupService/SetGuards"
+	CleanupService_ListPolicies_FullMethodName         = "/cleanup.v1.CleanupService/ListPolicies"
+	CleanupService_GetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/GetPolicy"
+	CleanupService_SetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/SetPolicy"
+	CleanupService_DeletePolicy_FullMethodName         = "/cleanup.v1.CleanupService/DeletePolicy"
 	CleanupService_WhoAmI_FullMethodName               = "/cleanup.v1.CleanupService/WhoAmI"
 	CleanupService_GetServer_FullMethodName            = "/cleanup.v1.CleanupService/GetServer"
 	CleanupService_ListAudit_FullMethodName            = "/cleanup.v1.CleanupService/ListAudit"
@@ -51,8 +55,8 @@ const (
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
-// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
+// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
 // RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
@@ -138,6 +142,20 @@ type CleanupServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
+	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
+	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
+	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
+	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
+	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
+	// never deleted anything is refused by a guard until a run follows a saved plan with it.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
+	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
+	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
+	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
+	// for an unknown name; ABORTED for an outdated etag.
+	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -363,6 +381,46 @@ func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsReque
 	return out, nil
 }
 
+func (c *cleanupServiceClient) ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPoliciesResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListPolicies_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_SetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletePolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_DeletePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cleanupServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WhoAmIResponse)
@@ -401,8 +459,8 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
-// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
+// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
 // RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
@@ -488,6 +546,20 @@ type CleanupServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
+	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
+	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
+	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
+	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
+	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
+	// never deleted anything is refused by a guard until a run follows a saved plan with it.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
+	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
+	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
+	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
+	// for an unknown name; ABORTED for an outdated etag.
+	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -561,6 +633,18 @@ func (UnimplementedCleanupServiceServer) GetGuards(context.Context, *GetGuardsRe
 }
 func (UnimplementedCleanupServiceServer) SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetGuards not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPolicies not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
 }
 func (UnimplementedCleanupServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
@@ -920,6 +1004,78 @@ func _CleanupService_SetGuards_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_ListPolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPoliciesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListPolicies(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListPolicies_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListPolicies(ctx, req.(*ListPoliciesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetPolicy(ctx, req.(*GetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).SetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_SetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).SetPolicy(ctx, req.(*SetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_DeletePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).DeletePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_DeletePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).DeletePolicy(ctx, req.(*DeletePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CleanupService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WhoAmIRequest)
 	if err := dec(in); err != nil {
@@ -1048,6 +1204,22 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetGuards",
 			Handler:    _CleanupService_SetGuards_Handler,
+		},
+		{
+			MethodName: "ListPolicies",
+			Handler:    _CleanupService_ListPolicies_Handler,
+		},
+		{
+			MethodName: "GetPolicy",
+			Handler:    _CleanupService_GetPolicy_Handler,
+		},
+		{
+			MethodName: "SetPolicy",
+			Handler:    _CleanupService_SetPolicy_Handler,
+		},
+		{
+			MethodName: "DeletePolicy",
+			Handler:    _CleanupService_DeletePolicy_Handler,
 		},
 		{
 			MethodName: "WhoAmI",
