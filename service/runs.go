@@ -242,7 +242,7 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 
 // ListTasks implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
-	p, err := s.runs.Pipeline(ctx)
+	p, err := s.runs.Tasks.Read(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 			Description: t.Description,
 			Options:     t.OptionNames(),
 			DependsOn:   t.Requires,
-			Disabled:    p.External[t.Name].Disabled,
+			Disabled:    p.Disabled(t.Name),
 		})
 	}
 	return out, nil

@@ -7,6 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
@@ -15,6 +16,8 @@ type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
+	// policies changes policies.
+	policies *policies.Keeper
 	// hasUserData says that UserDataService has a Forms database.
 	hasUserData bool
 	// stopping is done when streams must end.
@@ -24,7 +27,12 @@ type Service struct {
 // New returns the service. It uses the pool for the questions of callers, as runs.Config.Calls. When stopping ends, its
 // streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
-	return &Service{pool: pool, runs: manager, stopping: stopping}
+	return &Service{
+		pool:     pool,
+		runs:     manager,
+		policies: &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
+		stopping: stopping,
+	}
 }
 
 // NewServer returns a server of both services. It sets the fields of the configuration that depend on them.

@@ -54,7 +54,7 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 // stored, whatever became of it. It fails with failure.Violations, an ActiveError, ErrTooManyDryRuns,
 // store.ErrRequestReused, or a refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
-	list, err := m.Pipeline(ctx)
+	list, err := m.Tasks.Read(ctx, m.calls)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	}
 	tasks := plan.Started()
 	for _, name := range tasks {
-		if list.External[name].Disabled {
+		if list.Disabled(name) {
 			return nil, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
 		}
 	}

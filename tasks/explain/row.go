@@ -153,8 +153,9 @@ func CoveredTables(ctx context.Context, c pipeline.Config, holds plan.Holds) (li
 		}
 		plans = append(plans, p)
 	}
-	for _, table := range database.Env.Catalog.Tables(func(*campaign.Table) bool { return true }) {
-		covered := Table{Name: table.Name}
+	catalog := database.Env.Catalog
+	for _, table := range catalog.All() {
+		covered := Table{Name: table.NameIn(catalog.Schema)}
 		for i, p := range plans {
 			if e.covers(p, table) {
 				covered.Tasks = append(covered.Tasks, c.Pipeline[i].Name)
@@ -172,14 +173,7 @@ func CoveredTables(ctx context.Context, c pipeline.Config, holds plan.Holds) (li
 // covers it.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
-	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
-	name = strings.TrimPrefix(name, catalog.Schema+".")
-	table := catalog.Table(name)
-	for _, t := range catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
-		if slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.Name == name }) {
-			table = t
-		}
-	}
+	table := catalog.Find(name)
 	if table == nil {
 		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", catalog.Schema, name))
 	}

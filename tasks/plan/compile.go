@@ -236,7 +236,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 		return nil
 	}
 	than, _, _ := age.cutoff(s.env) // if it fails, the step has no job
-	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
+	return &purge.Older{Column: table.Stored(age.Column), Than: than, Key: table.Key}
 }
 
 // paired returns the paired table of the step, with the sweeps of earlier jobs that delete from it. It may return nil.

@@ -236,6 +236,12 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 	}
 }
 
+// Skip skips a table, and notes why.
+func (p *Plan) Skip(t *campaign.Table, why message.Message) {
+	p.note(why)
+	p.SkippedTables = append(p.SkippedTables, t)
+}
+
 // note adds a note, each text once.
 func (p *Plan) note(m message.Message) {
 	if !slices.ContainsFunc(p.Notes, func(n message.Message) bool { return n.Text == m.Text }) {

@@ -56,8 +56,9 @@ const (
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
 // CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -460,8 +461,9 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
 // CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
