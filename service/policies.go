@@ -22,7 +22,12 @@ func (s *Service) ListPolicies(
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(), func(p policies.Stored) string { return p.Name })
+	page, next, err := pageOf(
+		list,
+		in.GetPageSize(),
+		in.GetPageToken(),
+		func(p policies.Stored) string { return p.Name },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +88,10 @@ func (s *Service) SetPolicy(
 func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {
-	if err := s.policies.Delete(ctx, policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy}); err != nil {
+	if err := s.policies.Delete(
+		ctx,
+		policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy},
+	); err != nil {
 		return nil, err
 	}
 	return &cleanupv1.DeletePolicyResponse{}, nil

@@ -204,7 +204,11 @@ func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 		return sqlexpr.Format(
 			"%[1]s < (SELECT n.%[2]s FROM %[3]s AS n WHERE %[4]sn.%[2]s IS NOT NULL ORDER BY n.%[2]s DESC OFFSET %[5]d "+
 				"LIMIT 1)",
-			r.column(p.OrderBy), r.table.Spell(p.OrderBy), c.afterPredecessors(r.table), group, p.Count-1,
+			r.column(p.OrderBy),
+			r.table.Spell(p.OrderBy),
+			c.afterPredecessors(r.table),
+			group,
+			p.Count-1,
 		)
 	}
 	if nullable == nil {

@@ -56,7 +56,10 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	if compiled.Rights != nil {
 		return failure.New(
 			failure.Precondition,
-			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(compiled.Rights, "; "),
+			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(
+				compiled.Rights,
+				"; ",
+			),
 		)
 	}
 	return c.checkParts(ctx, compiled)
@@ -135,8 +138,11 @@ func (c *checker) checkOrphan() {
 	c.column("policy.orphan_of.parent_column", parent, o.ParentColumn)
 	if parent.RowSecurity {
 		c.wrong.Addf(
-			"policy.orphan_of.parent_table", "row security may hide rows of %s, so that a missing row proves nothing: make "+
-				"the role %s the owner of the table, or grant it BYPASSRLS", parent.Quoted(), c.env.Catalog.Role,
+			"policy.orphan_of.parent_table",
+			"row security may hide rows of %s, so that a missing row proves nothing: make "+
+				"the role %s the owner of the table, or grant it BYPASSRLS",
+			parent.Quoted(),
+			c.env.Catalog.Role,
 		)
 	}
 }
