@@ -92,6 +92,7 @@ var calls = []call{
 	{rpc: "CleanupService/GetPolicy", role: access.Viewer, method: "GET", path: "/v1/policies/x"},
 	{rpc: "CleanupService/SetPolicy", role: access.Admin, method: "PUT", path: "/v1/policies/x", body: "{}"},
 	{rpc: "CleanupService/DeletePolicy", role: access.Admin, method: "DELETE", path: "/v1/policies/x"},
+	{rpc: "CleanupService/GetForecast", role: access.Viewer, method: "GET", path: "/v1/forecast"},
 	{rpc: "CleanupService/WhoAmI", role: access.Viewer, method: "GET", path: "/v1/whoami"},
 	{rpc: "CleanupService/GetServer", role: access.Viewer, method: "GET", path: "/v1/server"},
 	{rpc: "CleanupService/ListAudit", role: access.Admin, method: "GET", path: "/v1/audit"},

@@ -30,6 +30,7 @@ var changeNothing = []protoreflect.Name{
 	"ListHolds",
 	"ListPolicies",
 	"GetPolicy",
+	"GetForecast",
 	"GetGuards",
 	"WhoAmI",
 	"GetServer",

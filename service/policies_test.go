@@ -2,6 +2,7 @@ package service_test
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -274,5 +275,42 @@ func TestPoliciesOverREST(t *testing.T) {
 	}
 	if got := s.call(t, http.MethodPatch, "/v1/policies/old-orders", `{"limit": 7}`); got.code != 404 {
 		t.Errorf("a mask for nothing: %d %s", got.code, got.body)
+	}
+}
+
+// A policy in a Campaign database keeps the zero record, and tables of the application's configuration are refused.
+func TestPoliciesOfCampaign(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`CREATE TABLE cus_transaction (id integer PRIMARY KEY, made timestamptz);
+		INSERT INTO cus_transaction SELECT i, now() - interval '400 days' FROM generate_series(-2, 7) i`)
+	p := &cleanupv1.Policy{
+		Name: "transactions", Table: "cus_transaction", Enabled: true,
+		OlderThan: &cleanupv1.OlderThan{Column: "made", Days: 365},
+	}
+	setPolicy(t, s, p)
+	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
+	list := tasks.GetTasks()
+	at := slices.IndexFunc(list, func(t *cleanupv1.Task) bool { return t.GetName() == "policy/transactions" })
+	if err != nil || at < 0 || list[at+1].GetName() != "statistics" {
+		t.Errorf("%v %v", list, err)
+	}
+	dry, run := approve(t, s, "policy/transactions")
+	if a, b := resultOf(dry, p.GetName()), resultOf(run, "policy/transactions").GetRowsDeleted(); a != nil || b != 9 ||
+		s.db.Int("SELECT sum(id)::int FROM cus_transaction") != 0 {
+		t.Errorf("%v %d", a, b)
+	}
+	p.Name, p.Table, p.OlderThan.Column = "audit", "XtkAudit", "tsChanged"
+	if set := setPolicy(t, s, p); codesOf(set.GetWarnings()) != "POLICY_UNPROVEN POLICY_TABLE_COVERED" {
+		t.Errorf("%v", set)
+	}
+	for table, column := range map[string]string{"NmsRecipient": "tsLastModified", "NmsDelivery": "tsLastModified", "wkf12_3": "at"} {
+		s.db.Do("CREATE TABLE IF NOT EXISTS wkf12_3 (id int, at timestamptz)")
+		p.Table, p.OlderThan.Column = table, column
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+		if _, bad := wantCode(t, err, codes.InvalidArgument); len(bad.GetFieldViolations()) != 1 ||
+			bad.GetFieldViolations()[0].GetField() != "policy.table" {
+			t.Errorf("%s: %v", table, bad)
+		}
 	}
 }

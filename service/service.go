@@ -7,6 +7,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
 )
@@ -17,7 +18,8 @@ type Service struct {
 	pool *pgxpool.Pool
 	runs *runs.Manager
 	// policies changes policies.
-	policies *policies.Keeper
+	policies   *policies.Keeper
+	forecaster *forecast.Forecaster
 	// hasUserData says that UserDataService has a Forms database.
 	hasUserData bool
 	// stopping is done when streams must end.
@@ -28,10 +30,11 @@ type Service struct {
 // streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{
-		pool:     pool,
-		runs:     manager,
-		policies: &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
-		stopping: stopping,
+		pool:       pool,
+		runs:       manager,
+		policies:   &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
+		forecaster: &forecast.Forecaster{Pool: pool, Config: manager.Configure, Schedule: manager.Schedule},
+		stopping:   stopping,
 	}
 }
 

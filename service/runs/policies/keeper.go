@@ -205,6 +205,7 @@ func warnings(env plan.Env, s Stored) (found []message.Message) {
 
 // covering returns the names of the other tasks that change rows of a table.
 func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
+	env.DryRun = true // what the role may do to other tables does not matter
 	for _, t := range env.Pipeline {
 		if t.Name == self {
 			continue

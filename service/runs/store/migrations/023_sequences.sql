@@ -1,0 +1,11 @@
+-- The last values of the sequences that give ids, one a day, to know when they reach their limits.
+CREATE TABLE cleanupd.sequence_sample (
+  sequence    text NOT NULL,        -- its quoted name with the schema
+  sample_time timestamptz NOT NULL,
+  last_value  bigint NOT NULL,
+  PRIMARY KEY (sequence, sample_time)
+);
+
+---- create above / drop below ----
+
+DROP TABLE cleanupd.sequence_sample;
