@@ -46,6 +46,7 @@ func newRoot() *cobra.Command {
 		cli.NewExplain(),
 		cli.NewOptions(),
 		cli.NewSchedule(),
+		cli.NewForecast(),
 		cli.NewMidSourcing(),
 		cli.NewHolds(),
 		cli.NewGuards(),
