@@ -60,7 +60,13 @@ func TestForecast(t *testing.T) {
 	if err != nil || resultOf(run, "audit-trail").GetRowsDeleted() != 100 {
 		t.Errorf("%v %v", run, err)
 	}
-	if got := s.call(t, http.MethodGet, "/v1/forecast", ""); got.code != 200 || !strings.Contains(got.body, `"dueNow":"100"`) {
+	if got := s.call(
+		t,
+		http.MethodGet,
+		"/v1/forecast",
+		"",
+	); got.code != 200 ||
+		!strings.Contains(got.body, `"dueNow":"100"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 }
@@ -84,14 +90,17 @@ func TestForecastOfSequences(t *testing.T) {
 	small, orders := f.GetSequences()[0], f.GetSequences()[1]
 	days := small.GetLimitTime().AsTime().Sub(f.GetForecastTime().AsTime()).Hours() / 24
 	if small.GetLimit() != 32767 || small.GetLastValue() != 30000 || small.GetValuesPerDay() < 99 || small.GetValuesPerDay() > 101 ||
-		days < 27 || days > 28 || !slices.Equal(small.GetColumns(), []string{"shop.small.id"}) {
+		days < 27 || days > 28 ||
+		!slices.Equal(small.GetColumns(), []string{"shop.small.id"}) {
 		t.Errorf("%f days: %v", days, small)
 	}
 	if orders.GetLimit() != 2147483647 || orders.ValuesPerDay != nil || orders.GetLimitTime() != nil ||
 		!slices.Equal(orders.GetColumns(), []string{"shop.order_line.id", "shop.small.other"}) {
 		t.Errorf("%v", orders)
 	}
-	if n := s.db.Int("SELECT count(*) FROM cleanupd.sequence_sample WHERE sample_time > now() - interval '1 minute'"); n != 2 {
+	if n := s.db.Int(
+		"SELECT count(*) FROM cleanupd.sequence_sample WHERE sample_time > now() - interval '1 minute'",
+	); n != 2 {
 		t.Errorf("%d samples", n)
 	}
 }

@@ -40,12 +40,21 @@ func (q *question) readable() bool { return !q.sweep.Elsewhere }
 func (q *question) sql(sample string) sqlexpr.Expr {
 	rows := "1"
 	if p := q.sweep.Paired; p != nil {
-		rows = fmt.Sprintf("1 + (SELECT count(*) FROM %s AS t WHERE t.%s = r.%s AND t.%[2]s <> 0)", p.Relation, p.Key, p.ID)
+		rows = fmt.Sprintf(
+			"1 + (SELECT count(*) FROM %s AS t WHERE t.%s = r.%s AND t.%[2]s <> 0)",
+			p.Relation,
+			p.Key,
+			p.ID,
+		)
 	}
 	return sqlexpr.Format(
 		"SELECT day, sum(rows)::bigint FROM (SELECT CASE%s END AS day, %s AS rows FROM ONLY %s AS r%s WHERE (%s) IS TRUE "+
 			"OFFSET 0) AS q WHERE day IS NOT NULL GROUP BY day",
-		q.cases, rows, q.sweep.Relation, sample, q.last,
+		q.cases,
+		rows,
+		q.sweep.Relation,
+		sample,
+		q.last,
 	)
 }
 

@@ -56,9 +56,10 @@ func Tables(
 			case sqlstate.Lost(err) || ctx.Err() != nil:
 				return err
 			case err != nil: // unknown, or locked
-				unknown[r.Table.Name] = true
+				unknown[r.Table.NameIn(catalog.Schema)] = true
 			default:
-				out[r.Table.Name] = max(out[r.Table.Name], since)
+				name := r.Table.NameIn(catalog.Schema)
+				out[name] = max(out[name], since)
 			}
 		}
 		return nil

@@ -127,7 +127,11 @@ func TestBrokenMonth(t *testing.T) {
 func TestFailingTasks(t *testing.T) {
 	t.Parallel()
 	due := forecast.Due{Known: true, Dated: true, Now: 5_000, PerDay: [forecast.Days]int64{1_000}}
-	failed := []Night{{Start: now.AddDate(0, 0, -1), Bound: Failing}, {Start: now.AddDate(0, 0, -2), Bound: Failing}, {Start: now.AddDate(0, 0, -3), Rows: 9}}
+	failed := []Night{
+		{Start: now.AddDate(0, 0, -1), Bound: Failing},
+		{Start: now.AddDate(0, 0, -2), Bound: Failing},
+		{Start: now.AddDate(0, 0, -3), Rows: 9},
+	}
 	o := judge(now, []member{{due, failed}}, 0)[0]
 	if o.Trend != FallingBehind || o.Bound != Failing || !o.At.Equal(now.AddDate(0, 0, -2)) {
 		t.Errorf("%+v", o)
