@@ -193,7 +193,7 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 			t.Errorf("%q does not go to the demo", line)
 		}
 	}
-	if strings.Contains(commands, "9090") || strings.Contains(commands, "8080") ||
+	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
 		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+server[1]+"\n") ||
 		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
 		t.Error(text)

@@ -85,6 +85,9 @@ func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, er
 // find returns the relations that this role may read.
 func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relations []relation, err error) {
 	for _, t := range tasks {
+		if t.Disabled {
+			continue
+		}
 		p, err := plan.Compile(t, env)
 		if err != nil {
 			return nil, err

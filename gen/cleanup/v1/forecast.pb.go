@@ -257,7 +257,7 @@ type TaskForecast struct {
 	DueNextRun *int64 `protobuf:"varint,4,opt,name=due_next_run,json=dueNextRun,proto3,oneof" json:"due_next_run,omitempty"`
 	// Whether the rows were counted. If false, they were estimated from a sample of the tables.
 	Exact bool `protobuf:"varint,5,opt,name=exact,proto3" json:"exact,omitempty"`
-	// Rows a second: the median of the last 30 runs with 1,000 rows of the task or more; absent without any.
+	// Rows a second: the median of the last 7 of 30 runs with 1,000 rows of the task or more; absent without any.
 	RowsPerSecond *float64 `protobuf:"fixed64,6,opt,name=rows_per_second,json=rowsPerSecond,proto3,oneof" json:"rows_per_second,omitempty"`
 	// How long the next run will work on the task; absent if that is not known.
 	ExpectedDuration *durationpb.Duration `protobuf:"bytes,7,opt,name=expected_duration,json=expectedDuration,proto3" json:"expected_duration,omitempty"`

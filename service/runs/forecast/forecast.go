@@ -2,6 +2,7 @@ package forecast
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -107,5 +108,35 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	if made.Sequences, err = Sequences(ctx, f.Pool); err != nil {
 		return nil, err
 	}
-	return made, pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error { return SampleSequences(ctx, tx) })
+	return made, pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
+		return errors.Join(SampleSequences(ctx, tx), made.store(ctx, tx))
+	})
+}
+
+// store stores what metrics have of the forecast.
+func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
+	b := &pgx.Batch{}
+	b.Queue("LOCK TABLE cleanupd.forecast IN SHARE ROW EXCLUSIVE MODE") // replicas may make one at the same time
+	b.Queue("DELETE FROM cleanupd.forecast")
+	for _, t := range f.Tasks {
+		b.Queue("INSERT INTO cleanupd.forecast VALUES ($1, $2, $3, $4)", t.Task, t.Trend, t.Bound, f.Time)
+	}
+	return tx.SendBatch(ctx, b).Close()
+}
+
+// FallingBehindTasks returns the tasks of the last forecast that any replica made, and whether they fall behind. Forecasts of
+// more than two days ago do not count.
+func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
+	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
+		WHERE forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)
+	var (
+		task   string
+		behind bool
+		tasks  = map[string]bool{}
+	)
+	_, err := pgx.ForEachRow(rows, []any{&task, &behind}, func() error {
+		tasks[task] = behind
+		return nil
+	})
+	return tasks, err
 }

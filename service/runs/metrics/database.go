@@ -100,7 +100,7 @@ var (
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
-			"the same on every replica, tables for the age of rows.",
+			"the same on every replica, tables for the age of rows, forecast for trends and sequences.",
 		[]string{"of"},
 		nil,
 	)
@@ -119,6 +119,8 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 		otherCleaner,
 		guardLatched,
 		pendingNotifications,
+		fallingBehind,
+		sequenceEnd,
 		scrapeError,
 	} {
 		ch <- desc
@@ -136,6 +138,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx), d.queryPending(ctx))
 		})
 		d.query(ctx, "tables", d.queryTables)
+		d.query(ctx, "forecast", d.queryForecast)
 		stop()
 		d.queried = time.Now()
 	}

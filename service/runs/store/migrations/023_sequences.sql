@@ -6,6 +6,15 @@ CREATE TABLE cleanupd.sequence_sample (
   PRIMARY KEY (sequence, sample_time)
 );
 
+-- The last forecast, for metrics: whether runs keep up with each task.
+CREATE TABLE cleanupd.forecast (
+  task          text PRIMARY KEY,
+  trend         text NOT NULL,
+  bound         text NOT NULL,
+  forecast_time timestamptz NOT NULL
+);
+
 ---- create above / drop below ----
 
+DROP TABLE cleanupd.forecast;
 DROP TABLE cleanupd.sequence_sample;
