@@ -112,12 +112,16 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 		return condition, false
 	}
 	name := r.column(p.Column)
-	switch p.Op {
-	case Null, NotNull:
+	switch {
+	case p.Op == Null || p.Op == NotNull:
 		return sqlexpr.Format("%s %s", name, p.Op), true
-	case In, NotIn:
-		return sqlexpr.Format("%s %s (ARRAY[%s])", name, p.Op, sqlexpr.Join(", ", values...)), true
-	case StartsWith: // some collations know no beginnings of texts
+	case p.Op == In && column.Kind == "A": // an array of arrays has elements of the wrong type
+		return sqlexpr.Format("%s IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == NotIn && column.Kind == "A":
+		return sqlexpr.Format("%s NOT IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
+		return sqlexpr.Format("%s %s (%s::%s[])", name, p.Op, sqlexpr.Arg(p.Values, "text[]"), column.Type), true
+	case p.Op == StartsWith: // some collations know no beginnings of texts
 		return sqlexpr.Format(`starts_with(%s::text COLLATE "C", %s)`, name, sqlexpr.Arg(p.Values[0], "text")), true
 	}
 	return sqlexpr.Format("%s %s %s", name, p.Op, values[0]), true

@@ -104,7 +104,8 @@ type Job struct {
 	Step       Step
 	// Rule describes which rows are obsolete; empty if all rows that depend on parents are.
 	Rule string
-	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are its columns.
+	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are the stored names of its
+	// columns.
 	Date        string
 	DateColumns []string
 	// Table is the relation, or the table that it is a part of.

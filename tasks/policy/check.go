@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgerrcode"
@@ -156,6 +158,7 @@ func (c *checker) checkFilters(ctx context.Context) error {
 			continue
 		}
 		for j, v := range f.Values {
+			c.checkClock(fmt.Sprintf("%s.values[%d]", field, j), column, v)
 			read := sqlexpr.Format("SELECT %s::%s IS NULL", sqlexpr.Arg(v, "text"), column.Type)
 			if err := c.try(ctx, fmt.Sprintf("%s.values[%d]", field, j), read); err != nil {
 				return err
@@ -187,6 +190,7 @@ func (c *checker) checkAssign(ctx context.Context) error {
 			}
 			continue
 		}
+		c.checkClock(field+".value", column, *a.Value)
 		if err := c.checkFits(ctx, field+".value", column, *a.Value); err != nil {
 			return err
 		}
@@ -196,6 +200,7 @@ func (c *checker) checkAssign(ctx context.Context) error {
 
 // unassignable returns why a column cannot be assigned; empty if it can.
 func (c *checker) unassignable(column campaign.Column) string {
+	isColumn := func(name string) bool { return c.table.Stored(name) == column.Name }
 	switch {
 	case column.Unique:
 		return "it is part of a primary key or a unique index"
@@ -203,18 +208,33 @@ func (c *checker) unassignable(column campaign.Column) string {
 		return "its values are generated"
 	case c.OlderThan != nil && c.table.Stored(c.OlderThan.Column) == column.Name:
 		return "it is the date of older_than"
+	case c.KeepNewest != nil && c.table.Stored(c.orderBy()) == column.Name:
+		return "keep_newest orders by it: each batch would change which rows are the newest"
+	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
+		return "it is in per of keep_newest: each batch would change the groups of the next one"
 	}
 	return ""
+}
+
+// clockWords are the words that PostgreSQL reads as a date that depends on its clock.
+var clockWords = regexp.MustCompile(`(?i)\b(now|today|tomorrow|yesterday)\b`)
+
+// checkClock checks that a value means the same whenever it is read: a run must do what its saved plan counted.
+func (c *checker) checkClock(field string, column campaign.Column, value string) {
+	if word := clockWords.FindString(value); word != "" && column.Kind == "D" {
+		c.wrong.Addf(field, "%q depends on the clock: use older_than, or a fixed date", word)
+	}
 }
 
 // checkFits checks that a column can have a value without changing it.
 func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
 	before := len(c.wrong)
-	given := sqlexpr.Arg(value, "text")
+	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
+	if column.Kind == "N" { // 1 and 1.00 are the same number
+		compare = "SELECT %[1]s::%[2]s IS NOT DISTINCT FROM %[1]s::%[3]s"
+	}
 	same := false
-	err := c.try(ctx, field, sqlexpr.Format(
-		"SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text", given, column.Type, column.Full,
-	), &same)
+	err := c.try(ctx, field, sqlexpr.Format(compare, sqlexpr.Arg(value, "text"), column.Type, column.Full), &same)
 	if err == nil && len(c.wrong) == before && !same {
 		c.wrong.Addf(field, "does not fit into %s, which is %s", column.Name, column.Full)
 	}
