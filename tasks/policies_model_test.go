@@ -57,6 +57,7 @@ func TestRandomPolicies(t *testing.T) {
 			r := newRandomPolicies(t, rng)
 			r.check(t)
 			r.ask(t)
+			t.Logf("rows to delete or change: %d", r.changed)
 			dryRun := r.run(t, rng, func(c *pipeline.Config) { c.DryRun = true })
 			r.compareCounts(t, "dry", dryRun)
 			for i, p := range r.policies {
@@ -131,7 +132,7 @@ func (r *randomPolicies) tasks() (all []plan.Task) {
 // config changes the configuration of a run so that it does the policies.
 func (r *randomPolicies) config(c *pipeline.Config) {
 	c.Todo = r.tasks()
-	c.Pipeline, c.Foreign = c.Todo, !r.application
+	c.Pipeline, c.Foreign = slices.Clone(c.Todo), !r.application
 	if r.application {
 		c.Pipeline = slices.Concat(tasks.Pipeline, c.Todo)
 	}

@@ -197,26 +197,28 @@ func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 
 // addKey adds columns for a key of some kind.
 func (t *randomTable) addKey(rng *rand.Rand, names []string) {
-	key := func(i int, sql, read string) string {
-		of := columnType{sql: sql, read: read, values: []string{"0"}, integer: read == "int4" || read == "int8", number: sql != "text" && sql != "uuid"}
-		t.columns = append(t.columns, randomColumn{columnType: of, name: names[i], notNull: true, unique: true})
+	key := func(i int, sql string) string {
+		at := slices.IndexFunc(columnTypes, func(of columnType) bool { return of.sql == sql })
+		t.columns = append(t.columns, randomColumn{
+			columnType: columnTypes[at], name: names[i], notNull: true, unique: true,
+		})
 		return names[i]
 	}
 	switch rng.IntN(7) {
 	case 0:
-		t.key = key(0, "int", "int4")
+		t.key = key(0, "int")
 		t.constraint = "PRIMARY KEY (" + quoted(t.key) + ")"
 	case 1:
-		t.key = key(0, "bigint", "int8")
+		t.key = key(0, "bigint")
 		t.constraint = "PRIMARY KEY (" + quoted(t.key) + ")"
 	case 2:
-		t.constraint = "PRIMARY KEY (" + quoted(key(0, "text", "text")) + ")"
+		t.constraint = "PRIMARY KEY (" + quoted(key(0, "text")) + ")"
 	case 3:
-		t.constraint = "PRIMARY KEY (" + quoted(key(0, "uuid", "uuid")) + ")"
+		t.constraint = "PRIMARY KEY (" + quoted(key(0, "uuid")) + ")"
 	case 4:
-		t.constraint = "PRIMARY KEY (" + quoted(key(0, "int", "int4")) + ", " + quoted(key(1, "bigint", "int8")) + ")"
+		t.constraint = "PRIMARY KEY (" + quoted(key(0, "int")) + ", " + quoted(key(1, "bigint")) + ")"
 	case 5:
-		t.key = key(0, "int", "int4")
+		t.key = key(0, "int")
 		t.constraint = "UNIQUE (" + quoted(t.key) + ")"
 	}
 }
