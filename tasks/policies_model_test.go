@@ -109,11 +109,11 @@ func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 		schema := choose(rng, []string{"public", `x" .Y`, "Odd types"})
 		child, parent := newRandomTable(rng, schema, names[2*i]), newRandomTable(rng, schema, names[2*i+1])
 		parent.rows = choose(rng, []int{0, 1, 3})
+		r.policies = append(r.policies, newRandomPolicy(rng, fmt.Sprintf("p%d", i), child, parent, r.application))
 		for _, table := range []*randomTable{child, parent} {
 			r.db.Do(table.createSQL())
 			table.fill(rng, b)
 		}
-		r.policies = append(r.policies, newRandomPolicy(rng, fmt.Sprintf("p%d", i), child, parent, r.application))
 	}
 	if err := r.db.SendBatch(connection.InZone(t.Context(), r.zone), b).Close(); err != nil {
 		t.Fatal(err)

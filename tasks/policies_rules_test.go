@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -97,7 +98,11 @@ func (p *randomPolicy) addNewest(rng *rand.Rand) {
 			k.Per, per = append(k.Per, p.table.spelling(rng, c.name)), append(per, quoted(c.name))
 		}
 	}
-	p.KeepNewest = k
+	if p.KeepNewest = k; rng.IntN(2) == 0 {
+		p.table.more += fmt.Sprintf(
+			"; CREATE INDEX ON %s (%s)", p.table.quoted(), strings.Join(append(slices.Clone(per), quoted(by.name)), ", "),
+		)
+	}
 	groups := ""
 	if per != nil {
 		groups = "PARTITION BY " + strings.Join(per, ", ")

@@ -173,7 +173,42 @@ ORDER BY a.attrelid, a.attnum`
 	}); err != nil {
 		return fmt.Errorf("read the columns: %w", err)
 	}
+	return readIndexes(ctx, db, tables, oids)
+}
+
+// readIndexes reads the columns of the complete B-trees of the named tables, in the order of each index.
+func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
+	const sql = `
+SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+  WHERE k.place <= i.indnkeyatts ORDER BY k.place)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i.indisready AND i.indpred IS NULL
+  AND i.indexprs IS NULL`
+	var (
+		oid     uint32
+		columns []string
+	)
+	rows, _ := db.Query(ctx, sql, oids)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &columns}, func() error {
+		tables[oid].indexes = append(tables[oid].indexes, slices.Clone(columns))
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the indexes: %w", err)
+	}
 	return nil
+}
+
+// HasIndex reports whether an index of a table that a policy names finds the rows with given values in some columns, in
+// any order of these, in the order of another column. Names are stored names.
+func (t *Table) HasIndex(equal []string, ordered string) bool {
+	return slices.ContainsFunc(t.indexes, func(index []string) bool {
+		if len(index) <= len(equal) || index[len(equal)] != ordered {
+			return false
+		}
+		isFirst := func(column string) bool { return slices.Contains(index[:len(equal)], column) }
+		return !slices.ContainsFunc(equal, func(column string) bool { return !isFirst(column) })
+	})
 }
 
 // Column returns a column of a table that a policy names; ok is false if it has none of that name.

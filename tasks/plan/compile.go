@@ -135,6 +135,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
+	job.Estimates = c.estimates(s.step)
 	job.ReadsOthers = c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {

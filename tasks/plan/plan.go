@@ -112,6 +112,8 @@ type Job struct {
 	Table *campaign.Table
 	// ParentIDs is a query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
+	// Estimates are the reasons why the number of rows in a dry run may differ from that of a run; nil if it is exact.
+	Estimates []string
 	// Location describes where the rows are; empty if they are here.
 	Location string
 	// Unlogged is true if standbys have none of the rows.

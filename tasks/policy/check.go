@@ -285,3 +285,22 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 	c.wrong.Addf(field, "PostgreSQL refuses it: %s", sqlstate.Explain(err))
 	return nil
 }
+
+// MissingIndex returns the statement that creates the index that finds the newest rows of a group; empty if none is
+// needed, or there is one.
+func (p Policy) MissingIndex(t *campaign.Table) string {
+	k := p.KeepNewest
+	if k == nil || len(k.Per) == 0 || t.Elsewhere != "" {
+		return ""
+	}
+	var columns, names []string
+	for _, column := range append(slices.Clone(k.Per), p.orderBy()) {
+		if column = t.Stored(column); !slices.Contains(columns, column) {
+			columns, names = append(columns, column), append(names, pgx.Identifier{column}.Sanitize())
+		}
+	}
+	if t.HasIndex(columns[:len(columns)-1], t.Stored(p.orderBy())) {
+		return ""
+	}
+	return fmt.Sprintf("CREATE INDEX ON %s (%s)", t.Quoted(), strings.Join(names, ", "))
+}
