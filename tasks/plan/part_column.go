@@ -157,15 +157,18 @@ type Differs struct {
 
 func (p Differs) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// sql compares texts, since not all types can be compared.
+// sql compares texts, since not all types can be compared, with the values as the columns store them.
 func (p Differs) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	var differ []sqlexpr.Expr
 	for _, a := range p.From {
-		value, ok := a.Value.sql(c, a.Column)
-		if !ok {
+		detail, ok := r.table.Column(a.Column)
+		value, known := a.Value.sql(c, a.Column)
+		if !ok || !known {
 			return sqlexpr.Expr{}, false
 		}
-		differ = append(differ, sqlexpr.Format("%s::text IS DISTINCT FROM (%s)::text", r.column(a.Column), value))
+		differ = append(differ, sqlexpr.Format(
+			"%s::text IS DISTINCT FROM (%s)::%s::text", r.column(a.Column), value, detail.Full,
+		))
 	}
 	return sqlexpr.Format("(%s)", sqlexpr.Or(differ...)), true
 }

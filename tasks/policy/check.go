@@ -40,12 +40,8 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
 		return c.wrong.Err()
 	}
-	c.checkDates()
-	c.checkOrphan()
-	if err := c.checkFilters(ctx); err != nil {
-		return err
-	}
-	if err := c.checkAssign(ctx); err != nil {
+	c.checkColumns()
+	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
 		return err
 	}
 	if c.wrong != nil {
@@ -102,6 +98,24 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// usable fails with failure.Violations if the catalog alone shows that the policy cannot be carried out on a table. It
+// finds what has changed since the policy was set.
+func (p Policy) usable(env plan.Env, t *campaign.Table) error {
+	c := &checker{Policy: p, env: env, table: t}
+	c.checkColumns()
+	return c.wrong.Err()
+}
+
+// checkColumns checks that the columns exist, and that the policy may use them as it does.
+func (c *checker) checkColumns() {
+	c.checkDates()
+	c.checkOrphan()
+	for i, f := range c.Filters {
+		c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+	}
+	c.checkAssign()
+}
+
 // checkDates checks the columns of ages and of the newest rows.
 func (c *checker) checkDates() {
 	if a := c.OlderThan; a != nil {
@@ -149,18 +163,18 @@ func (c *checker) checkOrphan() {
 	}
 }
 
-// checkFilters checks that the values can be read for the types of the columns.
-func (c *checker) checkFilters(ctx context.Context) error {
+// checkValues checks that the values of filters can be read for the types of their columns.
+func (c *checker) checkValues(ctx context.Context) error {
 	for i, f := range c.Filters {
-		field := fmt.Sprintf("policy.filters[%d]", i)
-		column, ok := c.column(field+".column", c.table, f.Column)
+		column, ok := c.table.Column(f.Column)
 		if !ok || ops[f.Op] == plan.StartsWith {
 			continue
 		}
 		for j, v := range f.Values {
-			c.checkClock(fmt.Sprintf("%s.values[%d]", field, j), column, v)
+			field := fmt.Sprintf("policy.filters[%d].values[%d]", i, j)
+			c.checkClock(field, column, v)
 			read := sqlexpr.Format("SELECT %s::%s IS NULL", sqlexpr.Arg(v, "text"), column.Type)
-			if err := c.try(ctx, fmt.Sprintf("%s.values[%d]", field, j), read); err != nil {
+			if err := c.try(ctx, field, read); err != nil {
 				return err
 			}
 		}
@@ -168,8 +182,8 @@ func (c *checker) checkFilters(ctx context.Context) error {
 	return nil
 }
 
-// checkAssign checks that the columns may be assigned, and that they can have the values.
-func (c *checker) checkAssign(ctx context.Context) error {
+// checkAssign checks that the columns may be assigned.
+func (c *checker) checkAssign() {
 	assigned := map[string]bool{}
 	for i, a := range c.Assign {
 		field := fmt.Sprintf("policy.assign[%d]", i)
@@ -184,14 +198,22 @@ func (c *checker) checkAssign(ctx context.Context) error {
 			c.wrong.Addf(field+".column", "%s is assigned twice", column.Name)
 		}
 		assigned[column.Name] = true
-		if a.Value == nil {
-			if column.NotNull {
-				c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
-			}
+		if a.Value == nil && column.NotNull {
+			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
+		}
+	}
+}
+
+// checkAssigned checks that the assigned columns can have their values.
+func (c *checker) checkAssigned(ctx context.Context) error {
+	for i, a := range c.Assign {
+		column, ok := c.table.Column(a.Column)
+		if !ok || a.Value == nil {
 			continue
 		}
-		c.checkClock(field+".value", column, *a.Value)
-		if err := c.checkFits(ctx, field+".value", column, *a.Value); err != nil {
+		field := fmt.Sprintf("policy.assign[%d].value", i)
+		c.checkClock(field, column, *a.Value)
+		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
 			return err
 		}
 	}
