@@ -96,8 +96,8 @@ func TestPolicyWithoutRights(t *testing.T) {
 	db.Do(family + "; GRANT SELECT ON customer, line TO " + role + "; GRANT DELETE ON purchase TO " + role)
 	limited := db.For(role)
 	for grant, p := range map[string]policy.Policy{
-		`GRANT DELETE ON "public"."customer"`: oldCustomers,
-		`GRANT SELECT ON "public"."purchase"`: orphanPurchases,
+		`GRANT DELETE ON "public"."customer"`:    oldCustomers,
+		`GRANT SELECT ON "public"."purchase"`:    orphanPurchases,
 		`GRANT SELECT ON "public"."purchase" TO`: orphanLines,
 	} {
 		j, err := runPolicies(t, limited, false, p)
