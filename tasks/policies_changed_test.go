@@ -44,10 +44,13 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 			changing, "ALTER TABLE customer ALTER state TYPE text; UPDATE customer SET state = id; CREATE UNIQUE INDEX ON customer (state)",
 			pipeline.Skipped, "unique index",
 		},
-		"a dropped parent":                {orphanPurchases, "DROP TABLE customer", pipeline.Skipped, `no table "customer"`},
-		"a renamed key of the parent":     {orphanPurchases, "ALTER TABLE customer RENAME id TO no", pipeline.Skipped, `no column "id"`},
-		"an empty parent":                 {orphanPurchases, "TRUNCATE customer", pipeline.Skipped, "empty"},
-		"a parent whose rows are hidden":  {orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", pipeline.Skipped, "row security"},
+		"a dropped parent":            {orphanPurchases, "DROP TABLE customer", pipeline.Skipped, `no table "customer"`},
+		"a renamed key of the parent": {orphanPurchases, "ALTER TABLE customer RENAME id TO no", pipeline.Skipped, `no column "id"`},
+		"an empty parent":             {orphanPurchases, "TRUNCATE customer", pipeline.Skipped, "empty"},
+		"a parent whose rows are hidden": {
+			orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", pipeline.Skipped,
+			"row security",
+		},
 		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", pipeline.Failed, "operator"},
 		"a group's column that is gone":   {newest, "ALTER TABLE purchase DROP customer", pipeline.Skipped, `no column "customer"`},
 		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", pipeline.Failed, "operator"},
@@ -81,8 +84,8 @@ func everything(db *pgtest.DB) (all string) {
 	for _, table := range []string{"customer", "c", "purchase"} {
 		exists := db.Int("SELECT count(*) FROM pg_class WHERE oid = to_regclass($1) AND relkind = 'r'", table) > 0
 		if exists {
-			all += table + " " + strings.Join(db.Strings("SELECT concat(md5(string_agg(t::text, ',' ORDER BY t::text)), count(*)) FROM "+
-				table+" AS t"), "")
+			digest := "SELECT concat(md5(string_agg(t::text, ',' ORDER BY t::text)), count(*)) FROM " + table + " AS t"
+			all += table + " " + strings.Join(db.Strings(digest), "")
 		}
 	}
 	return all
@@ -104,8 +107,13 @@ func TestPolicyWithoutRights(t *testing.T) {
 		checkError(t, err, grant)
 		j.checkState(t, p.TaskName(), pipeline.Failed)
 	}
-	checkCount(t, db, 1230, "SELECT (SELECT count(*) FROM customer) + (SELECT count(*) FROM purchase) + (SELECT count(*) "+
-		"FROM line)")
+	checkCount(
+		t,
+		db,
+		1230,
+		"SELECT (SELECT count(*) FROM customer) + (SELECT count(*) FROM purchase) + (SELECT count(*) "+
+			"FROM line)",
+	)
 }
 
 // The name of a table without a schema may come to stand for one that no policy may change.
@@ -116,7 +124,10 @@ func TestPolicyOfANameThatMoves(t *testing.T) {
 		INSERT INTO later.xtkworkflow VALUES (1, '2000-01-01');
 		INSERT INTO XtkWorkflow (iWorkflowId) VALUES (1)`)
 	p := policy.Policy{
-		Name: "moved", Table: "XtkWorkflow", Enabled: true, OlderThan: &policy.OlderThan{Column: "tsLastModified", Days: 1},
+		Name:      "moved",
+		Table:     "XtkWorkflow",
+		Enabled:   true,
+		OlderThan: &policy.OlderThan{Column: "tsLastModified", Days: 1},
 	}
 	j, err := run(t, db, func(c *pipeline.Config) {
 		c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo[:0], p.Task())

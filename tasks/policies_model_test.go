@@ -232,7 +232,15 @@ func (r *randomPolicies) compareCounts(t *testing.T, which string, j *journal) {
 		if j.deleted[name] != deleted || j.updated[name] != updated || j.problems[name] != "" {
 			t.Errorf(
 				"the %s run of %s deleted %d, updated %d, %s; want %d, %d by %s; the policy is %+v, the log %q",
-				which, p.describe(), j.deleted[name], j.updated[name], j.problems[name], deleted, updated, p.sql(), p.Policy,
+				which,
+				p.describe(),
+				j.deleted[name],
+				j.updated[name],
+				j.problems[name],
+				deleted,
+				updated,
+				p.sql(),
+				p.Policy,
 				j.logs,
 			)
 		}
@@ -251,7 +259,12 @@ func (r *randomPolicies) compareRows(t *testing.T) {
 	}
 	for i, p := range r.policies {
 		if !slices.Equal(got[i], r.want[i]) {
-			t.Errorf("%s: rows are\n%s\nwant\n%s", p.describe(), strings.Join(got[i], "\n"), strings.Join(r.want[i], "\n"))
+			t.Errorf(
+				"%s: rows are\n%s\nwant\n%s",
+				p.describe(),
+				strings.Join(got[i], "\n"),
+				strings.Join(r.want[i], "\n"),
+			)
 		}
 	}
 }

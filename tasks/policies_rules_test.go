@@ -77,7 +77,9 @@ func (p *randomPolicy) addOrphan(rng *rand.Rand, parent *randomTable) {
 	row := quoted("child", link.name)
 	p.where = append(p.where, fmt.Sprintf(
 		"%s IS NOT NULL AND EXISTS (SELECT FROM %[2]s) AND NOT EXISTS (SELECT FROM %[2]s AS parent WHERE %[3]s = %[1]s)",
-		row, parent.quoted(), quoted("parent", key.name),
+		row,
+		parent.quoted(),
+		quoted("parent", key.name),
 	))
 	if link.integer {
 		p.where = append(p.where, row+" <> 0")
@@ -100,7 +102,9 @@ func (p *randomPolicy) addNewest(rng *rand.Rand) {
 	}
 	if p.KeepNewest = k; rng.IntN(2) == 0 {
 		p.table.more += fmt.Sprintf(
-			"; CREATE INDEX ON %s (%s)", p.table.quoted(), strings.Join(append(slices.Clone(per), quoted(by.name)), ", "),
+			"; CREATE INDEX ON %s (%s)",
+			p.table.quoted(),
+			strings.Join(append(slices.Clone(per), quoted(by.name)), ", "),
 		)
 	}
 	groups := ""
@@ -145,7 +149,12 @@ func (p *randomPolicy) addFilter(rng *rand.Rand) {
 		where = column + " IS NOT NULL"
 	case "STARTS_WITH":
 		f.Values = []string{choose(rng, []string{"", "a", "0", "2025-", "{", "ä", "$1"})}
-		where = fmt.Sprintf("left(%s::text, %d) = %s COLLATE \"C\"", column, len([]rune(f.Values[0])), literal(f.Values[0]))
+		where = fmt.Sprintf(
+			"left(%s::text, %d) = %s COLLATE \"C\"",
+			column,
+			len([]rune(f.Values[0])),
+			literal(f.Values[0]),
+		)
 	case "IN", "NOT_IN":
 		var each []string
 		for range 1 + rng.IntN(3) {

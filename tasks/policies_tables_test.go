@@ -34,26 +34,53 @@ var (
 var columnTypes = []columnType{
 	{sql: "smallint", read: "int2", values: smallInts, integer: true, number: true},
 	{sql: "int", read: "int4", values: smallInts, integer: true, number: true},
-	{sql: "bigint", read: "int8", values: append([]string{"9223372036854775807"}, smallInts...), integer: true, number: true},
+	{
+		sql:     "bigint",
+		read:    "int8",
+		values:  append([]string{"9223372036854775807"}, smallInts...),
+		integer: true,
+		number:  true,
+	},
 	{sql: `"Odd types"."Whole"`, read: "int4", values: smallInts, others: []string{"-7"}, integer: true, number: true},
 	{
-		sql: "numeric(8,2)", read: "numeric", values: []string{"0", "1.24", "1.23", "-5", "100"}, others: []string{"1.239", "1.2"},
+		sql:    "numeric(8,2)",
+		read:   "numeric",
+		values: []string{"0", "1.24", "1.23", "-5", "100"},
+		others: []string{"1.239", "1.2"},
 		number: true,
 	},
 	{
-		sql: `"Odd types".price`, read: "numeric", values: []string{"0", "1.24", "1.23", "-5"}, others: []string{"1.239"},
+		sql:    `"Odd types".price`,
+		read:   "numeric",
+		values: []string{"0", "1.24", "1.23", "-5"},
+		others: []string{"1.239"},
 		number: true,
 	},
 	{sql: "numeric", read: "numeric", values: []string{"0", "1.0", "1.00", "NaN", "1e30"}, number: true},
 	{sql: "real", read: "float4", values: []string{"0", "-0", "1.5", "NaN", "Infinity", "0.1"}, number: true},
-	{sql: "double precision", read: "float8", values: []string{"0", "-0", "1.5", "NaN", "-Infinity", "0.1"}, number: true},
+	{
+		sql:    "double precision",
+		read:   "float8",
+		values: []string{"0", "-0", "1.5", "NaN", "-Infinity", "0.1"},
+		number: true,
+	},
 	{sql: "text", read: "text", values: words},
 	{sql: `text COLLATE "C"`, read: "text", values: words},
-	{sql: "varchar(3)", read: "varchar", values: []string{"", "a", "abc", "B  ", "ä"}, others: []string{"abcdef", "a "}},
+	{
+		sql:    "varchar(3)",
+		read:   "varchar",
+		values: []string{"", "a", "abc", "B  ", "ä"},
+		others: []string{"abcdef", "a "},
+	},
 	{sql: `"Odd types".short`, read: "varchar", values: []string{"", "a", "abc"}, others: []string{"abcdef"}},
 	{sql: "char(3)", read: "bpchar", values: []string{"", "a", "abc", "B"}, others: []string{"abcdef", "a  "}},
 	{sql: "boolean", read: "bool", values: []string{"true", "false"}},
-	{sql: "date", read: "date", values: []string{"2026-03-01", "2025-12-01", "2024-02-29", "infinity", "-infinity"}, date: true},
+	{
+		sql:    "date",
+		read:   "date",
+		values: []string{"2026-03-01", "2025-12-01", "2024-02-29", "infinity", "-infinity"},
+		date:   true,
+	},
 	{sql: "timestamp", read: "timestamp", values: moments, date: true},
 	{sql: "timestamp(0)", read: "timestamp", values: moments, others: []string{"2025-12-01 12:00:00.4"}, date: true},
 	{sql: "timestamptz", read: "timestamptz", values: moments, date: true},
@@ -61,7 +88,9 @@ var columnTypes = []columnType{
 	{sql: "time", read: "time", values: []string{"00:00", "12:30", "24:00"}},
 	{sql: "interval", read: "interval", values: []string{"1 day", "24 hours", "1 mon", "-1 day"}},
 	{sql: "uuid", read: "uuid", values: []string{
-		"00000000-0000-0000-0000-000000000000", "6f9619ff-8b86-d011-b42d-00c04fc964ff", "ffffffff-ffff-ffff-ffff-ffffffffffff",
+		"00000000-0000-0000-0000-000000000000",
+		"6f9619ff-8b86-d011-b42d-00c04fc964ff",
+		"ffffffff-ffff-ffff-ffff-ffffffffffff",
 	}},
 	{sql: "inet", read: "inet", values: []string{"10.0.0.1", "10.0.0.1/8", "::1"}},
 	{sql: "jsonb", read: "jsonb", values: []string{"{}", `{"a": 1}`, "[1, 2]", "null", `"x"`}},
@@ -87,10 +116,55 @@ const typesSQL = `CREATE SCHEMA IF NOT EXISTS "Odd types";
 
 // oddNames are names that need quotes in SQL, or have a meaning in it, or in the code that makes it.
 var oddNames = []string{
-	"plain", "order", "Order", "select", "user", "NULL", "true", `x"y`, `"`, "a.b", "a b", " lead", "Ünï", "日本", "100%s",
-	"%[1]s", "%!d", "$1", "{now}", "{r}", "r", "n", "p", "v", "q", "c0", "d0", "key", "place", "name", "gone", "x'y",
-	`back\slash`, "tab\tline\n", "UPPER", "camelCase", "x; DROP TABLE plain; --", "/* c */", "::text", "ctid_", "oid", "()",
-	"iDeliveryId", "ts", "U&\"", "E'", "-- ", "r.id", strings.Repeat("ä", 31) + "x",
+	"plain",
+	"order",
+	"Order",
+	"select",
+	"user",
+	"NULL",
+	"true",
+	`x"y`,
+	`"`,
+	"a.b",
+	"a b",
+	" lead",
+	"Ünï",
+	"日本",
+	"100%s",
+	"%[1]s",
+	"%!d",
+	"$1",
+	"{now}",
+	"{r}",
+	"r",
+	"n",
+	"p",
+	"v",
+	"q",
+	"c0",
+	"d0",
+	"key",
+	"place",
+	"name",
+	"gone",
+	"x'y",
+	`back\slash`,
+	"tab\tline\n",
+	"UPPER",
+	"camelCase",
+	"x; DROP TABLE plain; --",
+	"/* c */",
+	"::text",
+	"ctid_",
+	"oid",
+	"()",
+	"iDeliveryId",
+	"ts",
+	"U&\"",
+	"E'",
+	"-- ",
+	"r.id",
+	strings.Repeat("ä", 31) + "x",
 }
 
 // quoted returns a name in quotes, for SQL that the test writes.
@@ -172,7 +246,10 @@ func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 	names := slices.Clone(oddNames)
 	rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	add := func(of columnType) {
-		t.columns = append(t.columns, randomColumn{columnType: of, name: names[len(t.columns)], notNull: rng.IntN(3) == 0})
+		t.columns = append(
+			t.columns,
+			randomColumn{columnType: of, name: names[len(t.columns)], notNull: rng.IntN(3) == 0},
+		)
 	}
 	var dates, integers []columnType
 	for _, of := range columnTypes {
@@ -258,7 +335,12 @@ func (t *randomTable) divide(rng *rand.Rand) {
 		}
 	case 2:
 		if of.sql != "bit(3)" && ok { // has no hash
-			partition("HASH", of, "FOR VALUES WITH (MODULUS 2, REMAINDER 0)", "FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
+			partition(
+				"HASH",
+				of,
+				"FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+				"FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+			)
 		}
 	case 3:
 		child := part(" child")
@@ -317,7 +399,10 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 			values = append(values, value)
 		}
 		b.Queue(fmt.Sprintf(
-			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "), strings.Join(values, ", "),
+			"INSERT INTO %s (%s) VALUES (%s)",
+			choose(rng, t.relations),
+			strings.Join(names, ", "),
+			strings.Join(values, ", "),
 		))
 	}
 }

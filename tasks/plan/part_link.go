@@ -35,7 +35,7 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s)"
 	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
 	key, _ := parent.Column(p.Key)
-	if !(strings.EqualFold(parent.Key, p.Key) || key.Indexed) || c.cannotJoin() {
+	if (!strings.EqualFold(parent.Key, p.Key) && !key.Indexed) || c.cannotJoin() {
 		missing = "(%[1]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
 	}
 	orphan := sqlexpr.Format("%[1]s %[2]s AND "+missing, link, isLink, from, parent.Spell(p.Key))

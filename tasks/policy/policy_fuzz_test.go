@@ -68,7 +68,17 @@ func (z *fuzzed) policy(table, parent string) policy.Policy {
 		Name: "fuzz", Table: table, Description: z.value, Enabled: true,
 		OlderThan: &policy.OlderThan{Column: names[0], Days: 1 + int(z.shape)%1000},
 	}
-	ops := []string{"EQUAL", "NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "IN", "NOT_IN", "STARTS_WITH"}
+	ops := []string{
+		"EQUAL",
+		"NOT_EQUAL",
+		"LESS",
+		"LESS_OR_EQUAL",
+		"GREATER",
+		"GREATER_OR_EQUAL",
+		"IN",
+		"NOT_IN",
+		"STARTS_WITH",
+	}
 	p.Filters = append(p.Filters, policy.Filter{
 		Column: names[1], Op: ops[int(z.shape>>4)%len(ops)], Values: []string{z.value},
 	})
@@ -102,7 +112,10 @@ func (z *fuzzed) create(ctx context.Context, tx pgx.Tx) bool {
 			if _, err := tx.Exec(ctx, "CREATE TABLE "+quoted(name)+" ("+columns+")"); err != nil {
 				return err
 			}
-			if _, err := tx.Exec(ctx, "INSERT INTO "+quoted(name)+" VALUES ('2000-01-01', 'x', 1), (now(), 'x', 1)"); err != nil {
+			if _, err := tx.Exec(
+				ctx,
+				"INSERT INTO "+quoted(name)+" VALUES ('2000-01-01', 'x', 1), (now(), 'x', 1)",
+			); err != nil {
 				return err
 			}
 		}
@@ -147,7 +160,7 @@ func (z *fuzzed) checkRefused(t *testing.T, tx pgx.Tx, before string) {
 		if err == nil {
 			err = p.Check(t.Context(), tx, envOf(t, tx, p))
 		}
-		if wrong := (failure.Violations)(nil); !errors.As(err, &wrong) || strings.Contains(err.Error(), "42601") {
+		if wrong := failure.Violations(nil); !errors.As(err, &wrong) || strings.Contains(err.Error(), "42601") {
 			t.Errorf("%+v: %v", p, err)
 		}
 	}
@@ -195,7 +208,9 @@ var (
 	// between is what may be between words: operators, numbers and parameters.
 	between = regexp.MustCompile(`[().,<>=:\[\]]+|\$\d+|\b\d+\b`)
 	// ruleWords are the words of the statements of policies.
-	ruleWords = strings.Fields(`DELETE UPDATE SET FROM ONLY AS WHERE AND OR NOT IN IS NULL TRUE CASE WHEN THEN END SELECT
+	ruleWords = strings.Fields(
+		`DELETE UPDATE SET FROM ONLY AS WHERE AND OR NOT IN IS NULL TRUE CASE WHEN THEN END SELECT
 		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY ALL COLLATE starts_with tableoid ctid r n p s
-		pg_catalog text int8 timestamptz bigint`)
+		pg_catalog text int8 timestamptz bigint`,
+	)
 )
