@@ -127,7 +127,7 @@ func TestPoliciesInRuns(t *testing.T) {
 func TestPolicyKinds(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
-	value := "[removed]"
+	value, one := "[removed]", "1"
 	for _, p := range []*cleanupv1.Policy{
 		{Name: "logins", Table: "shop.login", Enabled: true, KeepNewest: &cleanupv1.KeepNewest{
 			Per: []string{"customer"}, OrderBy: "At", Count: 20,
@@ -137,11 +137,18 @@ func TestPolicyKinds(t *testing.T) {
 		}},
 		{Name: "anonymous", Table: "shop.order_line", Enabled: true, OlderThan: &cleanupv1.OlderThan{
 			Column: "placed", Days: 500,
-		}, Assign: []*cleanupv1.Assign{{Column: "note", Value: &value}, {Column: "customer"}}},
+		}, Assign: []*cleanupv1.Assign{{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one}}},
 	} {
 		setPolicy(t, s, p)
 	}
 	old := s.db.Int("SELECT count(*) FROM shop.order_line WHERE placed < now() - interval '500 days'")
+	if d := s.warnings(t, "logins"); !strings.Contains(d, "POLICY_UNINDEXED") {
+		t.Errorf("keep_newest without an index: %s", d)
+	}
+	s.db.Do(`CREATE INDEX ON shop.login (customer, "At")`)
+	if d := s.warnings(t, "logins"); strings.Contains(d, "POLICY_UNINDEXED") {
+		t.Errorf("keep_newest with an index: %s", d)
+	}
 	dry, run := approve(t, s)
 	for task, rows := range map[string]int64{"policy/logins": 300, "policy/orphans": 7, "policy/anonymous": old} {
 		found, did := resultOf(dry, task), resultOf(run, task)
@@ -161,12 +168,23 @@ func TestPolicyKinds(t *testing.T) {
 	}
 }
 
+// warnings returns the codes of the warnings about a policy.
+func (s *server) warnings(t *testing.T, name string) string {
+	t.Helper()
+	out, err := s.GetPolicy(t.Context(), &cleanupv1.GetPolicyRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codesOf(out.GetPolicy().GetWarnings())
+}
+
 // Each wrong field is named, and nothing is stored.
 func TestWrongPolicies(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
 	s.db.Do(`CREATE VIEW shop.view AS SELECT * FROM shop.login;
-		ALTER TABLE shop.login ADD twice int GENERATED ALWAYS AS (1) STORED, ADD payload json`)
+		ALTER TABLE shop.login ADD twice int GENERATED ALWAYS AS (1) STORED, ADD payload json;
+		ALTER TABLE shop.order_line ADD placed2 timestamptz`)
 	text := func(v string) *string { return &v }
 	for fields, change := range map[string]func(p *cleanupv1.Policy){
 		"policy.name":                 func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
@@ -206,6 +224,18 @@ func TestWrongPolicies(t *testing.T) {
 			p.Assign = []*cleanupv1.Assign{{Column: "note", Value: text("longer than twenty characters")}}
 		},
 		"policy.assign[0].value  ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("x")}} },
+		"policy.filters[1].values[0] ": func(p *cleanupv1.Policy) {
+			p.Filters = append(p.Filters, filter("placed", "yesterday"))
+		},
+		"policy.assign[0].value   ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "placed2", Value: text("now")}} },
+		"policy.assign[0].value    ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("1.239")}}
+		},
+		"policy.assign[0].column policy.assign[1].column": func(p *cleanupv1.Policy) {
+			p.OlderThan = nil
+			p.KeepNewest = &cleanupv1.KeepNewest{Per: []string{"customer"}, OrderBy: "total", Count: 1}
+			p.Assign = []*cleanupv1.Assign{{Column: "customer"}, {Column: "total", Value: text("1")}}
+		},
 		"policy.assign[1].column": func(p *cleanupv1.Policy) {
 			p.Assign = []*cleanupv1.Assign{{Column: "note"}, {Column: "NOTE"}}
 		},

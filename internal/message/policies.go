@@ -23,6 +23,13 @@ var (
 			"rows are not counted.",
 		"Set a policy for the dependent tables, too, so that their rows are previewed and counted.",
 	)
+	PolicyUnindexed = policies.warning(
+		"POLICY_UNINDEXED",
+		"no index of {table} serves keep_newest, so that each batch reads the whole table: {statement}",
+		"The rows of a group are found in the order of `order_by` by an index that begins with the columns in `per`, "+
+			"followed by `order_by`.",
+		"Create the index, if the table is large.",
+	)
 	PolicyUnproven = policies.warning(
 		"POLICY_UNPROVEN",
 		"the rule has never run: until a run has followed a saved plan with it, the guard {guard} refuses it: {command}",

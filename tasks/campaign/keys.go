@@ -121,8 +121,12 @@ func (t *Table) namedKeys() []string {
 }
 
 // UnusableID returns the column that is the id of the table by the application's naming, if its type is not an integer:
-// then the zero record is not known. It returns an empty string if an id is an integer, or is missing.
+// then the zero record is not known. It returns an empty string if an id is an integer, or is missing, and in
+// a database without zero records.
 func (t *Table) UnusableID() string {
+	if !t.hasZeroRecord {
+		return ""
+	}
 	if ids := t.namedIDs(); len(ids) > 0 && len(t.namedKeys()) == 0 {
 		return ids[0]
 	}

@@ -14,8 +14,9 @@ import (
 type Column struct {
 	// Name is the stored name.
 	Name string
-	// Type is the SQL of its type without a length or precision, Full that with them, and Kind the category of the type
-	// in pg_type: N for numbers, D for dates and times, S for texts.
+	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that is
+	// read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
+	// pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
 	Type, Full, Kind string
 	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.
 	IsDate  bool
@@ -141,18 +142,20 @@ func (c *Catalog) readColumns(ctx context.Context, db Querier) error {
 	}
 	const sql = `
 WITH RECURSIVE based (oid, base) AS (
-  SELECT oid, oid FROM pg_type WHERE oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)
+  SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
   UNION ALL
   SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
 SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
-  format_type(a.atttypid, a.atttypmod), t.typcategory::text, t.oid IN (SELECT oid FROM based), a.attnotnull,
+  format_type(a.atttypid, a.atttypmod), t.typcategory::text,
+  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull,
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY (i.indkey)),
   a.attgenerated <> '' OR a.attidentity = 'a',
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true)
-FROM pg_attribute a JOIN pg_type t ON t.oid = a.atttypid JOIN pg_namespace n ON n.oid = t.typnamespace
+FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
+  JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum`
 	rows, _ := db.Query(ctx, sql, oids)
@@ -170,7 +173,42 @@ ORDER BY a.attrelid, a.attnum`
 	}); err != nil {
 		return fmt.Errorf("read the columns: %w", err)
 	}
+	return readIndexes(ctx, db, tables, oids)
+}
+
+// readIndexes reads the columns of the complete B-trees of the named tables, in the order of each index.
+func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
+	const sql = `
+SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+  WHERE k.place <= i.indnkeyatts ORDER BY k.place)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i.indisready AND i.indpred IS NULL
+  AND i.indexprs IS NULL`
+	var (
+		oid     uint32
+		columns []string
+	)
+	rows, _ := db.Query(ctx, sql, oids)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &columns}, func() error {
+		tables[oid].indexes = append(tables[oid].indexes, slices.Clone(columns))
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the indexes: %w", err)
+	}
 	return nil
+}
+
+// HasIndex reports whether an index of a table that a policy names finds the rows with given values in some columns, in
+// any order of these, in the order of another column. Names are stored names.
+func (t *Table) HasIndex(equal []string, ordered string) bool {
+	return slices.ContainsFunc(t.indexes, func(index []string) bool {
+		if len(index) <= len(equal) || index[len(equal)] != ordered {
+			return false
+		}
+		isFirst := func(column string) bool { return slices.Contains(index[:len(equal)], column) }
+		return !slices.ContainsFunc(equal, func(column string) bool { return !isFirst(column) })
+	})
 }
 
 // Column returns a column of a table that a policy names; ok is false if it has none of that name.

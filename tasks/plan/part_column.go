@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -112,12 +114,16 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 		return condition, false
 	}
 	name := r.column(p.Column)
-	switch p.Op {
-	case Null, NotNull:
+	switch {
+	case p.Op == Null || p.Op == NotNull:
 		return sqlexpr.Format("%s %s", name, p.Op), true
-	case In, NotIn:
-		return sqlexpr.Format("%s %s (ARRAY[%s])", name, p.Op, sqlexpr.Join(", ", values...)), true
-	case StartsWith: // some collations know no beginnings of texts
+	case p.Op == In && column.Kind == "A": // an array of arrays has elements of the wrong type
+		return sqlexpr.Format("%s IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == NotIn && column.Kind == "A":
+		return sqlexpr.Format("%s NOT IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
+		return sqlexpr.Format("%s %s (%s::%s[])", name, p.Op, sqlexpr.Arg(p.Values, "text[]"), column.Type), true
+	case p.Op == StartsWith: // some collations know no beginnings of texts
 		return sqlexpr.Format(`starts_with(%s::text COLLATE "C", %s)`, name, sqlexpr.Arg(p.Values[0], "text")), true
 	}
 	return sqlexpr.Format("%s %s %s", name, p.Op, values[0]), true
@@ -151,15 +157,18 @@ type Differs struct {
 
 func (p Differs) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// sql compares texts, since not all types can be compared.
+// sql compares texts, since not all types can be compared, with the values as the columns store them.
 func (p Differs) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	var differ []sqlexpr.Expr
 	for _, a := range p.From {
-		value, ok := a.Value.sql(c, a.Column)
-		if !ok {
+		detail, ok := r.table.Column(a.Column)
+		value, known := a.Value.sql(c, a.Column)
+		if !ok || !known {
 			return sqlexpr.Expr{}, false
 		}
-		differ = append(differ, sqlexpr.Format("%s::text IS DISTINCT FROM (%s)::text", r.column(a.Column), value))
+		differ = append(differ, sqlexpr.Format(
+			"%s::text IS DISTINCT FROM (%s)::%s::text", r.column(a.Column), value, detail.Full,
+		))
 	}
 	return sqlexpr.Format("(%s)", sqlexpr.Or(differ...)), true
 }
@@ -186,36 +195,81 @@ type Newest struct {
 
 func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
 
-// sql compares a row with the last one that is kept, which an index on Per and OrderBy finds at once. Comparing with =
-// is what an index can do: only groups with a NULL are compared in another way.
+// maxNullable is up to how many columns of a group may have NULL in a rule that an index can serve: each combination is
+// compared in another way.
+const maxNullable = 3
+
+// sql compares a row with the last one that is kept, which an index on Per and OrderBy finds at once. Without such an
+// index that would read the table for each row: then all rows are ranked once per statement.
 func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	c.recordRead(r.table)
-	var nullable []string
-	equal, same := sqlexpr.SQL(""), sqlexpr.SQL("")
+	var per, nullable []string
 	for _, column := range p.Per {
-		name := r.table.Spell(column)
-		if detail, ok := r.table.Column(column); !ok || !detail.NotNull {
-			nullable = append(nullable, r.column(column)+" IS NULL")
+		if column = r.table.Stored(column); slices.Contains(per, column) {
+			continue
 		}
-		equal = sqlexpr.Format("%sn.%s = %s AND ", equal, name, r.column(column))
-		same = sqlexpr.Format("%sn.%s IS NOT DISTINCT FROM %s AND ", same, name, r.column(column))
+		per = append(per, column)
+		if detail, ok := r.table.Column(column); !ok || !detail.NotNull {
+			nullable = append(nullable, column)
+		}
 	}
-	older := func(group sqlexpr.Expr) sqlexpr.Expr {
-		return sqlexpr.Format(
-			"%[1]s < (SELECT n.%[2]s FROM %[3]s AS n WHERE %[4]sn.%[2]s IS NOT NULL ORDER BY n.%[2]s DESC OFFSET %[5]d "+
-				"LIMIT 1)",
-			r.column(p.OrderBy),
-			r.table.Spell(p.OrderBy),
-			c.afterPredecessors(r.table),
-			group,
-			p.Count-1,
+	orderBy, served := r.table.Stored(p.OrderBy), true
+	if len(per) > 0 && r.table.Elsewhere == "" {
+		served = r.table.HasIndex(per, orderBy) && len(nullable) <= maxNullable
+	}
+	if !served {
+		return p.ranked(c, r, per, orderBy), true
+	}
+	return p.compared(c, r, per, nullable, orderBy), true
+}
+
+// compared compares a row with the last one of its group that is kept. Columns with NULL are compared by IS NULL, since
+// no index serves IS NOT DISTINCT FROM.
+func (p Newest) compared(c *compiler, r row, per, nullable []string, orderBy string) sqlexpr.Expr {
+	var cases sqlexpr.Expr
+	for nulls := range 1 << len(nullable) {
+		isNull := func(column string) bool {
+			i := slices.Index(nullable, column)
+			return i >= 0 && nulls>>i&1 == 1
+		}
+		var when, group []string
+		for _, column := range per {
+			name := pgx.Identifier{column}.Sanitize()
+			if isNull(column) {
+				when, group = append(when, r.column(column)+" IS NULL"), append(group, "n."+name+" IS NULL")
+				continue
+			}
+			group = append(group, "n."+name+" = "+r.column(column))
+			if slices.Contains(nullable, column) {
+				when = append(when, r.column(column)+" IS NOT NULL")
+			}
+		}
+		older := sqlexpr.Format(
+			"%s < (SELECT n.%[2]s FROM %[3]s AS n WHERE %[4]s ORDER BY n.%[2]s DESC OFFSET %[5]d LIMIT 1)",
+			r.column(orderBy), pgx.Identifier{orderBy}.Sanitize(), c.afterPredecessors(r.table),
+			strings.Join(append(group, "n."+pgx.Identifier{orderBy}.Sanitize()+" IS NOT NULL"), " AND "), p.Count-1,
 		)
+		if when == nil {
+			return older // no column has NULL
+		}
+		cases = sqlexpr.Format("%s WHEN %s THEN %s", cases, strings.Join(when, " AND "), older)
 	}
-	if nullable == nil {
-		return older(equal), true
+	return sqlexpr.Format("CASE%s END", cases)
+}
+
+// ranked looks a row up among the ones that are not kept, which PostgreSQL hashes once per statement.
+func (p Newest) ranked(c *compiler, r row, per []string, orderBy string) sqlexpr.Expr {
+	var groups []string
+	for _, column := range per {
+		groups = append(groups, "s."+pgx.Identifier{column}.Sanitize())
 	}
-	null := strings.Join(nullable, " OR ")
-	return sqlexpr.Format("CASE WHEN %s THEN %s ELSE %s END", null, older(same), older(equal)), true
+	return sqlexpr.Format(
+		"(%[1]s.tableoid, %[1]s.ctid) IN (SELECT n.tableoid, n.ctid FROM (SELECT s.tableoid, s.ctid, rank() OVER "+
+			"(PARTITION BY %[2]s ORDER BY s.%[3]s DESC) AS place FROM %[4]s AS s WHERE s.%[3]s IS NOT NULL) AS n "+
+			"WHERE n.place > %[5]d)",
+		r.alias, strings.Join(groups, ", "), pgx.Identifier{orderBy}.Sanitize(),
+		c.afterPredecessors(r.table, "tableoid", "ctid"), p.Count,
+	)
 }
 
 func (p Newest) describe(Env) string {

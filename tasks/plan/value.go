@@ -31,7 +31,7 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 		return sqlexpr.SQL("NULL"), true
 	}
 	detail, ok := c.table.Column(column)
-	return typed(*v.Value, detail.Full), ok
+	return typed(*v.Value, detail.Type), ok // the assignment fails, rather than cut a value that does not fit
 }
 
 // Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.

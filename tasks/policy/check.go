@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgerrcode"
@@ -38,12 +40,8 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
 		return c.wrong.Err()
 	}
-	c.checkDates()
-	c.checkOrphan()
-	if err := c.checkFilters(ctx); err != nil {
-		return err
-	}
-	if err := c.checkAssign(ctx); err != nil {
+	c.checkColumns()
+	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
 		return err
 	}
 	if c.wrong != nil {
@@ -100,6 +98,24 @@ func brief(names []string) string {
 	return strings.Join(names, ", ")
 }
 
+// usable fails with failure.Violations if the catalog alone shows that the policy cannot be carried out on a table. It
+// finds what has changed since the policy was set.
+func (p Policy) usable(env plan.Env, t *campaign.Table) error {
+	c := &checker{Policy: p, env: env, table: t}
+	c.checkColumns()
+	return c.wrong.Err()
+}
+
+// checkColumns checks that the columns exist, and that the policy may use them as it does.
+func (c *checker) checkColumns() {
+	c.checkDates()
+	c.checkOrphan()
+	for i, f := range c.Filters {
+		c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+	}
+	c.checkAssign()
+}
+
 // checkDates checks the columns of ages and of the newest rows.
 func (c *checker) checkDates() {
 	if a := c.OlderThan; a != nil {
@@ -147,17 +163,18 @@ func (c *checker) checkOrphan() {
 	}
 }
 
-// checkFilters checks that the values can be read for the types of the columns.
-func (c *checker) checkFilters(ctx context.Context) error {
+// checkValues checks that the values of filters can be read for the types of their columns.
+func (c *checker) checkValues(ctx context.Context) error {
 	for i, f := range c.Filters {
-		field := fmt.Sprintf("policy.filters[%d]", i)
-		column, ok := c.column(field+".column", c.table, f.Column)
+		column, ok := c.table.Column(f.Column)
 		if !ok || ops[f.Op] == plan.StartsWith {
 			continue
 		}
 		for j, v := range f.Values {
+			field := fmt.Sprintf("policy.filters[%d].values[%d]", i, j)
+			c.checkClock(field, column, v)
 			read := sqlexpr.Format("SELECT %s::%s IS NULL", sqlexpr.Arg(v, "text"), column.Type)
-			if err := c.try(ctx, fmt.Sprintf("%s.values[%d]", field, j), read); err != nil {
+			if err := c.try(ctx, field, read); err != nil {
 				return err
 			}
 		}
@@ -165,8 +182,8 @@ func (c *checker) checkFilters(ctx context.Context) error {
 	return nil
 }
 
-// checkAssign checks that the columns may be assigned, and that they can have the values.
-func (c *checker) checkAssign(ctx context.Context) error {
+// checkAssign checks that the columns may be assigned.
+func (c *checker) checkAssign() {
 	assigned := map[string]bool{}
 	for i, a := range c.Assign {
 		field := fmt.Sprintf("policy.assign[%d]", i)
@@ -181,13 +198,22 @@ func (c *checker) checkAssign(ctx context.Context) error {
 			c.wrong.Addf(field+".column", "%s is assigned twice", column.Name)
 		}
 		assigned[column.Name] = true
-		if a.Value == nil {
-			if column.NotNull {
-				c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
-			}
+		if a.Value == nil && column.NotNull {
+			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
+		}
+	}
+}
+
+// checkAssigned checks that the assigned columns can have their values.
+func (c *checker) checkAssigned(ctx context.Context) error {
+	for i, a := range c.Assign {
+		column, ok := c.table.Column(a.Column)
+		if !ok || a.Value == nil {
 			continue
 		}
-		if err := c.checkFits(ctx, field+".value", column, *a.Value); err != nil {
+		field := fmt.Sprintf("policy.assign[%d].value", i)
+		c.checkClock(field, column, *a.Value)
+		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
 			return err
 		}
 	}
@@ -196,6 +222,7 @@ func (c *checker) checkAssign(ctx context.Context) error {
 
 // unassignable returns why a column cannot be assigned; empty if it can.
 func (c *checker) unassignable(column campaign.Column) string {
+	isColumn := func(name string) bool { return c.table.Stored(name) == column.Name }
 	switch {
 	case column.Unique:
 		return "it is part of a primary key or a unique index"
@@ -203,18 +230,33 @@ func (c *checker) unassignable(column campaign.Column) string {
 		return "its values are generated"
 	case c.OlderThan != nil && c.table.Stored(c.OlderThan.Column) == column.Name:
 		return "it is the date of older_than"
+	case c.KeepNewest != nil && c.table.Stored(c.orderBy()) == column.Name:
+		return "keep_newest orders by it: each batch would change which rows are the newest"
+	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
+		return "it is in per of keep_newest: each batch would change the groups of the next one"
 	}
 	return ""
+}
+
+// clockWords are the words that PostgreSQL reads as a date that depends on its clock.
+var clockWords = regexp.MustCompile(`(?i)\b(now|today|tomorrow|yesterday)\b`)
+
+// checkClock checks that a value means the same whenever it is read: a run must do what its saved plan counted.
+func (c *checker) checkClock(field string, column campaign.Column, value string) {
+	if word := clockWords.FindString(value); word != "" && column.Kind == "D" {
+		c.wrong.Addf(field, "%q depends on the clock: use older_than, or a fixed date", word)
+	}
 }
 
 // checkFits checks that a column can have a value without changing it.
 func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
 	before := len(c.wrong)
-	given := sqlexpr.Arg(value, "text")
+	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
+	if column.Kind == "N" { // 1 and 1.00 are the same number
+		compare = "SELECT %[1]s::%[2]s IS NOT DISTINCT FROM %[1]s::%[3]s"
+	}
 	same := false
-	err := c.try(ctx, field, sqlexpr.Format(
-		"SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text", given, column.Type, column.Full,
-	), &same)
+	err := c.try(ctx, field, sqlexpr.Format(compare, sqlexpr.Arg(value, "text"), column.Type, column.Full), &same)
 	if err == nil && len(c.wrong) == before && !same {
 		c.wrong.Addf(field, "does not fit into %s, which is %s", column.Name, column.Full)
 	}
@@ -264,4 +306,23 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 	}
 	c.wrong.Addf(field, "PostgreSQL refuses it: %s", sqlstate.Explain(err))
 	return nil
+}
+
+// MissingIndex returns the statement that creates the index that finds the newest rows of a group; empty if none is
+// needed, or there is one.
+func (p Policy) MissingIndex(t *campaign.Table) string {
+	k := p.KeepNewest
+	if k == nil || len(k.Per) == 0 || t.Elsewhere != "" {
+		return ""
+	}
+	var columns, names []string
+	for _, column := range append(slices.Clone(k.Per), p.orderBy()) {
+		if column = t.Stored(column); !slices.Contains(columns, column) {
+			columns, names = append(columns, column), append(names, pgx.Identifier{column}.Sanitize())
+		}
+	}
+	if t.HasIndex(columns[:len(columns)-1], t.Stored(p.orderBy())) {
+		return ""
+	}
+	return fmt.Sprintf("CREATE INDEX ON %s (%s)", t.Quoted(), strings.Join(names, ", "))
 }

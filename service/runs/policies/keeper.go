@@ -190,6 +190,9 @@ func warnings(env plan.Env, s Stored) (found []message.Message) {
 			"table", table.Quoted(), "tasks", strings.Join(covering, ", "),
 		))
 	}
+	if statement := s.MissingIndex(table); statement != "" {
+		found = append(found, message.PolicyUnindexed.With("table", table.Quoted(), "statement", statement))
+	}
 	var dependent []string
 	for _, t := range table.Dependents() {
 		dependent = append(dependent, t.Quoted())
