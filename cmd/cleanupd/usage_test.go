@@ -44,6 +44,8 @@ func TestHelp(t *testing.T) {
 			"--preview-database-url",
 			"$CLEANUPD_PREVIEW_DATABASE_URL",
 			"--related-list-table",
+			"--profile",
+			"$CLEANUPD_PROFILE",
 			"--include",
 			"$CLEANUPD_INCLUDE",
 			"127.0.0.1:9090",
