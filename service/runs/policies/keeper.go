@@ -155,7 +155,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	}
 	isOther := func(t plan.Task) bool { return t.Name != p.TaskName() }
 	config.Pipeline = append(filter(config.Pipeline, isOther), p.Task())
-	env.Pipeline = config.Pipeline
+	env.Pipeline, env.RelatedListTables, env.Include = config.Pipeline, config.RelatedListTables, config.Include
 	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
 		return env, err
 	}
@@ -210,6 +210,7 @@ func warnings(env plan.Env, s Stored) (found []message.Message) {
 
 // covering returns the names of the other tasks that change rows of a table.
 func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
+	env.DryRun = true // nothing is recorded, and no rights are needed
 	for _, t := range env.Pipeline {
 		if t.Name == self {
 			continue
