@@ -6,6 +6,7 @@ import (
 	"io"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc/codes"
@@ -16,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -180,10 +182,29 @@ func (a *applier) show(changes []change, inFile int) error {
 	fmt.Fprintf(
 		w, "%d new, %d changed, %d deleted, %d unchanged\n", created, changed, deleted, inFile-created-changed,
 	)
-	for _, c := range changes {
-		printWarnings(a.cmd, c.wanted)
-	}
+	a.warn(changes)
 	return nil
+}
+
+// warn prints what an operator should know of the new policies, and in one line which rules have not run yet.
+func (a *applier) warn(changes []change) {
+	var unproven []string
+	for _, c := range changes {
+		for _, w := range c.wanted.GetWarnings() {
+			if w.GetCode() == message.PolicyUnproven.Code {
+				unproven = append(unproven, c.name())
+				continue
+			}
+			printWarning(a.cmd, c.name(), w)
+		}
+	}
+	if unproven != nil {
+		fmt.Fprintf(
+			a.cmd.ErrOrStderr(),
+			"These rules have never run, and need a preview (cleanupd run --preview), or the guard policy refuses them: %s\n",
+			strings.Join(unproven, ", "),
+		)
+	}
 }
 
 // setResponse returns the answer about a policy.

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -147,11 +148,14 @@ func etagOf(cmd *cobra.Command, client rpc.CleanupClient, name string) (string, 
 	return resp.GetPolicy().GetEtag(), err
 }
 
-// printWarnings prints what an operator should know of policies to stderr, whatever the format of the output.
-func printWarnings(cmd *cobra.Command, policies ...*cleanupv1.Policy) {
-	for _, p := range policies {
-		for _, w := range p.GetWarnings() {
-			fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s: %s\n", p.GetName(), printable(w.GetText()))
-		}
+// printWarnings prints what an operator should know of a policy to stderr, whatever the format of the output.
+func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
+	for _, w := range p.GetWarnings() {
+		printWarning(cmd, p.GetName(), w)
 	}
+}
+
+// printWarning prints a warning about a policy to stderr.
+func printWarning(cmd *cobra.Command, name string, w *cleanupv1.Message) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s: %s\n", name, terminal.Printable(w.GetText()))
 }

@@ -85,11 +85,13 @@ func merged(before, after []string) (out []string) {
 	return out
 }
 
-// lines returns a line for each value of a policy, such as `olderThan.days: 30`; none for nil.
+// lines returns a line for each value of a policy except its name, such as `olderThan.days: 30`; none for nil.
 func lines(p *cleanupv1.Policy) ([]string, error) {
 	if p == nil {
 		return nil, nil
 	}
+	p = proto.CloneOf(p)
+	p.Name = ""
 	return appendLines(nil, "", messageNode(p.ProtoReflect()))
 }
 

@@ -15,9 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// printable makes a text printable, which may come from a response that was not.
-func printable(text string) string { return terminal.Printable(text) }
-
 // table returns a table of policies.
 func table(policies ...*cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{{"POLICY", "ENABLED", "RAN", "TABLE", "ACTION", "CONDITION"}}
@@ -33,13 +30,17 @@ func table(policies ...*cleanupv1.Policy) []terminal.Row {
 func facts(p *cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{
 		{"policy", p.GetName()},
+		{"task", policy.Prefix + p.GetName()},
 		{"table", p.GetTable()},
-		{"condition", condition(p)},
+	}
+	for i, part := range conditions(p) {
+		rows = append(rows, terminal.Row{[]string{"condition", "and"}[min(i, 1)], part})
+	}
+	rows = append(rows, []terminal.Row{
 		{"action", action(p)},
 		{"enabled", yesOrNo(p.GetEnabled())},
 		{"ran", yesOrNo(hasRun(p))},
-		{"task", policy.Prefix + p.GetName()},
-	}
+	}...)
 	if p.GetLimit() > 0 {
 		rows = append(rows, terminal.Row{"rows a statement", humanize.Comma(int64(p.GetLimit()))})
 	}
@@ -80,8 +81,10 @@ func action(p *cleanupv1.Policy) string {
 }
 
 // condition returns the condition of a policy in words.
-func condition(p *cleanupv1.Policy) string {
-	var parts []string
+func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
+
+// conditions returns the parts of the condition of a policy in words. A row matches if all are true.
+func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
 		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
 	}
@@ -97,9 +100,12 @@ func condition(p *cleanupv1.Policy) string {
 			per = " per " + strings.Join(k.GetPer(), ", ")
 		}
 		by := cmp.Or(k.GetOrderBy(), p.GetOlderThan().GetColumn())
-		parts = append(parts, fmt.Sprintf("not among the %s newest%s by %s", humanize.Comma(int64(k.GetCount())), per, by))
+		parts = append(
+			parts,
+			fmt.Sprintf("not among the %s newest%s by %s", humanize.Comma(int64(k.GetCount())), per, by),
+		)
 	}
-	return strings.Join(parts, ", and ")
+	return parts
 }
 
 // signs are the comparisons that have a sign.
