@@ -199,6 +199,24 @@ func TestApplyAsks(t *testing.T) {
 	if code, shown = onTerminal(t, "", "policies", "apply", file, "--server", f.grpc); code != 0 {
 		t.Errorf("nothing differs: %d %s", code, shown)
 	}
+	other := f.dir + "/other.yaml"
+	for name, days := range map[string]string{"old-orders": "31", "new": "32"} {
+		text := "{name: " + name + ", table: orders, olderThan: {column: placed, days: " + days + "}}"
+		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		meanwhile := func() {
+			if code, out, errs := f.do("set", "-f", other); code != 0 {
+				t.Errorf("%d %s %s", code, out, errs)
+			}
+		}
+		file = f.file(strings.ReplaceAll(text, days, "60"))
+		code, shown = onTerminalAfter(t, meanwhile, "y", "policies", "apply", file, "--server", f.grpc)
+		if code != 1 || !strings.Contains(shown, "nothing was changed: somebody else") ||
+			f.db.Int("SELECT count(*) FROM cleanupd.policy WHERE rule::text LIKE '%60%'") != 0 {
+			t.Errorf("%s: %d %s", name, code, shown)
+		}
+	}
 }
 
 // A policy is listed with its condition in words, and whether it has run. The first run of a rule needs a preview.

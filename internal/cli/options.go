@@ -158,8 +158,7 @@ func explainNoOptions(err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"there are no retention options, which a Campaign database has: %s. The rules of another database are its "+
-			"policies: cleanupd policies",
+		"there are no retention options: %s. The rules of another database are its policies: cleanupd policies",
 		status.Convert(err).Message(),
 	)
 }

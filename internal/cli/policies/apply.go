@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// ErrDiffers is returned by a dry run of apply if the stored policies differ from those of the file.
+// ErrDiffers is returned by a dry run of apply if the stored policies differ from the file.
 var ErrDiffers = errors.New("the stored policies differ from the file; it was a dry run: nothing was changed")
 
 // applier applies the policies of a file.
@@ -67,7 +67,7 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// apply shows how the stored policies differ from those of a file, asks, and changes them.
+// apply shows how the stored policies differ from a file, asks for confirmation, and changes them.
 func (a *applier) apply(file string) error {
 	entries, err := readFile(a.cmd, file)
 	if err != nil {
@@ -127,8 +127,8 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	return byName, err
 }
 
-// compare lets the server check all policies of a file, and returns how they differ from the stored ones. It fails with
-// all that is wrong with any of them.
+// compare lets the server check all policies of a file, and returns how they differ from the stored ones. Its error
+// joins the mistakes of all policies.
 func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) (changes []change, err error) {
 	var wrong []error
 	rest := maps.Clone(stored)
@@ -157,7 +157,7 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 	return changes, errors.Join(wrong...)
 }
 
-// show prints the changes, how many there are of each kind, and what an operator should know of the new policies.
+// show prints the changes, their number by kind, and the warnings of the server.
 func (a *applier) show(changes []change, inFile int) error {
 	var created, changed, deleted int
 	w := a.report()
@@ -186,7 +186,7 @@ func (a *applier) show(changes []change, inFile int) error {
 	return nil
 }
 
-// warn prints what an operator should know of the new policies, and in one line which rules have not run yet.
+// warn prints the warnings about new and changed policies, and in a single line which rules have not run yet.
 func (a *applier) warn(changes []change) {
 	var unproven []string
 	for _, c := range changes {

@@ -148,7 +148,7 @@ func etagOf(cmd *cobra.Command, client rpc.CleanupClient, name string) (string, 
 	return resp.GetPolicy().GetEtag(), err
 }
 
-// printWarnings prints what an operator should know of a policy to stderr, whatever the format of the output.
+// printWarnings prints the warnings about a policy to stderr, for any format of the output.
 func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 	for _, w := range p.GetWarnings() {
 		printWarning(cmd, p.GetName(), w)

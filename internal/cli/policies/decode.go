@@ -22,7 +22,7 @@ type entry struct {
 	where  string // the file and the line
 }
 
-// readFile returns the policies of a file, or of the standard input. It fails with all that is wrong in the file.
+// readFile returns the policies of a file, or of the standard input. Its error joins all mistakes.
 func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	if name == "-" {
 		return parse("standard input", cmd.InOrStdin())
@@ -56,7 +56,7 @@ func parse(file string, r io.Reader) ([]entry, error) {
 	return p.found, errors.Join(p.wrong...)
 }
 
-// parser collects the policies of a file, and what is wrong in it.
+// parser collects the policies and the mistakes of a file.
 type parser struct {
 	file  string
 	found []entry

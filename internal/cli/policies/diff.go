@@ -61,8 +61,8 @@ func (c change) print(w io.Writer) error {
 	return nil
 }
 
-// merged returns the lines that only one of two lists has, with their signs. A line that replaces another one of the same
-// field follows it.
+// merged returns the lines that only one of two lists has, with their signs. A line that replaces another one of the
+// same field follows it.
 func merged(before, after []string) (out []string) {
 	field := func(line string) string { return line[:strings.Index(line, ": ")] }
 	shown := map[string]bool{}

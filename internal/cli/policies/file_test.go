@@ -140,13 +140,14 @@ func TestMistakesInFiles(t *testing.T) {
 		"name: a\netag: x":                           "f:2: policy a: etag is set by the server: leave it out",
 		"name: a\nwarnings: []":                      "f:2: policy a: warnings is set by the server: leave it out",
 		"table: t":                                   "f:1: name is missing",
-		"- name: a\n- table: t\n- name: a":           "f:2: name is missing|f:3: policy a: the name is used twice, first in f:1",
-		"policies: {}":                               "f:1: policies must be a list",
-		"policies: []\nname: a":                      "f:2: name: nothing else can be in a document with policies",
-		"just a text":                                "f:1: a policy must have fields",
-		"- x\n- y":                                   "f:1: a policy must have fields|f:2: a policy must have fields",
-		"name: [":                                    "f: yaml: ",
-		"name: a\nx: 1\ny: 2":                        "f:2: policy a: x is not a field|f:3: policy a: y is not a field",
+		"- name: a\n- table: t\n- name: a": "f:2: name is missing|f:3: policy a: the name is used twice, first in " +
+			"f:1",
+		"policies: {}":          "f:1: policies must be a list",
+		"policies: []\nname: a": "f:2: name: nothing else can be in a document with policies",
+		"just a text":           "f:1: a policy must have fields",
+		"- x\n- y":              "f:1: a policy must have fields|f:2: a policy must have fields",
+		"name: [":               "f: yaml: ",
+		"name: a\nx: 1\ny: 2":   "f:2: policy a: x is not a field|f:3: policy a: y is not a field",
 	} {
 		_, err := parse("f", strings.NewReader(text))
 		if err == nil {
@@ -227,7 +228,7 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// No file makes the parser panic, and what it reads it can write and read again.
+// The parser does not panic, and the policies that it returns survive being encoded and parsed again.
 func FuzzParse(f *testing.F) {
 	text, err := encode([]*cleanupv1.Policy{everything()})
 	if err != nil {

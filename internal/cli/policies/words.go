@@ -26,7 +26,7 @@ func table(policies ...*cleanupv1.Policy) []terminal.Row {
 	return rows
 }
 
-// facts returns a table of what there is to know of a policy.
+// facts returns a table with the details of a policy.
 func facts(p *cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{
 		{"policy", p.GetName()},
@@ -80,10 +80,10 @@ func action(p *cleanupv1.Policy) string {
 	return "set " + strings.Join(columns, ", ")
 }
 
-// condition returns the condition of a policy in words.
+// condition describes the condition of a policy.
 func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
 
-// conditions returns the parts of the condition of a policy in words. A row matches if all are true.
+// conditions describes each part of the condition of a policy. A row matches if all parts are true.
 func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
 		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
@@ -118,7 +118,7 @@ var signs = map[cleanupv1.FilterOp]string{
 	cleanupv1.FilterOp_FILTER_OP_GREATER_OR_EQUAL: ">=",
 }
 
-// comparison returns a filter in words.
+// comparison describes a filter.
 func comparison(f *cleanupv1.Filter) string {
 	const most = 5
 	shown := f.GetValues()[:min(len(f.GetValues()), most)]

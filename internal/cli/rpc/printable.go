@@ -39,8 +39,8 @@ func makePrintable(message any) {
 // rawOption marks a call whose response is not made printable.
 type rawOption struct{ grpc.EmptyCallOption }
 
-// Raw returns the option of a unary call whose response keeps its strings as they are stored. What is printed of them
-// must be made printable.
+// Raw returns an option of a unary call that leaves the strings of the response unchanged. The caller must make them
+// printable before it prints them.
 func Raw() grpc.CallOption { return rawOption{} }
 
 func isRaw(o grpc.CallOption) bool {
