@@ -33,7 +33,10 @@ func (s *Service) ListPolicies(
 	}
 	out := &cleanupv1.ListPoliciesResponse{NextPageToken: next}
 	for _, p := range page {
-		out.Policies = append(out.Policies, policyMessage(p.Policy))
+		out.Policies = append(out.Policies, describedPolicy(policies.Described{
+			Policy:   p.Policy,
+			Warnings: p.Unproven(),
+		}))
 	}
 	return out, nil
 }

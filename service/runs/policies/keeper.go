@@ -155,7 +155,7 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	}
 	isOther := func(t plan.Task) bool { return t.Name != p.TaskName() }
 	config.Pipeline = append(filter(config.Pipeline, isOther), p.Task())
-	env.Pipeline = config.Pipeline
+	env.Pipeline, env.RelatedListTables, env.Include = config.Pipeline, config.RelatedListTables, config.Include
 	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
 		return env, err
 	}
@@ -174,13 +174,18 @@ func filter(tasks []plan.Task, keep func(plan.Task) bool) (kept []plan.Task) {
 	return kept
 }
 
+// Unproven returns the warning that no run has done the rule by a saved plan; none if one has.
+func (s Stored) Unproven() []message.Message {
+	if s.Proven {
+		return nil
+	}
+	command := "cleanupd run --preview --task " + s.TaskName()
+	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
+}
+
 // warnings returns what an operator should know of a policy.
 func warnings(env plan.Env, s Stored) (found []message.Message) {
-	if !s.Proven {
-		found = append(found, message.PolicyUnproven.With(
-			"guard", guard.Policy, "command", "cleanupd run --preview --task "+s.TaskName(),
-		))
-	}
+	found = s.Unproven()
 	table := env.Catalog.Table(s.Table)
 	if table == nil {
 		return found

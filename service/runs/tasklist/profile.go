@@ -11,7 +11,7 @@ import (
 // Profile says which tasks a database has.
 type Profile string
 
-// Profiles.
+// The profiles.
 const (
 	// Auto is Campaign for a database with tables of the application, and None for another one.
 	Auto Profile = "auto"
@@ -21,21 +21,21 @@ const (
 	None Profile = "none"
 )
 
-// profiles are all profiles.
-var profiles = []string{string(Auto), string(Campaign), string(None)}
+// Profiles lists the names of all profiles.
+var Profiles = []string{string(Auto), string(Campaign), string(None)}
 
 // String implements pflag.Value.
 func (p *Profile) String() string { return string(*p) }
 
 // Set implements pflag.Value.
 func (p *Profile) Set(text string) error {
-	for _, name := range profiles {
+	for _, name := range Profiles {
 		if text == name {
 			*p = Profile(name)
 			return nil
 		}
 	}
-	return fmt.Errorf("must be one of %s", strings.Join(profiles, ", "))
+	return fmt.Errorf("must be one of %s", strings.Join(Profiles, ", "))
 }
 
 // Type implements pflag.Value.
