@@ -13,6 +13,8 @@ import (
 type Coverage struct {
 	// Schema is the stored name of the application's schema, and Zone the time zone of its dates without one.
 	Schema, Zone string
+	// Pipeline are the names of all tasks.
+	Pipeline []string
 	// Tasks are the tasks that cover a table, in the order of the pipeline, by its quoted name with the schema.
 	Tasks map[string][]string
 	// WorkTables are the tasks that drop work tables, by the masks of their names.
@@ -42,6 +44,7 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 		return v, err
 	}
 	for _, t := range c.Pipeline {
+		v.Pipeline = append(v.Pipeline, t.Name)
 		p, err := run.Database.Compile(t)
 		if err != nil {
 			return v, err
