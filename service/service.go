@@ -7,7 +7,10 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
 	"github.com/cleanupd/cleanupd/service/transport"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
 // Service implements cleanup.v1.CleanupService.
@@ -17,6 +20,8 @@ type Service struct {
 	runs *runs.Manager
 	// hasUserData says that UserDataService has a Forms database.
 	hasUserData bool
+	// Tables lists the tables of the database.
+	Tables *coverage.Lister
 	// stopping is done when streams must end.
 	stopping context.Context
 }
@@ -24,7 +29,13 @@ type Service struct {
 // New returns the service. It uses the pool for the questions of callers, as runs.Config.Calls. When stopping ends, its
 // streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
-	return &Service{pool: pool, runs: manager, stopping: stopping}
+	tables := &coverage.Lister{
+		Pool:   pool,
+		Masks:  inventory.Masks(tasks.Pipeline),
+		Cover:  manager.Cover,
+		Limits: coverage.DefaultLimits,
+	}
+	return &Service{pool: pool, runs: manager, stopping: stopping, Tables: tables}
 }
 
 // NewServer returns a server of both services. It sets the fields of the configuration that depend on them.

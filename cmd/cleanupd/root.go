@@ -43,6 +43,7 @@ func newRoot() *cobra.Command {
 		cli.NewRun(),
 		cli.NewRuns(),
 		cli.NewTasks(),
+		cli.NewTables(),
 		cli.NewExplain(),
 		cli.NewOptions(),
 		cli.NewSchedule(),

@@ -222,6 +222,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		External:     formsTasks,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
+		SampleEvery:  runs.DefaultSampleEvery,
 		History:      c.history,
 		PlanMaxAge:   c.planMaxAge,
 		Instance:     c.instance,

@@ -99,7 +99,7 @@ FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'm', 'f') AND c.relpersistence <> 't' AND (NOT ` + ownSchemas + ` OR tree.oid IS NOT NULL)`
 
 // Measure reads all tables of an application, and the relations with their rows. It locks only the catalog.
-func Measure(ctx context.Context, db campaign.Querier, kinds []Mask) (*Inventory, error) {
+func Measure(ctx context.Context, db campaign.Querier, masks []Mask) (*Inventory, error) {
 	rows, _ := db.Query(ctx, selectTables)
 	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[named])
 	if err != nil {
@@ -112,5 +112,5 @@ func Measure(ctx context.Context, db campaign.Querier, kinds []Mask) (*Inventory
 	if err != nil {
 		return nil, fmt.Errorf("measure the tables: %w", err)
 	}
-	return group(tables, relations, kinds), nil
+	return group(tables, relations, masks), nil
 }

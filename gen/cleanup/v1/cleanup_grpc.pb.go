@@ -56,8 +56,9 @@ const (
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
 // CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -87,9 +88,10 @@ type CleanupServiceClient interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
@@ -460,8 +462,9 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
 // CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -491,9 +494,10 @@ type CleanupServiceServer interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.

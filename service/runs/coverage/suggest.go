@@ -89,7 +89,7 @@ func (c covered) ownsTable(t *Table) bool {
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
-	plannedDate = regexp.MustCompile(`(?i)birth|expir|valid|until|due|end|plan|next|delet`)
+	plannedDate = regexp.MustCompile(`(?i)birth|expir|valid|until|due|plan|next|delet|(^|_|ts)end`)
 )
 
 // bestDate returns the index of the date column that tells the age of a row best; -1 if there is none.

@@ -45,13 +45,11 @@ const registerTables = `
 WITH found AS (SELECT unnest($1::text[]) AS name),
 added AS (
   INSERT INTO cleanupd.sampled_table (name, first_time)
-    SELECT name, $2 FROM found WHERE name NOT IN (SELECT name FROM cleanupd.sampled_table)
-  RETURNING id),
-returned AS (
-  UPDATE cleanupd.sampled_table t SET drop_time = NULL FROM found
-    WHERE t.name = found.name AND t.drop_time IS NOT NULL RETURNING id)
-UPDATE cleanupd.sampled_table SET drop_time = $2
-  WHERE drop_time IS NULL AND name NOT IN (SELECT name FROM found)`
+    SELECT name, $2 FROM found ON CONFLICT (name) DO UPDATE SET drop_time = NULL
+      WHERE sampled_table.drop_time IS NOT NULL
+  RETURNING id)
+UPDATE cleanupd.sampled_table t SET drop_time = $2
+  WHERE drop_time IS NULL AND NOT EXISTS (SELECT FROM found WHERE found.name = t.name)`
 
 // insertSamples stores the samples of tables that have changed since their last one.
 const insertSamples = `
