@@ -40,25 +40,26 @@ const dateTypes = "('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtyp
 // owner could have code run by whoever plans a query. Trusted are the roles that this one may act as, the owners of
 // the database and of NmsDelivery, and superusers.
 const selectDates = `
-SELECT a.attrelid, a.attname::text, quote_ident(a.attname), i.indexed,
+SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')
     AND has_column_privilege(c.oid, a.attnum, 'SELECT')
     AND (pg_has_role(c.relowner, 'USAGE') OR (SELECT rolsuper FROM pg_roles r WHERE r.oid = c.relowner)
       OR c.relowner IN (SELECT datdba FROM pg_database WHERE datname = current_database()
         UNION ALL SELECT d.relowner FROM pg_class d WHERE d.relname = '` + ofApplication + `'
           AND d.relkind IN ('r', 'p')))
-FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c.oid = t.oid
+  JOIN pg_attribute a ON a.attrelid = c.oid
   CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_index x JOIN pg_class ic ON ic.oid = x.indexrelid
     JOIN pg_am m ON m.oid = ic.relam AND m.amname = 'btree'
     WHERE x.indrelid = a.attrelid AND x.indkey[0] = a.attnum AND x.indisvalid AND x.indpred IS NULL) AS indexed) AS i
-WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
-ORDER BY a.attrelid, a.attnum`
+WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
+ORDER BY 1, a.attnum`
 
-// selectBounds selects the oldest and newest values of date columns that the statistics have: of tables ($1), by the
-// relations with their rows ($2).
+// selectBounds selects the oldest and newest values of date columns that the statistics have: of tables, by their
+// positions ($1) and the relations with their rows ($2).
 const selectBounds = `
-SELECT u.root, a.attname::text, min(b.oldest), max(b.newest)
-FROM unnest($1::oid[], $2::oid[]) AS u (root, leaf) JOIN pg_class c ON c.oid = u.leaf
+SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
+FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
   JOIN pg_namespace n ON n.oid = c.relnamespace
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
   JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
@@ -66,7 +67,7 @@ FROM unnest($1::oid[], $2::oid[]) AS u (root, leaf) JOIN pg_class c ON c.oid = u
     THEN COALESCE(s.histogram_bounds::text::timestamptz[], '{}') || COALESCE(s.most_common_vals::text::timestamptz[],
       '{}') END) AS v WHERE isfinite(v)) AS b
 WHERE b.oldest IS NOT NULL
-GROUP BY u.root, a.attname`
+GROUP BY u.position, a.attname`
 
 // Limits of reading dates by indexes: for one table, for all tables of a page, and how many partitions are asked.
 const (
@@ -78,12 +79,13 @@ const (
 func (r *reader) readDates(ctx context.Context) error {
 	rows, _ := r.pool.Query(ctx, selectDates, r.oids)
 	var (
-		oid uint32
-		c   DateColumn
+		position int
+		c        DateColumn
 	)
-	columns := []any{&oid, &c.Column, &c.quoted, &c.Indexed, &c.readable}
+	columns := []any{&position, &c.Column, &c.quoted, &c.Indexed, &c.readable}
 	if _, err := pgx.ForEachRow(rows, columns, func() error {
-		r.change(oid, func(d *Details) { d.Dates = append(d.Dates, c) })
+		d := &r.details[position]
+		d.Dates = append(d.Dates, c)
 		return nil
 	}); err != nil {
 		return err
@@ -92,17 +94,11 @@ func (r *reader) readDates(ctx context.Context) error {
 		return err
 	}
 	deadline := time.Now().Add(indexesTimeout)
-	for _, oid := range r.oids {
-		partitions := 0
-		for _, root := range r.roots {
-			if root == oid {
-				partitions++
-			}
-		}
-		if partitions > maxPartitions || time.Now().After(deadline) {
+	for i, t := range r.tables {
+		if len(t.Relations) > maxPartitions || time.Now().After(deadline) {
 			continue
 		}
-		if err := r.readIndexes(ctx, oid); err != nil {
+		if err := r.readIndexes(ctx, t.Name, &r.details[i]); err != nil {
 			return err
 		}
 	}
@@ -111,15 +107,15 @@ func (r *reader) readDates(ctx context.Context) error {
 
 func (r *reader) readBounds(ctx context.Context) error {
 	_, err := r.within(ctx, 2000, func(tx pgx.Tx) error {
-		rows, _ := tx.Query(ctx, selectBounds, r.roots, r.leaves)
+		rows, _ := tx.Query(ctx, selectBounds, r.positions, r.leaves)
 		var (
-			oid            uint32
+			position       int
 			column         string
 			oldest, newest time.Time
 		)
-		_, err := pgx.ForEachRow(rows, []any{&oid, &column, &oldest, &newest}, func() error {
+		_, err := pgx.ForEachRow(rows, []any{&position, &column, &oldest, &newest}, func() error {
 			oldest, newest := oldest, newest
-			r.change(oid, func(d *Details) { d.setDates(column, &oldest, &newest, FromStatistics) })
+			r.details[position].setDates(column, &oldest, &newest, FromStatistics)
 			return nil
 		})
 		return err
@@ -136,20 +132,18 @@ func (d *Details) setDates(column string, oldest, newest *time.Time, from Source
 }
 
 // readIndexes reads the oldest and newest values of a table's date columns from the ends of their indexes.
-func (r *reader) readIndexes(ctx context.Context, oid uint32) error {
-	var (
-		selected []string
-		names    []string
-	)
-	for _, c := range r.details[r.names[oid]].Dates {
-		if c.readable {
-			names = append(names, c.Column)
-			for _, end := range []string{"min", "max"} {
-				selected = append(selected, fmt.Sprintf(
-					"(SELECT CASE WHEN isfinite(v) THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
-					end, c.quoted, r.names[oid],
-				))
-			}
+func (r *reader) readIndexes(ctx context.Context, table string, d *Details) error {
+	var selected, names []string
+	for _, c := range d.Dates {
+		if !c.readable {
+			continue
+		}
+		names = append(names, c.Column)
+		for _, end := range []string{"min", "max"} {
+			selected = append(selected, fmt.Sprintf(
+				"(SELECT CASE WHEN isfinite(v) THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
+				end, c.quoted, table,
+			))
 		}
 	}
 	if names == nil {
@@ -165,12 +159,10 @@ func (r *reader) readIndexes(ctx context.Context, oid uint32) error {
 	if err != nil || !done {
 		return err
 	}
-	r.change(oid, func(d *Details) {
-		for i, name := range names {
-			if oldest, newest := ends[2*i], ends[2*i+1]; oldest != nil && newest != nil {
-				d.setDates(name, oldest, newest, FromIndex)
-			}
+	for i, name := range names {
+		if oldest, newest := ends[2*i], ends[2*i+1]; oldest != nil && newest != nil {
+			d.setDates(name, oldest, newest, FromIndex)
 		}
-	})
+	}
 	return nil
 }

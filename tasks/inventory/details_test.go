@@ -22,7 +22,7 @@ func read(t *testing.T, pool *pgxpool.Pool, name string) inventory.Details {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return details[name]
+	return details[0]
 }
 
 // The oldest and the newest date come from an index that begins with the column, or else from the statistics.

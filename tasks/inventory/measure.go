@@ -5,8 +5,6 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // Relation is a relation with rows: a table, a partition, a materialized view or a foreign table.
@@ -79,8 +77,15 @@ indexes AS (
 block AS (SELECT current_setting('block_size')::bigint AS bytes)
 SELECT c.oid, COALESCE(tree.root, c.oid)::oid,
   CASE WHEN c.reltuples >= 0 THEN c.reltuples::bigint ELSE pg_stat_get_live_tuples(c.oid) END,
-  CASE WHEN c.relkind = 'f' THEN 0 ELSE block.bytes * (COALESCE(unseen.pages, c.relpages)
-    + COALESCE(toast.relpages, 0) + COALESCE(toast_index.pages, 0)) END::bigint,
+  CASE WHEN c.relkind = 'f' THEN 0
+    ELSE block.bytes * (COALESCE(toast.relpages, 0) + COALESCE(toast_index.pages, 0) + CASE
+      WHEN c.relpages > 0 OR c.reltuples >= 0 OR COALESCE(pg_stat_get_live_tuples(c.oid), 0) = 0 THEN c.relpages
+      ELSE COALESCE((SELECT ceil((pg_stat_get_live_tuples(c.oid) + pg_stat_get_dead_tuples(c.oid)) * (28 + sum(CASE
+          WHEN a.attlen > 0 THEN a.attlen
+          WHEN a.atttypid IN ('varchar'::regtype, 'bpchar'::regtype) AND a.atttypmod > 4
+            THEN least(a.atttypmod - 4, 32)
+          ELSE 32 END)) / (block.bytes - 24))
+        FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped), 0) END) END::bigint,
   (block.bytes * COALESCE(indexes.pages, 0))::bigint,
   COALESCE(pg_stat_get_tuples_inserted(c.oid), 0), COALESCE(pg_stat_get_tuples_deleted(c.oid), 0)
 FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -88,26 +93,37 @@ FROM block, pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
   LEFT JOIN indexes ON indexes.indrelid = c.oid
   LEFT JOIN pg_class toast ON toast.oid = c.reltoastrelid
   LEFT JOIN indexes toast_index ON toast_index.indrelid = c.reltoastrelid
-  LEFT JOIN LATERAL (
-    SELECT ceil((pg_stat_get_live_tuples(c.oid) + pg_stat_get_dead_tuples(c.oid)) * (28 + sum(CASE
-      WHEN a.attlen > 0 THEN a.attlen
-      WHEN a.atttypid IN ('varchar'::regtype, 'bpchar'::regtype) AND a.atttypmod > 4 THEN least(a.atttypmod - 4, 32)
-      ELSE 32 END)) / ((SELECT bytes FROM block) - 24)) AS pages
-    FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS unseen
-  ON c.relpages = 0 AND c.reltuples < 0 AND c.relkind IN ('r', 'm')
-    AND pg_stat_get_live_tuples(c.oid) + pg_stat_get_dead_tuples(c.oid) > 0
 WHERE c.relkind IN ('r', 'm', 'f') AND c.relpersistence <> 't' AND (NOT ` + ownSchemas + ` OR tree.oid IS NOT NULL)`
 
-// Measure reads all tables of an application, and the relations with their rows. It locks only the catalog.
-func Measure(ctx context.Context, db campaign.Querier, masks []Mask) (*Inventory, error) {
-	rows, _ := db.Query(ctx, selectTables)
-	tables, err := pgx.CollectRows(rows, pgx.RowToStructByPos[named])
-	if err != nil {
-		return nil, fmt.Errorf("list the tables: %w", err)
-	}
-	rows, _ = db.Query(ctx, selectRelations)
-	relations, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Relation, err error) {
-		return r, row.Scan(&r.OID, &r.Root, &r.Rows, &r.Bytes, &r.IndexBytes, &r.Inserted, &r.Deleted)
+// catalogSettings are for queries that read all of the catalog once: to compile them, or to start workers for them,
+// takes longer than they do.
+const catalogSettings = "SET LOCAL jit = off; SET LOCAL max_parallel_workers_per_gather = 0"
+
+// DB is a pool, or a transaction.
+type DB interface {
+	Begin(ctx context.Context) (pgx.Tx, error)
+}
+
+// Measure reads all tables of an application, and the relations with their rows. It locks only the catalog. Of a
+// transaction, it leaves a few settings changed, which the rest of it hardly notices.
+func Measure(ctx context.Context, db DB, masks []Mask) (found *Inventory, err error) {
+	var (
+		tables    []named
+		relations []Relation
+	)
+	err = pgx.BeginFunc(ctx, db, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, catalogSettings); err != nil {
+			return err
+		}
+		rows, _ := tx.Query(ctx, selectTables)
+		if tables, err = pgx.CollectRows(rows, pgx.RowToStructByPos[named]); err != nil {
+			return err
+		}
+		rows, _ = tx.Query(ctx, selectRelations)
+		relations, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Relation, err error) {
+			return r, row.Scan(&r.OID, &r.Root, &r.Rows, &r.Bytes, &r.IndexBytes, &r.Inserted, &r.Deleted)
+		})
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("measure the tables: %w", err)

@@ -94,10 +94,10 @@ func (f Finder) addUsed(ctx context.Context, d plan.Drop, tables []campaign.Work
 	return nil
 }
 
-// readStates returns the states of owners by their ids; none for owners without a state.
+// readStates returns the states of owners by their ids; none if it does not depend on them which tables are in use.
 func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int64) (map[int64]int64, error) {
 	states := map[int64]int64{}
-	if ownerStates[d.WorkTables.Owner] == nil || !d.Owner.Has("iState") {
+	if d.Rule == "" || ownerStates[d.WorkTables.Owner] == nil || !d.Owner.Has("iState") {
 		return states, nil
 	}
 	rows := sqlexpr.Format(

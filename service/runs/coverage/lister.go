@@ -137,8 +137,8 @@ func (l *Lister) addDetails(ctx context.Context, page []*Table, now time.Time) e
 	if err != nil {
 		return err
 	}
-	for _, t := range page {
-		t.Details, t.History = details[t.Name], history[t.Name]
+	for i, t := range page {
+		t.Details, t.History = details[i], history[t.Name]
 	}
 	return nil
 }
