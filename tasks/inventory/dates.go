@@ -56,7 +56,8 @@ WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
 ORDER BY 1, a.attnum`
 
 // selectBounds selects the oldest and newest values of date columns that the statistics have: of tables, by their
-// positions ($1) and the relations with their rows ($2).
+// positions ($1) and the relations with their rows ($2). The CASE repeats the conditions of the join: the planner may
+// read the bounds of columns of other types before it joins.
 const selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
@@ -64,6 +65,7 @@ FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid
   JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
   JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
   CROSS JOIN LATERAL (SELECT min(v) AS oldest, max(v) AS newest FROM unnest(CASE WHEN a.atttypid IN ` + dateTypes + `
+      AND a.attname = s.attname
     THEN COALESCE(s.histogram_bounds::text::timestamptz[], '{}') || COALESCE(s.most_common_vals::text::timestamptz[],
       '{}') END) AS v WHERE isfinite(v)) AS b
 WHERE b.oldest IS NOT NULL
