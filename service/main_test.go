@@ -90,7 +90,14 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, co
 	if config.TLS != nil {
 		scheme = "https://"
 	}
-	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + r.http.Addr().String(), db, r.manager, r.tables}
+	return &server{
+		cleanupv1.NewCleanupServiceClient(conn),
+		conn,
+		scheme + r.http.Addr().String(),
+		db,
+		r.manager,
+		r.tables,
+	}
 }
 
 func migrate(t testing.TB, db *pgtest.DB) {

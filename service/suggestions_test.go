@@ -65,14 +65,14 @@ func TestSuggestions(t *testing.T) {
 	s.tables.Limits.Bytes = 100_000
 	got := s.suggestions(t)
 	columns := map[string]string{
-		`"Shop"."Order Lines"`: "createdAt",
-		"public.cusevents":     "tslastmodified",
-		"public.cusindexed":    "tsb",
-		"public.cusnodate":     "",
-		"public.cus_events":    "at",
-		`public."cus-events"`:  "at",
-		`public."☃"`:           "at",
-		"public.parts":         "at",
+		`"Shop"."Order Lines"`:                 "createdAt",
+		"public.cusevents":                     "tslastmodified",
+		"public.cusindexed":                    "tsb",
+		"public.cusnodate":                     "",
+		"public.cus_events":                    "at",
+		`public."cus-events"`:                  "at",
+		`public."☃"`:                           "at",
+		"public.parts":                         "at",
 		"public." + strings.Repeat("long", 15): "at",
 	}
 	names := map[string]bool{}
@@ -84,18 +84,25 @@ func TestSuggestions(t *testing.T) {
 		}
 		p := suggestion.GetPolicy()
 		if column == "" {
-			if p != nil || suggestion.GetPreviewCommand() != "" || !strings.Contains(suggestion.GetReason(), "no column") {
+			if p != nil || suggestion.GetPreviewCommand() != "" ||
+				!strings.Contains(suggestion.GetReason(), "no column") {
 				t.Errorf("%s: %v", table, suggestion)
 			}
 			continue
 		}
 		if p.GetTable() != table || p.GetEnabled() || p.GetOlderThan().GetDays() != 365 || names[p.GetName()] ||
-			p.GetOlderThan().GetColumn() != column || !policyName.MatchString(p.GetName()) || p.GetDescription() == "" ||
+			p.GetOlderThan().
+				GetColumn() !=
+				column || !policyName.MatchString(p.GetName()) || p.GetDescription() == "" ||
 			suggestion.GetPreviewCommand() != "cleanupd run --dry-run --task policy/"+p.GetName() {
 			t.Errorf("%s: %v", table, suggestion)
 		}
 		names[p.GetName()] = true
-		if db.Int("SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2", table, column) != 1 {
+		if db.Int(
+			"SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2",
+			table,
+			column,
+		) != 1 {
 			t.Errorf("%s has no column %s", table, column)
 		}
 	}

@@ -272,7 +272,12 @@ func TestTablesOfOtherDatabases(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	db.Do("CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.nmsdelivery (i int); CREATE TABLE b.nmsdelivery (i int)")
-	if _, err = s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{}); status.Code(err) != codes.FailedPrecondition {
+	if _, err = s.ListTables(
+		t.Context(),
+		&cleanupv1.ListTablesRequest{},
+	); status.Code(
+		err,
+	) != codes.FailedPrecondition {
 		t.Errorf("with two schemas: %v", err)
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,6 +70,9 @@ func NewTables() *cobra.Command {
 			"  cleanupd tables -o json | jq -r '.tables[] | select(.suggestion) | .suggestion.policy'",
 		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			if limit < 0 {
+				return flags.Errorf("--limit must be 0 or more, not %d", limit)
+			}
 			request := &cleanupv1.ListTablesRequest{OrderBy: tableOrders[order], UncoveredOnly: uncovered}
 			resp, err := listTables(cmd.Context(), client, request, limit)
 			if err != nil {
@@ -113,18 +115,18 @@ func listTables(
 // the suggestions.
 func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	screen := terminal.ScreenOf(w)
-	table := []terminal.Row{{"TABLE", "SIZE", "INDEXES", "ROWS", "PER DAY", "30 DAYS", "DEAD", "FREE", "COVERED BY"}}
+	table := []terminal.Row{{"TABLE", "SIZE", "INDEXES", "PER DAY", "COVERED BY", "ROWS", "30 DAYS", "DEAD", "FREE"}}
 	for _, t := range resp.GetTables() {
 		table = append(table, terminal.Row{
 			t.GetName(),
 			format.Size(t.GetBytes()),
 			format.Size(t.GetIndexBytes()),
-			humanize.Comma(t.GetRows()),
 			growth(t.Growth_7Days),
+			firstTask(t.GetCoveredBy()),
+			humanize.Comma(t.GetRows()),
 			growth(t.Growth_30Days),
 			optionalSize(t.DeadBytes),
 			optionalSize(t.FreeBytes),
-			cmp.Or(strings.Join(t.GetCoveredBy(), " "), "–"),
 		})
 	}
 	if err := screen.PrintTable(table); err != nil {
@@ -139,6 +141,17 @@ func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 		}
 	}
 	return nil
+}
+
+// firstTask returns the first of some tasks, and how many more there are.
+func firstTask(tasks []string) string {
+	switch len(tasks) {
+	case 0:
+		return "–"
+	case 1:
+		return tasks[0]
+	}
+	return fmt.Sprintf("%s +%d", tasks[0], len(tasks)-1)
 }
 
 // growth returns by how much a table grows a day; empty if that is unknown.

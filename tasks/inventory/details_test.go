@@ -29,14 +29,16 @@ func read(t *testing.T, pool *pgxpool.Pool, name string) inventory.Details {
 func TestDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
-	db.Do(`CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date, unknown timestamp,
+	db.Do(
+		`CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date, unknown timestamp,
 			second timestamptz, partial timestamptz, endless timestamptz);
 		CREATE INDEX ON events (by_index, id); CREATE INDEX ON events (id, second);
 		CREATE INDEX ON events (partial) WHERE partial > '2024-01-01'; CREATE INDEX ON events (endless);
 		ALTER TABLE events ALTER unknown SET STATISTICS 0;
 		INSERT INTO events SELECT i, 'x', '2020-01-01Z'::timestamptz + i * interval '1 day', '2021-01-01'::date + i, now(),
 			'2023-01-01Z', '2020-01-01Z', CASE WHEN i = 1 THEN '-infinity'::timestamptz ELSE 'infinity' END
-			FROM generate_series(0, 100) i`)
+			FROM generate_series(0, 100) i`,
+	)
 	db.Do("ANALYZE events")
 	day := func(text string) time.Time {
 		parsed, err := time.Parse(time.DateOnly, text)

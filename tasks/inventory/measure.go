@@ -11,7 +11,7 @@ import (
 type Relation struct {
 	OID uint32
 	// Root is the table that it is a partition of, at any depth, or itself.
-	Root   uint32
+	Root uint32
 	Figures
 	// Inserted and Deleted are the server's counters of rows since its statistics were reset.
 	Inserted, Deleted int64

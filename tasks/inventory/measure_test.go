@@ -67,7 +67,8 @@ func TestMeasureFindsAllTables(t *testing.T) {
 	orders := found["shop.orders"]
 	size := db.Int("SELECT pg_table_size('shop.orders') - pg_relation_size('shop.orders', 'fsm') - " +
 		"pg_relation_size('shop.orders', 'vm')")
-	if orders.Rows != 10_000 || orders.Bytes != size || orders.IndexBytes != db.Int("SELECT pg_indexes_size('shop.orders')") {
+	if orders.Rows != 10_000 || orders.Bytes != size ||
+		orders.IndexBytes != db.Int("SELECT pg_indexes_size('shop.orders')") {
 		t.Errorf("%+v, of %d bytes", orders.Figures, size)
 	}
 }
@@ -147,8 +148,17 @@ func TestMeasureOfHostileNames(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	names := []pgx.Identifier{
-		{"a.b", "c"}, {"a", "b.c"}, {"a", `"`}, {"a", `x"; DROP TABLE y; --`}, {"a", "select"}, {"a", "Ärger ☃"},
-		{"a", "%"}, {"a", "back\\slash"}, {"a", "'"}, {"a", strings.Repeat("n", 63)}, {"A", "B"},
+		{"a.b", "c"},
+		{"a", "b.c"},
+		{"a", `"`},
+		{"a", `x"; DROP TABLE y; --`},
+		{"a", "select"},
+		{"a", "Ärger ☃"},
+		{"a", "%"},
+		{"a", "back\\slash"},
+		{"a", "'"},
+		{"a", strings.Repeat("n", 63)},
+		{"A", "B"},
 	}
 	db.Do(`CREATE SCHEMA a; CREATE SCHEMA "a.b"; CREATE SCHEMA "A"`)
 	for _, name := range names {

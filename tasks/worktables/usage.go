@@ -53,7 +53,12 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 }
 
 // addUsed adds the reasons of tables that are in use.
-func (f Finder) addUsed(ctx context.Context, d plan.Drop, tables []campaign.WorkTable, reasons map[string]string) error {
+func (f Finder) addUsed(
+	ctx context.Context,
+	d plan.Drop,
+	tables []campaign.WorkTable,
+	reasons map[string]string,
+) error {
 	pool := f.Binder.Pool
 	var ids, listIDs []int64
 	for _, w := range tables {

@@ -41,7 +41,9 @@ type Suggestion struct {
 const policyPrefix = "policy/"
 
 // Command returns the command that previews the policy once it is set.
-func (s Suggestion) Command() string { return "cleanupd run --dry-run --task " + policyPrefix + s.Policy }
+func (s Suggestion) Command() string {
+	return "cleanupd run --dry-run --task " + policyPrefix + s.Policy
+}
 
 // suggest returns the suggestion for a table; nil if there is none. None is made for the application's own tables,
 // whose rows other rows need in ways that no foreign key tells.

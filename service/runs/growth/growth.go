@@ -24,10 +24,10 @@ type Growth struct {
 
 // past is what is stored of a table.
 type past struct {
-	firstTime           time.Time
-	week, month         *int64 // bytes with indexes at these samplings; nil if it has no sample so old
-	inserted, deleted   int64  // rows since week
-	reset               bool
+	firstTime         time.Time
+	week, month       *int64 // bytes with indexes at these samplings; nil if it has no sample so old
+	inserted, deleted int64  // rows since week
+	reset             bool
 }
 
 // selectSamplings selects the samplings to compare with: the last one that is at least so old, or else the first one

@@ -11,10 +11,10 @@ import (
 
 // batch has the figures of all tables at a sampling, a column each.
 type batch struct {
-	names                    []string
-	rows, bytes, indexBytes  []int64
-	inserted, deleted        []int64
-	reset                    []bool
+	names                   []string
+	rows, bytes, indexBytes []int64
+	inserted, deleted       []int64
+	reset                   []bool
 }
 
 func newBatch(found *inventory.Inventory) *batch {
@@ -36,7 +36,16 @@ func (b *batch) count(found *inventory.Inventory, c *counters) {
 			more, fewer, doubtful := c.since(r)
 			inserted, deleted, reset = inserted+more, deleted+fewer, reset || doubtful
 		}
-		b.inserted, b.deleted, b.reset = append(b.inserted, inserted), append(b.deleted, deleted), append(b.reset, reset)
+		b.inserted, b.deleted, b.reset = append(
+			b.inserted,
+			inserted,
+		), append(
+			b.deleted,
+			deleted,
+		), append(
+			b.reset,
+			reset,
+		)
 	}
 }
 

@@ -22,15 +22,21 @@ func TestSamplesOfChangedTables(t *testing.T) {
 	sample(t, db)
 	db.Do("DROP TABLE idle")
 	sample(t, db)
-	changed := db.Strings("SELECT format('%s %s %s %s', t.name, s.rows, s.inserted, s.deleted) FROM cleanupd.table_sample s " +
-		"JOIN cleanupd.sampled_table t ON t.id = s.table_id WHERE s.time > (SELECT min(time) FROM cleanupd.table_sampling)")
+	changed := db.Strings(
+		"SELECT format('%s %s %s %s', t.name, s.rows, s.inserted, s.deleted) FROM cleanupd.table_sample s " +
+			"JOIN cleanupd.sampled_table t ON t.id = s.table_id WHERE s.time > (SELECT min(time) FROM cleanupd.table_sampling)",
+	)
 	if len(changed) != 1 || changed[0] != "public.busy 6 10 4" {
 		t.Errorf("changed: %v", changed)
 	}
 	if n := db.Int("SELECT count(*) FROM cleanupd.table_sampling"); n != 3 {
 		t.Errorf("%d samplings", n)
 	}
-	if dropped := db.Strings("SELECT name FROM cleanupd.sampled_table WHERE drop_time IS NOT NULL"); len(dropped) != 1 ||
+	if dropped := db.Strings(
+		"SELECT name FROM cleanupd.sampled_table WHERE drop_time IS NOT NULL",
+	); len(
+		dropped,
+	) != 1 ||
 		dropped[0] != "public.idle" {
 		t.Errorf("dropped: %v", dropped)
 	}
@@ -64,8 +70,11 @@ func TestOneReplicaSamples(t *testing.T) {
 	tick(1, "at first")
 	tick(1, "again at once")
 	end := func(dryRun bool) {
-		db.Do(`INSERT INTO cleanupd.run (id, state, dry_run, continue_on_error, requested_by, create_time, end_time, slot)
-			SELECT gen_random_uuid(), 'SUCCEEDED', $1, false, 'test', clock_timestamp(), clock_timestamp(), 0`, dryRun)
+		db.Do(
+			`INSERT INTO cleanupd.run (id, state, dry_run, continue_on_error, requested_by, create_time, end_time, slot)
+			SELECT gen_random_uuid(), 'SUCCEEDED', $1, false, 'test', clock_timestamp(), clock_timestamp(), 0`,
+			dryRun,
+		)
 	}
 	end(true)
 	tick(1, "after a dry run")
@@ -128,8 +137,10 @@ func TestStatisticsReset(t *testing.T) {
 	db.Superuser("SELECT pg_stat_reset()")
 	count(db, "INSERT INTO counted SELECT generate_series(1, 7)", "counted", 7, 0)
 	sample(t, db)
-	got := db.Strings("SELECT format('%s %s', inserted, reset) FROM cleanupd.table_sample s JOIN cleanupd.sampled_table t " +
-		"ON t.id = s.table_id WHERE t.name = 'public.counted' ORDER BY time")
+	got := db.Strings(
+		"SELECT format('%s %s', inserted, reset) FROM cleanupd.table_sample s JOIN cleanupd.sampled_table t " +
+			"ON t.id = s.table_id WHERE t.name = 'public.counted' ORDER BY time",
+	)
 	if len(got) != 3 || got[0] != "0 f" || got[1] != "3 t" || got[2] != "7 t" {
 		t.Errorf("%v", got)
 	}
@@ -151,7 +162,9 @@ func TestCountersOfPartitions(t *testing.T) {
 	if len(got) != 2 || got[0] != "5 0 f" || got[1] != "3 3 f" {
 		t.Errorf("%v", got)
 	}
-	if n := db.Int("SELECT count(*) FROM cleanupd.table_counter WHERE relation NOT IN (SELECT oid FROM pg_class)"); n != 0 {
+	if n := db.Int(
+		"SELECT count(*) FROM cleanupd.table_counter WHERE relation NOT IN (SELECT oid FROM pg_class)",
+	); n != 0 {
 		t.Errorf("%d counters of relations that are gone", n)
 	}
 }
@@ -162,9 +175,14 @@ func TestOldSamplesAreThinned(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	days := suite.Size(suite.Long, 500, 1000)
-	db.Do("INSERT INTO cleanupd.sampled_table (name, first_time, drop_time) VALUES ('public.nmsdelivery', now(), NULL), " +
-		"('public.gone', now(), now() - interval '401 days'), ('public.xtkoption', now(), NULL)")
-	db.Do("INSERT INTO cleanupd.table_sampling SELECT now() - i * interval '1 day' FROM generate_series(1, $1::int) i", days)
+	db.Do(
+		"INSERT INTO cleanupd.sampled_table (name, first_time, drop_time) VALUES ('public.nmsdelivery', now(), NULL), " +
+			"('public.gone', now(), now() - interval '401 days'), ('public.xtkoption', now(), NULL)",
+	)
+	db.Do(
+		"INSERT INTO cleanupd.table_sampling SELECT now() - i * interval '1 day' FROM generate_series(1, $1::int) i",
+		days,
+	)
 	db.Do("INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted) SELECT t.id, "+
 		"now() - i * interval '1 day', $1 - i, 8192, 0, 1 FROM generate_series(1, $1::int) i, cleanupd.sampled_table t "+
 		"WHERE name <> 'public.xtkoption'", days)
@@ -179,7 +197,9 @@ func TestOldSamplesAreThinned(t *testing.T) {
 	if n := db.Int("SELECT count(*)" + ofDelivery + "AND time > now() - interval '90 days' AND inserted = 1"); n != 88 {
 		t.Errorf("%d samples of the last 90 days", n)
 	}
-	weekly := db.Int("SELECT count(*)" + ofDelivery + "AND time BETWEEN now() - interval '400 days' AND now() - interval '90 days'")
+	weekly := db.Int(
+		"SELECT count(*)" + ofDelivery + "AND time BETWEEN now() - interval '400 days' AND now() - interval '90 days'",
+	)
 	if weekly < 44 || weekly > 47 {
 		t.Errorf("%d samples of 310 days", weekly)
 	}
