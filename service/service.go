@@ -7,9 +7,12 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
 	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
 // Service implements cleanup.v1.CleanupService.
@@ -22,6 +25,8 @@ type Service struct {
 	forecaster *forecast.Forecaster
 	// hasUserData says that UserDataService has a Forms database.
 	hasUserData bool
+	// Tables lists the tables of the database.
+	Tables *coverage.Lister
 	// stopping is done when streams must end.
 	stopping context.Context
 }
@@ -34,7 +39,13 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 		runs:       manager,
 		policies:   &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
 		forecaster: &forecast.Forecaster{Pool: pool, Config: manager.Configure, Schedule: manager.Schedule},
-		stopping:   stopping,
+		Tables: &coverage.Lister{
+			Pool:   pool,
+			Masks:  inventory.Masks(tasks.Pipeline),
+			Cover:  manager.Cover,
+			Limits: coverage.DefaultLimits,
+		},
+		stopping: stopping,
 	}
 }
 

@@ -44,6 +44,7 @@ func newRoot() *cobra.Command {
 		cli.NewRun(),
 		cli.NewRuns(),
 		cli.NewTasks(),
+		cli.NewTables(),
 		cli.NewExplain(),
 		cli.NewOptions(),
 		cli.NewSchedule(),

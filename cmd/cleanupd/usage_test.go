@@ -102,6 +102,7 @@ func TestHelp(t *testing.T) {
 		"runs":        {"list", "watch", "cancel", "--server", "--limit", "--output"},
 		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
 		"tasks":       {"--output", "json", "yaml", "$CLEANUPD_OUTPUT"},
+		"tables":      {"--order-by", "--uncovered", "--limit", "json"},
 		"options":     {"get", "set", "reset", "--output"},
 		"options set": {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
 		"schedule set": {

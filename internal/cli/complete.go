@@ -37,12 +37,15 @@ func skippableTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Comp
 	return list, err
 }
 
+// knownTables offers the tables whose rows tasks delete or update.
 func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
-	resp, err := rpc.ListAll(func(token string) (*cleanupv1.ListTablesResponse, error) {
-		return client.ListTables(ctx, &cleanupv1.ListTablesRequest{PageToken: token})
-	})
+	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
+	resp, err := listTables(ctx, client, basic, 0)
 	for _, t := range resp.GetTables() {
-		list = append(list, cobra.CompletionWithDesc(t.GetName(), strings.Join(t.GetTasks(), ", ")))
+		if len(t.GetCoveredBy()) > 0 && t.GetKind() != cleanupv1.TableKind_TABLE_KIND_WORK_TABLES {
+			_, name, _ := strings.Cut(t.GetName(), ".")
+			list = append(list, cobra.CompletionWithDesc(name, strings.Join(t.GetCoveredBy(), ", ")))
+		}
 	}
 	return list, err
 }

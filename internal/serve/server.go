@@ -223,6 +223,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		Profile:      c.Profile,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
+		SampleEvery:  runs.DefaultSampleEvery,
 		History:      c.history,
 		PlanMaxAge:   c.planMaxAge,
 		Instance:     c.instance,

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
@@ -21,7 +22,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -34,6 +37,8 @@ const (
 	DefaultHistory    = 90 * 24 * time.Hour
 	DefaultWorkers    = 2
 	DefaultPlanMaxAge = 24 * time.Hour
+	// DefaultSampleEvery is what `cleanupd serve` uses.
+	DefaultSampleEvery = 30 * time.Second
 )
 
 // Config configures a Manager.
@@ -56,6 +61,9 @@ type Config struct {
 	// Instance is the name of the service with all its replicas. A database is cleaned by the instance that owns it.
 	Instance string
 	Log      *slog.Logger
+	// SampleEvery is how often a replica checks whether the tables are to be sampled: once a day, and after each run.
+	// 0: it never does.
+	SampleEvery time.Duration
 	// KeepSchedule says that this replica starts the runs of the schedule.
 	KeepSchedule bool
 	// History is how long runs that have ended are stored, with their events; 0 for DefaultHistory.
@@ -94,6 +102,7 @@ type Manager struct {
 	scheduler   *scheduler.Scheduler
 	worker      *worker.Worker
 	notifier    *notify.Notifier
+	sampler     *growth.Sampler
 	metrics     *prometheus.Registry
 }
 
@@ -127,6 +136,12 @@ func New(c Config) *Manager {
 		Owner:   m.owner,
 		Tasks:   m.Tasks,
 		Log:     m.log,
+	}
+	m.sampler = &growth.Sampler{
+		Pool:  m.pool,
+		Owner: m.owner,
+		Masks: inventory.Masks(tasks.Pipeline),
+		Log:   m.log,
 	}
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,

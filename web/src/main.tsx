@@ -18,6 +18,7 @@ import { Retention } from './pages/retention'
 import { RunPage } from './pages/run'
 import { SchedulePage } from './pages/schedule'
 import { SignIn } from './pages/signin'
+import { Tables } from './pages/tables'
 import { UserData } from './pages/userdata'
 
 type Entry = {
@@ -37,6 +38,7 @@ const entries: Entry[] = [
   { path: 'schedule', title: 'schedule.title', page: SchedulePage },
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
+  { path: 'tables', title: 'tables.title', page: Tables },
   { path: 'explain', title: 'explain.title', page: Explain },
   {
     path: 'userdata',

@@ -89,9 +89,10 @@ type CleanupServiceClient interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
@@ -508,9 +509,10 @@ type CleanupServiceServer interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
