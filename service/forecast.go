@@ -14,7 +14,7 @@ import (
 func (s *Service) GetForecast(
 	ctx context.Context, _ *cleanupv1.GetForecastRequest,
 ) (*cleanupv1.GetForecastResponse, error) {
-	f, err := s.forecaster.Forecast(ctx)
+	f, err := s.runs.Forecaster.Forecast(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
-	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -21,8 +20,7 @@ type Service struct {
 	pool *pgxpool.Pool
 	runs *runs.Manager
 	// policies changes policies.
-	policies   *policies.Keeper
-	forecaster *forecast.Forecaster
+	policies *policies.Keeper
 	// hasUserData says that UserDataService has a Forms database.
 	hasUserData bool
 	// Tables lists the tables of the database.
@@ -35,10 +33,9 @@ type Service struct {
 // streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{
-		pool:       pool,
-		runs:       manager,
-		policies:   &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
-		forecaster: &forecast.Forecaster{Pool: pool, Config: manager.Configure, Schedule: manager.Schedule},
+		pool:     pool,
+		runs:     manager,
+		policies: &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
 		Tables: &coverage.Lister{
 			Pool:   pool,
 			Masks:  inventory.Masks(tasks.Pipeline),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
@@ -93,6 +94,8 @@ type Manager struct {
 	*eventlog.Log
 	// Tasks is where the tasks come from.
 	Tasks tasklist.Source
+	// Forecaster makes forecasts.
+	Forecaster *forecast.Forecaster
 
 	pool, calls *pgxpool.Pool
 	config      Config
@@ -137,11 +140,16 @@ func New(c Config) *Manager {
 		Tasks:   m.Tasks,
 		Log:     m.log,
 	}
+	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Config: m.Configure, Schedule: m.Schedule}
 	m.sampler = &growth.Sampler{
 		Pool:  m.pool,
 		Owner: m.owner,
 		Masks: inventory.Masks(tasks.Pipeline),
-		Log:   m.log,
+		Then: func(ctx context.Context) error { // for metrics, and to sample the sequences
+			_, err := m.Forecaster.Forecast(ctx)
+			return err
+		},
+		Log: m.log,
 	}
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,

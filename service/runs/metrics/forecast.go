@@ -14,13 +14,15 @@ var (
 		"cleanupd_task_falling_behind",
 		"1 if runs delete less of a task than becomes obsolete, by the last forecast of any replica, otherwise 0; no sample "+
 			"without a forecast of the last two days.",
-		[]string{"task"}, nil,
+		[]string{"task"},
+		nil,
 	)
 	sequenceEnd = prometheus.NewDesc(
 		"cleanupd_sequence_end_timestamp_seconds",
 		"When a sequence will reach the limit of the ids that it gives; no sample if that is not known, or more than 100 "+
 			"years away.",
-		[]string{"sequence"}, nil,
+		[]string{"sequence"},
+		nil,
 	)
 )
 
