@@ -89,7 +89,8 @@ func TestForecastOfSequences(t *testing.T) {
 	}
 	small, orders := f.GetSequences()[0], f.GetSequences()[1]
 	days := small.GetLimitTime().AsTime().Sub(f.GetForecastTime().AsTime()).Hours() / 24
-	if small.GetLimit() != 32767 || small.GetLastValue() != 30000 || small.GetValuesPerDay() < 99 || small.GetValuesPerDay() > 101 ||
+	perDay := small.GetValuesPerDay()
+	if small.GetLimit() != 32767 || small.GetLastValue() != 30000 || perDay < 99 || perDay > 101 ||
 		days < 27 ||
 		days > 28 ||
 		!slices.Equal(small.GetColumns(), []string{"shop.small.id"}) {
