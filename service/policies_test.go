@@ -18,8 +18,8 @@ func shop(t *testing.T) *server {
 	db := pgtest.Empty(t)
 	db.Do(`CREATE SCHEMA shop;
 		CREATE TABLE shop.customer (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text NOT NULL);
-		CREATE TABLE shop.order_line (id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, total numeric(10,2),
-			note varchar(20), placed timestamptz);
+		CREATE TABLE shop.order_line (id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, total
+			numeric(10,2), note varchar(20), placed timestamptz);
 		CREATE INDEX ON shop.order_line (customer, placed);
 		CREATE TABLE shop.login (customer uuid, "At" timestamp NOT NULL, address inet);
 		INSERT INTO shop.customer (name) SELECT 'customer ' || i FROM generate_series(1, 10) i;
@@ -137,7 +137,9 @@ func TestPolicyKinds(t *testing.T) {
 		}},
 		{Name: "anonymous", Table: "shop.order_line", Enabled: true, OlderThan: &cleanupv1.OlderThan{
 			Column: "placed", Days: 500,
-		}, Assign: []*cleanupv1.Assign{{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one}}},
+		}, Assign: []*cleanupv1.Assign{
+			{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one},
+		}},
 	} {
 		setPolicy(t, s, p)
 	}
@@ -187,21 +189,23 @@ func TestWrongPolicies(t *testing.T) {
 		ALTER TABLE shop.order_line ADD placed2 timestamptz`)
 	text := func(v string) *string { return &v }
 	for fields, change := range map[string]func(p *cleanupv1.Policy){
-		"policy.name":                 func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
-		"policy.table":                func(p *cleanupv1.Policy) { p.Table = "shop.nothing" },
-		"policy.table ":               func(p *cleanupv1.Policy) { p.Table = "shop.view" },
-		"policy.table  ":              func(p *cleanupv1.Policy) { p.Table = "cleanupd.run" },
-		"policy.table   ":             func(p *cleanupv1.Policy) { p.Table = "pg_catalog.pg_class" },
-		"policy.table    ":            func(p *cleanupv1.Policy) { p.Table = `x"; DROP TABLE shop.login; --` },
-		"policy.limit":                func(p *cleanupv1.Policy) { p.Limit = -1 },
-		"policy":                      func(p *cleanupv1.Policy) { p.OlderThan = nil },
-		"policy.older_than.days":      func(p *cleanupv1.Policy) { p.OlderThan.Days = 24_856 },
-		"policy.older_than.column":    func(p *cleanupv1.Policy) { p.OlderThan.Column = "total" },
-		"policy.older_than.column ":   func(p *cleanupv1.Policy) { p.OlderThan.Column = "placed) OR (true" },
-		"policy.filters[0].op":        func(p *cleanupv1.Policy) { p.Filters[0].Op = 0 },
-		"policy.filters[0].values":    func(p *cleanupv1.Policy) { p.Filters[0].Values = nil },
-		"policy.filters[0].column":    func(p *cleanupv1.Policy) { p.Filters[0].Column = "nothing" },
-		"policy.filters[1].values[0]": func(p *cleanupv1.Policy) { p.Filters = append(p.Filters, filter("total", "ten")) },
+		"policy.name":               func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
+		"policy.table":              func(p *cleanupv1.Policy) { p.Table = "shop.nothing" },
+		"policy.table ":             func(p *cleanupv1.Policy) { p.Table = "shop.view" },
+		"policy.table  ":            func(p *cleanupv1.Policy) { p.Table = "cleanupd.run" },
+		"policy.table   ":           func(p *cleanupv1.Policy) { p.Table = "pg_catalog.pg_class" },
+		"policy.table    ":          func(p *cleanupv1.Policy) { p.Table = `x"; DROP TABLE shop.login; --` },
+		"policy.limit":              func(p *cleanupv1.Policy) { p.Limit = -1 },
+		"policy":                    func(p *cleanupv1.Policy) { p.OlderThan = nil },
+		"policy.older_than.days":    func(p *cleanupv1.Policy) { p.OlderThan.Days = 24_856 },
+		"policy.older_than.column":  func(p *cleanupv1.Policy) { p.OlderThan.Column = "total" },
+		"policy.older_than.column ": func(p *cleanupv1.Policy) { p.OlderThan.Column = "placed) OR (true" },
+		"policy.filters[0].op":      func(p *cleanupv1.Policy) { p.Filters[0].Op = 0 },
+		"policy.filters[0].values":  func(p *cleanupv1.Policy) { p.Filters[0].Values = nil },
+		"policy.filters[0].column":  func(p *cleanupv1.Policy) { p.Filters[0].Column = "nothing" },
+		"policy.filters[1].values[0]": func(p *cleanupv1.Policy) {
+			p.Filters = append(p.Filters, filter("total", "ten"))
+		},
 		"policy.filters[1]": func(p *cleanupv1.Policy) {
 			p.Table, p.OlderThan.Column = "shop.login", "At"
 			p.Filters = []*cleanupv1.Filter{filter("address", "10.0.0.1"), filter("payload", "{}")}
@@ -212,22 +216,30 @@ func TestWrongPolicies(t *testing.T) {
 		"policy.orphan_of": func(p *cleanupv1.Policy) {
 			p.OrphanOf = &cleanupv1.OrphanOf{Column: "total", ParentTable: "shop.customer", ParentColumn: "id"}
 		},
-		"policy.keep_newest.count":    func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{} },
-		"policy.keep_newest.order_by": func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{OrderBy: "note", Count: 1} },
+		"policy.keep_newest.count": func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{} },
+		"policy.keep_newest.order_by": func(p *cleanupv1.Policy) {
+			p.KeepNewest = &cleanupv1.KeepNewest{OrderBy: "note", Count: 1}
+		},
 		"policy.keep_newest.per[0]": func(p *cleanupv1.Policy) {
 			p.KeepNewest = &cleanupv1.KeepNewest{Per: []string{"nobody"}, Count: 1}
 		},
-		"policy.assign[0].column":  func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "id", Value: text("1")}} },
+		"policy.assign[0].column": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "id", Value: text("1")}}
+		},
 		"policy.assign[0].column ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "placed"}} },
 		"policy.assign[0].value":   func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "status"}} },
 		"policy.assign[0].value ": func(p *cleanupv1.Policy) {
 			p.Assign = []*cleanupv1.Assign{{Column: "note", Value: text("longer than twenty characters")}}
 		},
-		"policy.assign[0].value  ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("x")}} },
+		"policy.assign[0].value  ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("x")}}
+		},
 		"policy.filters[1].values[0] ": func(p *cleanupv1.Policy) {
 			p.Filters = append(p.Filters, filter("placed", "yesterday"))
 		},
-		"policy.assign[0].value   ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "placed2", Value: text("now")}} },
+		"policy.assign[0].value   ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "placed2", Value: text("now")}}
+		},
 		"policy.assign[0].value    ": func(p *cleanupv1.Policy) {
 			p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("1.239")}}
 		},
@@ -287,7 +299,9 @@ func TestPoliciesOverREST(t *testing.T) {
 		!strings.Contains(got.body, `"limit":7`) || !strings.Contains(got.body, `"days":730`) {
 		t.Errorf("a mask: %d %s", got.code, got.body)
 	}
-	for path, want := range map[string]int{"/v1/policies/old-orders": 200, "/v1/policies/nothing": 404, "/v1/policies": 200} {
+	for path, want := range map[string]int{
+		"/v1/policies/old-orders": 200, "/v1/policies/nothing": 404, "/v1/policies": 200,
+	} {
 		if got := s.call(t, http.MethodGet, path, ""); got.code != want {
 			t.Errorf("%s: %d %s", path, got.code, got.body)
 		}
@@ -334,7 +348,9 @@ func TestPoliciesOfCampaign(t *testing.T) {
 	if set := setPolicy(t, s, p); codesOf(set.GetWarnings()) != "POLICY_UNPROVEN POLICY_TABLE_COVERED" {
 		t.Errorf("%v", set)
 	}
-	for table, column := range map[string]string{"NmsRecipient": "tsLastModified", "NmsDelivery": "tsLastModified", "wkf12_3": "at"} {
+	for table, column := range map[string]string{
+		"NmsRecipient": "tsLastModified", "NmsDelivery": "tsLastModified", "wkf12_3": "at",
+	} {
 		s.db.Do("CREATE TABLE IF NOT EXISTS wkf12_3 (id int, at timestamptz)")
 		p.Table, p.OlderThan.Column = table, column
 		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})

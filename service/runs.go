@@ -306,3 +306,15 @@ func (s *Service) mayCancel(ctx context.Context, id string) error {
 		access.Operator,
 	)
 }
+
+// encode returns the message of an event, encoded once for all its watchers. RunCleanupResponse and WatchRunResponse
+// are the same on the wire.
+func encode(e store.Event) (transport.Encoded, error) {
+	message, err := e.Once(func() (any, error) {
+		return transport.Encode(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return message.(transport.Encoded), nil
+}

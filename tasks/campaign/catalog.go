@@ -161,7 +161,7 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	for _, t := range list {
 		c.tables[t.Name] = t
 	}
-	if err := c.readNamed(ctx, db, scope.Named); err != nil {
+	if err := readNamed(ctx, db, c, scope.Named); err != nil {
 		return nil, err
 	}
 	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").

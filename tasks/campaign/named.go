@@ -83,7 +83,7 @@ ORDER BY array_position($1::text[], n.nspname::text), n.nspname <> $3,
 LIMIT 1`
 
 // readNamed finds the tables that the scope names.
-func (c *Catalog) readNamed(ctx context.Context, db Querier, names []string) error {
+func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
 	oids := map[string]uint32{}
 	for _, text := range names {
 		n, ok := parseTableName(text)
@@ -129,11 +129,11 @@ func (c *Catalog) readNamed(ctx context.Context, db Querier, names []string) err
 			c.namedInPlace[text] = t
 		}
 	}
-	return c.readColumns(ctx, db)
+	return readColumns(ctx, db, c)
 }
 
 // readColumns reads the columns of the named tables.
-func (c *Catalog) readColumns(ctx context.Context, db Querier) error {
+func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 	tables := map[uint32]*Table{}
 	var oids []uint32
 	for _, t := range c.named {

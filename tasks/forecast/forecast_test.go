@@ -30,8 +30,8 @@ func newForecaster(t *testing.T, db *pgtest.DB) *forecast.Forecaster {
 // was written. perDay is how many rows the first day has.
 func history(db *pgtest.DB, perDay int) {
 	db.Do(fmt.Sprintf(`
-		CREATE TABLE night AS SELECT d, (%d * (1 + d / 365.0) * CASE WHEN d BETWEEN 180 AND 187 THEN 3 WHEN d BETWEEN 240 AND 270
-			THEN 0.1 ELSE 1 END)::int AS rows FROM generate_series(0, 400) d;
+		CREATE TABLE night AS SELECT d, (%d * (1 + d / 365.0) * CASE WHEN d BETWEEN 180 AND 187 THEN 3
+			WHEN d BETWEEN 240 AND 270 THEN 0.1 ELSE 1 END)::int AS rows FROM generate_series(0, 400) d;
 		CREATE FUNCTION pg_temp.times(delay interval) RETURNS SETOF timestamptz LANGUAGE sql AS $$
 			SELECT now() - delay - interval '185 days' + d * interval '1 day' + i * interval '1 day' / rows
 			FROM night, generate_series(0, rows - 1) i WHERE d BETWEEN 185 AND 199 $$;
@@ -39,8 +39,10 @@ func history(db *pgtest.DB, perDay int) {
 			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp');
 		DELETE FROM XtkAudit; DELETE FROM NmsBroadLogRcp; DELETE FROM NmsTrackingLogRcp; DELETE FROM NmsRtEvent;
 		INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT row_number() OVER (), t FROM pg_temp.times('180 days') t;
-		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) SELECT row_number() OVER (), t FROM pg_temp.times('180 days') t;
-		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT row_number() OVER (), t FROM pg_temp.times('365 days') t;
+		INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified)
+			SELECT row_number() OVER (), t FROM pg_temp.times('180 days') t;
+		INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog)
+			SELECT row_number() OVER (), t FROM pg_temp.times('365 days') t;
 		INSERT INTO NmsRtEvent (iRtEventId, iStatus, tsCreated, tsLastModified)
 			SELECT row_number() OVER (), 0, t, t FROM pg_temp.times('30 days') t;
 		ANALYZE`, perDay))

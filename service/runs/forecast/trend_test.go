@@ -13,8 +13,8 @@ var now = time.Date(2026, time.March, 1, 4, 0, 0, 0, time.UTC)
 // year has the rows that become obsolete on each day of a year.
 type year [365]int64
 
-// made returns a year of nights: a run a day, at 1,000 rows a second, that stops after its budget if that is not 0. rate
-// may change the speed on a day. It calls judged with each day's outlook and backlog, after the run of that day.
+// made makes a year of nights, with a run a day that stops after its budget, if that is not 0. rate is how many rows a
+// second it deletes on a day. It calls judged with each day's outlook and backlog, after the run of that day.
 func (y year) made(budget time.Duration, rate func(day int) float64, judged func(day int, o Outlook, backlog int64)) {
 	var nights []Night
 	backlog := int64(0)
