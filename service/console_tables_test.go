@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// The page of the tables shows growth, why work tables are retained, and what is suggested for the others.
+// The page shows growth, the reasons why work tables are retained, and suggestions.
 func TestConsoleOfTables(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)
@@ -29,7 +29,10 @@ func TestConsoleOfTables(t *testing.T) {
 	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
 	p.sees(`"olderThan"`, "cleanupd run --dry-run --task policy/cusorders")
 	p.fill("Order", "NAME")
-	p.until("it is in the order of names", "document.querySelector('tbody code').innerText === 'public.cusbroadlogstore'")
+	p.until(
+		"it is in the order of names",
+		"document.querySelector('tbody code').innerText === 'public.cusbroadlogstore'",
+	)
 	p.press("Show more")
 	p.until("it shows the next page", "document.querySelectorAll('tbody tr').length > 50")
 	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
