@@ -61,6 +61,7 @@ func NewCommand() *cobra.Command {
 			"--database-url; of several hosts, one that is in recovery is used")
 	f.StringVar(&c.GRPCListen, "grpc-listen", c.GRPCListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
+	addProfileFlag(cmd, &c.Profile)
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil,
 		"NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are "+
 			"purged first; NAME=keep: keep its deliveries; may be repeated")

@@ -44,8 +44,8 @@ SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, c
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// logStart logs what an administrator checks first: versions, the database, the role, the schedule, who may call, and who
-// is notified.
+// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who may
+// call, and who is notified.
 func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
@@ -61,6 +61,9 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	s.log.Info("cleanupd", "version", version.String(), "instance", c.instance)
 	s.log.Info("database", "host", host, "name", database, "server_version", serverVersion)
 	s.log.Info("role in the database", "name", role, "superuser", superuser)
+	if err := s.logProfile(ctx, c.Profile); err != nil {
+		return err
+	}
 	next := "none"
 	if schedule.NextRunTime != nil {
 		next = schedule.NextRunTime.UTC().Format("2006-01-02T15:04Z")

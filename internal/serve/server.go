@@ -220,6 +220,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		Calls:        s.calls,
 		Standby:      pipeline.Standby{Pool: s.standby},
 		External:     formsTasks,
+		Profile:      c.Profile,
 		Lease:        c.lease,
 		KeepSchedule: c.schedule,
 		SampleEvery:  runs.DefaultSampleEvery,

@@ -65,7 +65,7 @@ func (m *Manager) ExplainRow(
 func (m *Manager) explainer(ctx context.Context) (
 	list tasklist.List, config pipeline.Config, holds plan.Holds, err error,
 ) {
-	if list, err = m.Pipeline(ctx); err != nil {
+	if list, err = m.Tasks.Read(ctx, m.calls); err != nil {
 		return list, config, holds, err
 	}
 	config = m.configure(list)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
 	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
@@ -80,6 +81,8 @@ type Config struct {
 	VacuumTruncate bool
 	// External has tasks on another database; nil if there are none.
 	External *external.Source
+	// Profile says which tasks the database has; empty for tasklist.Auto.
+	Profile tasklist.Profile
 	// Include has further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
 	// Notify configures notifications.
@@ -89,12 +92,15 @@ type Config struct {
 // Manager starts, watches, cancels and executes runs. Work and Listen must be running while its other methods are used.
 type Manager struct {
 	*eventlog.Log
+	// Tasks is where the tasks come from.
+	Tasks tasklist.Source
+	// Forecaster makes forecasts.
+	Forecaster *forecast.Forecaster
 
 	pool, calls *pgxpool.Pool
 	config      Config
 	base        pipeline.Config // of every run and explanation
 	log         *slog.Logger
-	tasks       tasklist.Source
 	owner       *instance.Owner
 	scheduler   *scheduler.Scheduler
 	worker      *worker.Worker
@@ -123,7 +129,7 @@ func New(c Config) *Manager {
 			Include:           c.Include,
 		},
 		log:     c.Log,
-		tasks:   tasklist.Source{External: c.External},
+		Tasks:   tasklist.Source{Profile: c.Profile, External: c.External},
 		owner:   instance.NewOwner(c.Instance, c.Log),
 		metrics: prometheus.NewRegistry(),
 	}
@@ -131,14 +137,19 @@ func New(c Config) *Manager {
 		Enabled: c.KeepSchedule,
 		Pool:    m.pool,
 		Owner:   m.owner,
-		Tasks:   m.tasks,
+		Tasks:   m.Tasks,
 		Log:     m.log,
 	}
+	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Config: m.Configure, Schedule: m.Schedule}
 	m.sampler = &growth.Sampler{
 		Pool:  m.pool,
 		Owner: m.owner,
 		Masks: inventory.Masks(tasks.Pipeline),
-		Log:   m.log,
+		Then: func(ctx context.Context) error { // for metrics, and to sample the sequences
+			_, err := m.Forecaster.Forecast(ctx)
+			return err
+		},
+		Log: m.log,
 	}
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,
@@ -150,7 +161,7 @@ func New(c Config) *Manager {
 		Replica:    c.Replica,
 		Log:        m.log,
 		Base:       m.base,
-		Tasks:      m.tasks,
+		Tasks:      m.Tasks,
 		Owner:      m.owner,
 		Scheduler:  m.scheduler,
 		Metrics:    metrics.NewReplica(m.metrics),
@@ -160,6 +171,7 @@ func New(c Config) *Manager {
 	m.notifier = newNotifier(m)
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
+		Tasks:   m.Tasks,
 		Include: c.Include,
 		Targets: m.notifier.Names(),
 		Log:     m.log,
@@ -176,15 +188,16 @@ func (m *Manager) Ready(ctx context.Context) error { return m.worker.Ready(ctx) 
 // Own fails with a refused.Error if another instance owns a database, or it is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
-// Pipeline returns all tasks as they are now.
-func (m *Manager) Pipeline(ctx context.Context) (tasklist.List, error) {
-	return m.tasks.Read(ctx, m.calls)
+// Configure returns the configuration of a run or an explanation, with all tasks as they are now.
+func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (pipeline.Config, error) {
+	list, err := m.Tasks.Read(ctx, db)
+	return m.configure(list), err
 }
 
 // configure returns the configuration of a run or an explanation.
 func (m *Manager) configure(list tasklist.List) pipeline.Config {
 	config := m.base
-	config.Pipeline, config.External = list.Tasks, list.External
+	config.Pipeline, config.External, config.Foreign = list.Tasks, list.External, list.Foreign
 	return config
 }
 

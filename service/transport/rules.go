@@ -52,6 +52,7 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_GetPolicy_FullMethodName:    {role: access.Viewer},
 	cleanupv1.CleanupService_SetPolicy_FullMethodName:    {role: access.Admin, audited: true},
 	cleanupv1.CleanupService_DeletePolicy_FullMethodName: {role: access.Admin, audited: true},
+	cleanupv1.CleanupService_GetForecast_FullMethodName:  {role: access.Viewer},
 	cleanupv1.CleanupService_WhoAmI_FullMethodName:       {role: access.Viewer},
 	cleanupv1.CleanupService_GetServer_FullMethodName:    {role: access.Viewer},
 	cleanupv1.CleanupService_ListAudit_FullMethodName:    {role: access.Admin},

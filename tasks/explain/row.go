@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -136,14 +135,7 @@ func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explai
 // covers it.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
-	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
-	name = strings.TrimPrefix(name, catalog.Schema+".")
-	table := catalog.Table(name)
-	for _, t := range catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
-		if slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.Name == name }) {
-			table = t
-		}
-	}
+	table := catalog.Find(name)
 	if table == nil {
 		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", catalog.Schema, name))
 	}

@@ -178,7 +178,7 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	}
 	var columns []string
 	for _, a := range t.sweep.Set {
-		columns = append(columns, strings.ToLower(a.Column))
+		columns = append(columns, a.Column)
 	}
 	err = t.read(ctx, []any{&root.partition, &root.relation}, moveRootSQL, t.sweep.Relation, columns)
 	return root, err

@@ -25,6 +25,7 @@ export type Explanation = Schemas['v1ExplainRowResponse']
 export type Found = Schemas['v1FindUserDataResponse']
 export type Receipt = Schemas['v1Receipt']
 export type Purge = Schemas['v1FormsPurge']
+export type Policy = Schemas['v1Policy']
 
 /** An error response of the server. */
 export class ApiError extends Error {

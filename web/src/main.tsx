@@ -12,6 +12,7 @@ import { GuardsPage } from './pages/guards'
 import { History } from './pages/history'
 import { Holds } from './pages/holds'
 import { Overview } from './pages/overview'
+import { Policies } from './pages/policies'
 import { Preview } from './pages/preview'
 import { Retention } from './pages/retention'
 import { RunPage } from './pages/run'
@@ -33,6 +34,7 @@ const entries: Entry[] = [
   { path: 'runs', title: 'history.title', page: History },
   { path: 'preview', title: 'preview.title', page: Preview },
   { path: 'retention', title: 'retention.title', page: Retention },
+  { path: 'policies', title: 'policies.title', page: Policies },
   { path: 'schedule', title: 'schedule.title', page: SchedulePage },
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },

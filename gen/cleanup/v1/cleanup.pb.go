@@ -4585,7 +4585,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
+	"cleanup.v1\x1a\x19cleanup/v1/forecast.proto\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4976,7 +4976,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\xdd\x0f\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\xad\x10\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -5006,7 +5006,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
 	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
 	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
-	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12?\n" +
+	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12N\n" +
+	"\vGetForecast\x12\x1e.cleanup.v1.GetForecastRequest\x1a\x1f.cleanup.v1.GetForecastResponse\x12?\n" +
 	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
 	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
 	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
@@ -5105,19 +5106,21 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*GetPolicyRequest)(nil),             // 76: cleanup.v1.GetPolicyRequest
 	(*SetPolicyRequest)(nil),             // 77: cleanup.v1.SetPolicyRequest
 	(*DeletePolicyRequest)(nil),          // 78: cleanup.v1.DeletePolicyRequest
-	(*WhoAmIRequest)(nil),                // 79: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 80: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 81: cleanup.v1.ListAuditRequest
-	(*ListTablesResponse)(nil),           // 82: cleanup.v1.ListTablesResponse
-	(*GetGuardsResponse)(nil),            // 83: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 84: cleanup.v1.SetGuardsResponse
-	(*ListPoliciesResponse)(nil),         // 85: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyResponse)(nil),            // 86: cleanup.v1.GetPolicyResponse
-	(*SetPolicyResponse)(nil),            // 87: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyResponse)(nil),         // 88: cleanup.v1.DeletePolicyResponse
-	(*WhoAmIResponse)(nil),               // 89: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 90: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 91: cleanup.v1.ListAuditResponse
+	(*GetForecastRequest)(nil),           // 79: cleanup.v1.GetForecastRequest
+	(*WhoAmIRequest)(nil),                // 80: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 81: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 82: cleanup.v1.ListAuditRequest
+	(*ListTablesResponse)(nil),           // 83: cleanup.v1.ListTablesResponse
+	(*GetGuardsResponse)(nil),            // 84: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 85: cleanup.v1.SetGuardsResponse
+	(*ListPoliciesResponse)(nil),         // 86: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyResponse)(nil),            // 87: cleanup.v1.GetPolicyResponse
+	(*SetPolicyResponse)(nil),            // 88: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyResponse)(nil),         // 89: cleanup.v1.DeletePolicyResponse
+	(*GetForecastResponse)(nil),          // 90: cleanup.v1.GetForecastResponse
+	(*WhoAmIResponse)(nil),               // 91: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 92: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 93: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
@@ -5229,37 +5232,39 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	76,  // 106: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
 	77,  // 107: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
 	78,  // 108: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	79,  // 109: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	80,  // 110: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	81,  // 111: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 112: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 113: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 114: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 115: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 116: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 117: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	82,  // 118: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	36,  // 119: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	38,  // 120: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	40,  // 121: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	42,  // 122: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	44,  // 123: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	53,  // 124: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	57,  // 125: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	47,  // 126: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	49,  // 127: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	51,  // 128: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	83,  // 129: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	84,  // 130: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	85,  // 131: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	86,  // 132: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	87,  // 133: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	88,  // 134: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	89,  // 135: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	90,  // 136: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	91,  // 137: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	112, // [112:138] is the sub-list for method output_type
-	86,  // [86:112] is the sub-list for method input_type
+	79,  // 109: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	80,  // 110: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	81,  // 111: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	82,  // 112: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	24,  // 113: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	26,  // 114: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	28,  // 115: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	30,  // 116: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	32,  // 117: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	34,  // 118: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	83,  // 119: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	36,  // 120: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	38,  // 121: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	40,  // 122: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	42,  // 123: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	44,  // 124: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	53,  // 125: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	57,  // 126: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	47,  // 127: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	49,  // 128: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	51,  // 129: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	84,  // 130: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	85,  // 131: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	86,  // 132: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	87,  // 133: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	88,  // 134: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	89,  // 135: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	90,  // 136: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	91,  // 137: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	92,  // 138: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	93,  // 139: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	113, // [113:140] is the sub-list for method output_type
+	86,  // [86:113] is the sub-list for method input_type
 	86,  // [86:86] is the sub-list for extension type_name
 	86,  // [86:86] is the sub-list for extension extendee
 	0,   // [0:86] is the sub-list for field type_name
@@ -5270,6 +5275,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	if File_cleanup_v1_cleanup_proto != nil {
 		return
 	}
+	file_cleanup_v1_forecast_proto_init()
 	file_cleanup_v1_guard_proto_init()
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_message_proto_init()

@@ -1116,6 +1116,27 @@ func local_request_CleanupService_DeletePolicy_0(ctx context.Context, marshaler 
 	return msg, metadata, err
 }
 
+func request_CleanupService_GetForecast_0(ctx context.Context, marshaler runtime.Marshaler, client CleanupServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetForecastRequest
+		metadata runtime.ServerMetadata
+	)
+	if req.Body != nil {
+		_, _ = io.Copy(io.Discard, req.Body)
+	}
+	msg, err := client.GetForecast(ctx, &protoReq, grpc.Header(&metadata.HeaderMD), grpc.Trailer(&metadata.TrailerMD))
+	return msg, metadata, err
+}
+
+func local_request_CleanupService_GetForecast_0(ctx context.Context, marshaler runtime.Marshaler, server CleanupServiceServer, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
+	var (
+		protoReq GetForecastRequest
+		metadata runtime.ServerMetadata
+	)
+	msg, err := server.GetForecast(ctx, &protoReq)
+	return msg, metadata, err
+}
+
 func request_CleanupService_WhoAmI_0(ctx context.Context, marshaler runtime.Marshaler, client CleanupServiceClient, req *http.Request, pathParams map[string]string) (proto.Message, runtime.ServerMetadata, error) {
 	var (
 		protoReq WhoAmIRequest
@@ -1712,6 +1733,26 @@ func RegisterCleanupServiceHandlerServer(ctx context.Context, mux *runtime.Serve
 		}
 		forward_CleanupService_DeletePolicy_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_GetForecast_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		var stream runtime.ServerTransportStream
+		ctx = grpc.NewContextWithServerTransportStream(ctx, &stream)
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateIncomingContext(ctx, mux, req, "/cleanup.v1.CleanupService/GetForecast", runtime.WithHTTPPathPattern("/v1/forecast"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := local_request_CleanupService_GetForecast_0(annotatedContext, inboundMarshaler, server, req, pathParams)
+		md.HeaderMD, md.TrailerMD = metadata.Join(md.HeaderMD, stream.Header()), metadata.Join(md.TrailerMD, stream.Trailer())
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_GetForecast_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_CleanupService_WhoAmI_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2271,6 +2312,23 @@ func RegisterCleanupServiceHandlerClient(ctx context.Context, mux *runtime.Serve
 		}
 		forward_CleanupService_DeletePolicy_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
 	})
+	mux.Handle(http.MethodGet, pattern_CleanupService_GetForecast_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
+		ctx, cancel := context.WithCancel(req.Context())
+		defer cancel()
+		inboundMarshaler, outboundMarshaler := runtime.MarshalerForRequest(mux, req)
+		annotatedContext, err := runtime.AnnotateContext(ctx, mux, req, "/cleanup.v1.CleanupService/GetForecast", runtime.WithHTTPPathPattern("/v1/forecast"))
+		if err != nil {
+			runtime.HTTPError(ctx, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		resp, md, err := request_CleanupService_GetForecast_0(annotatedContext, inboundMarshaler, client, req, pathParams)
+		annotatedContext = runtime.NewServerMetadataContext(annotatedContext, md)
+		if err != nil {
+			runtime.HTTPError(annotatedContext, mux, outboundMarshaler, w, req, err)
+			return
+		}
+		forward_CleanupService_GetForecast_0(annotatedContext, mux, outboundMarshaler, w, req, resp, mux.GetForwardResponseOptions()...)
+	})
 	mux.Handle(http.MethodGet, pattern_CleanupService_WhoAmI_0, func(w http.ResponseWriter, req *http.Request, pathParams map[string]string) {
 		ctx, cancel := context.WithCancel(req.Context())
 		defer cancel()
@@ -2353,6 +2411,7 @@ var (
 	pattern_CleanupService_SetPolicy_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "policies", "name"}, ""))
 	pattern_CleanupService_SetPolicy_1            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "policies", "name"}, ""))
 	pattern_CleanupService_DeletePolicy_0         = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1, 1, 0, 4, 1, 5, 2}, []string{"v1", "policies", "name"}, ""))
+	pattern_CleanupService_GetForecast_0          = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "forecast"}, ""))
 	pattern_CleanupService_WhoAmI_0               = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "whoami"}, ""))
 	pattern_CleanupService_GetServer_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "server"}, ""))
 	pattern_CleanupService_ListAudit_0            = runtime.MustPattern(runtime.NewPattern(1, []int{2, 0, 2, 1}, []string{"v1", "audit"}, ""))
@@ -2386,6 +2445,7 @@ var (
 	forward_CleanupService_SetPolicy_0            = runtime.ForwardResponseMessage
 	forward_CleanupService_SetPolicy_1            = runtime.ForwardResponseMessage
 	forward_CleanupService_DeletePolicy_0         = runtime.ForwardResponseMessage
+	forward_CleanupService_GetForecast_0          = runtime.ForwardResponseMessage
 	forward_CleanupService_WhoAmI_0               = runtime.ForwardResponseMessage
 	forward_CleanupService_GetServer_0            = runtime.ForwardResponseMessage
 	forward_CleanupService_ListAudit_0            = runtime.ForwardResponseMessage

@@ -42,6 +42,7 @@ const (
 	CleanupService_GetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/GetPolicy"
 	CleanupService_SetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/SetPolicy"
 	CleanupService_DeletePolicy_FullMethodName         = "/cleanup.v1.CleanupService/DeletePolicy"
+	CleanupService_GetForecast_FullMethodName          = "/cleanup.v1.CleanupService/GetForecast"
 	CleanupService_WhoAmI_FullMethodName               = "/cleanup.v1.CleanupService/WhoAmI"
 	CleanupService_GetServer_FullMethodName            = "/cleanup.v1.CleanupService/GetServer"
 	CleanupService_ListAudit_FullMethodName            = "/cleanup.v1.CleanupService/ListAudit"
@@ -158,6 +159,10 @@ type CleanupServiceClient interface {
 	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
 	// for an unknown name; ABORTED for an outdated etag.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
+	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
+	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
+	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -423,6 +428,16 @@ func (c *cleanupServiceClient) DeletePolicy(ctx context.Context, in *DeletePolic
 	return out, nil
 }
 
+func (c *cleanupServiceClient) GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetForecastResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetForecast_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cleanupServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WhoAmIResponse)
@@ -564,6 +579,10 @@ type CleanupServiceServer interface {
 	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
 	// for an unknown name; ABORTED for an outdated etag.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
+	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
+	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
+	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -649,6 +668,9 @@ func (UnimplementedCleanupServiceServer) SetPolicy(context.Context, *SetPolicyRe
 }
 func (UnimplementedCleanupServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetForecast not implemented")
 }
 func (UnimplementedCleanupServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
@@ -1080,6 +1102,24 @@ func _CleanupService_DeletePolicy_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_GetForecast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetForecastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetForecast(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetForecast_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetForecast(ctx, req.(*GetForecastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CleanupService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WhoAmIRequest)
 	if err := dec(in); err != nil {
@@ -1224,6 +1264,10 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeletePolicy",
 			Handler:    _CleanupService_DeletePolicy_Handler,
+		},
+		{
+			MethodName: "GetForecast",
+			Handler:    _CleanupService_GetForecast_Handler,
 		},
 		{
 			MethodName: "WhoAmI",

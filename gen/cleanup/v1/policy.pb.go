@@ -142,8 +142,9 @@ type Policy struct {
 	// Changes with the policy. In a request, ABORTED if the stored policy has another etag; if empty, it is not compared.
 	Etag string `protobuf:"bytes,11,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Output only. What an operator should know of the policy: a task covers the table already (POLICY_TABLE_COVERED),
-	// foreign keys delete or change rows of other tables (POLICY_CASCADES), or the policy cannot run as it is
-	// (POLICY_UNUSABLE), with the reason.
+	// foreign keys delete or change rows of other tables (POLICY_CASCADES), no run has done the rule by a saved plan yet
+	// (POLICY_UNPROVEN), or the policy cannot run as it is (POLICY_UNUSABLE), with the reason. A list of policies has only
+	// POLICY_UNPROVEN.
 	Warnings      []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

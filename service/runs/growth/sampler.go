@@ -21,7 +21,9 @@ type Sampler struct {
 	Owner *instance.Owner
 	// Masks are the masks of work tables, which are sampled by kind.
 	Masks []inventory.Mask
-	Log   *slog.Logger
+	// Then is called after each sampling; may be nil.
+	Then func(ctx context.Context) error
+	Log  *slog.Logger
 }
 
 const (
@@ -50,7 +52,8 @@ func (s *Sampler) Tick(ctx context.Context) error {
 	if err != nil || !due {
 		return err
 	}
-	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+	sampled := false
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statementTimeout); err != nil {
 			return err
 		}
@@ -58,6 +61,7 @@ func (s *Sampler) Tick(ctx context.Context) error {
 		if err != nil || !locked {
 			return err
 		}
+		sampled = true
 		start := time.Now()
 		n, err := s.sample(ctx, tx, last)
 		if err != nil {
@@ -66,6 +70,10 @@ func (s *Sampler) Tick(ctx context.Context) error {
 		s.Log.Info("sampled the tables", "changed", n, "duration", time.Since(start))
 		return nil
 	})
+	if err != nil || !sampled || s.Then == nil {
+		return err
+	}
+	return s.Then(ctx)
 }
 
 // lock locks the row of the sampler if a sampling is due and no other replica does it, and returns the time of the last

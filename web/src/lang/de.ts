@@ -289,6 +289,7 @@ export const words: Words = {
   'guard.maxIdle.help': 'Ist das neueste Log älter, wie in einer wiederhergestellten Kopie, startet keine Ausführung.',
   'guard.cutoff': 'Stichtage auf plötzliche Änderungen prüfen',
   'guard.first': 'Der Zeitplan löscht erst, nachdem eine Ausführung von Hand gelungen ist',
+  'guard.policy': 'Eine Richtlinie, deren Regel noch nie lief, braucht eine Ausführung, die einer Vorschau folgt',
 
   'holds.title': 'Löschsperren',
   'holds.intro': 'Gesperrte Daten werden nie gelöscht, unabhängig von den Regeln.',
@@ -401,6 +402,23 @@ export const words: Words = {
   'userdata.verify': 'Überprüfen',
   'userdata.verify.help': 'Das Löschprotokoll enthält die Benutzer-ID nicht.',
 
+  'policies.title': 'Richtlinien',
+  'policies.intro':
+    'Aufbewahrungsregeln für Tabellen, die die Aufgaben der Anwendung nicht kennen. Eine Richtlinie löscht die Zeilen, die alle ihre Bedingungen erfüllen, oder überschreibt Spalten davon. Eine neue oder geänderte Richtlinie braucht zuerst eine Ausführung, die einer Vorschau folgt.',
+  'policies.none': 'Keine Richtlinien.',
+  'policies.rows': 'Zeilen mit allen Bedingungen',
+  'policies.then': 'Was mit ihnen geschieht',
+  'policies.delete': 'Sie werden gelöscht.',
+  'policies.edit': 'Bearbeiten',
+  'policies.remove': 'Richtlinie {name} entfernen?',
+  'policies.create': 'Richtlinie anlegen',
+  'policies.change': 'Richtlinie {name} ändern',
+  'policies.rule': 'Regel als JSON',
+  'policies.rule.help':
+    'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit und description, wie in PUT /v1/policies/NAME.',
+  'policies.check': 'Prüfen',
+  'policies.save': 'Speichern',
+  'policies.checked': 'Der Server nimmt die Richtlinie an.',
   'purges.title': 'AEM Forms: Prozessinstanzen',
   'purges.intro':
     'Abgeschlossene und beendete Prozessinstanzen werden nach Ablauf der Frist mit ihren Aufgaben und Dokumenten gelöscht. Sehen Sie sich die Vorschau an, bevor Sie eine Regel aktivieren.',

@@ -279,6 +279,7 @@ export const en = {
   'guard.maxIdle.help': 'No run starts if the newest log is older, as in a restored copy.',
   'guard.cutoff': 'Check cutoffs for sudden changes',
   'guard.first': 'Let the schedule delete only after a run by hand has succeeded',
+  'guard.policy': 'A policy whose rule has not run yet needs a run that follows a preview',
 
   'holds.title': 'Holds',
   'holds.intro': 'Data on hold is never deleted, whatever the rules say.',
@@ -390,6 +391,23 @@ export const en = {
   'userdata.verify': 'Verify',
   'userdata.verify.help': 'The receipt does not contain the user ID.',
 
+  'policies.title': 'Policies',
+  'policies.intro':
+    'Retention rules for tables that the tasks of the application do not know. A policy deletes the rows that meet all of its conditions, or overwrites columns of them. A new or changed policy first needs a run that follows a preview.',
+  'policies.none': 'No policies.',
+  'policies.rows': 'Rows that meet all of',
+  'policies.then': 'What happens to them',
+  'policies.delete': 'They are deleted.',
+  'policies.edit': 'Edit',
+  'policies.remove': 'Remove the policy {name}?',
+  'policies.create': 'Create a policy',
+  'policies.change': 'Change the policy {name}',
+  'policies.rule': 'Rule, as JSON',
+  'policies.rule.help':
+    'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit and description, as in PUT /v1/policies/NAME.',
+  'policies.check': 'Check',
+  'policies.save': 'Save',
+  'policies.checked': 'The server accepts the policy.',
   'purges.title': 'AEM Forms: process instances',
   'purges.intro':
     'Completed and terminated process instances are deleted when they are old enough, with their tasks and documents. Preview a rule before you enable it.',

@@ -293,6 +293,7 @@ export const words: Words = {
     'Si le log le plus récent est plus ancien, comme dans une copie restaurée, aucune exécution ne démarre.',
   'guard.cutoff': 'Contrôler les changements brusques de date limite',
   'guard.first': 'La planification ne supprime qu’après une exécution manuelle réussie',
+  'guard.policy': 'Une règle de conservation qui n’a jamais été exécutée exige une exécution qui suit un aperçu',
 
   'holds.title': 'Blocages',
   'holds.intro': 'Les données bloquées ne sont jamais supprimées, quelles que soient les règles.',
@@ -405,6 +406,23 @@ export const words: Words = {
   'userdata.verify': 'Vérifier',
   'userdata.verify.help': 'La preuve d’effacement ne contient pas l’ID utilisateur.',
 
+  'policies.title': 'Règles de conservation',
+  'policies.intro':
+    'Règles de conservation pour les tables que les tâches de l’application ne connaissent pas. Une règle supprime les lignes qui remplissent toutes ses conditions, ou remplace la valeur de certaines de leurs colonnes. Une règle nouvelle ou modifiée exige d’abord une exécution qui suit un aperçu.',
+  'policies.none': 'Aucune règle.',
+  'policies.rows': 'Lignes qui remplissent toutes les conditions',
+  'policies.then': 'Ce qu’elles deviennent',
+  'policies.delete': 'Elles sont supprimées.',
+  'policies.edit': 'Modifier',
+  'policies.remove': 'Supprimer la règle {name} ?',
+  'policies.create': 'Créer une règle',
+  'policies.change': 'Modifier la règle {name}',
+  'policies.rule': 'Règle, en JSON',
+  'policies.rule.help':
+    'table, olderThan, filters, orphanOf, keepNewest, assign, enabled, limit et description, comme dans PUT /v1/policies/NAME.',
+  'policies.check': 'Vérifier',
+  'policies.save': 'Enregistrer',
+  'policies.checked': 'Le serveur accepte la règle.',
   'purges.title': 'AEM Forms : instances de processus',
   'purges.intro':
     'Les instances de processus terminées ou arrêtées sont supprimées passé le délai, avec leurs tâches et leurs documents. Prévisualisez une règle avant de l’activer.',

@@ -282,6 +282,7 @@ export const words: Words = {
   'guard.maxIdle.help': '復元したコピーのように最新のログがこれより古いと、実行は開始されません。',
   'guard.cutoff': '基準日の急な変化を確認する',
   'guard.first': '手動の実行が成功するまで、スケジュールによる削除を行わない',
+  'guard.policy': 'まだ実行されていないポリシーには、プレビューに従う実行が必要です',
 
   'holds.title': '保留',
   'holds.intro': '保留中のデータは、ルールにかかわらず削除されません。',
@@ -394,6 +395,23 @@ export const words: Words = {
   'userdata.verify': '検証',
   'userdata.verify.help': '消去の記録にユーザー ID は含まれていません。',
 
+  'policies.title': 'ポリシー',
+  'policies.intro':
+    'アプリケーションのタスクが扱わないテーブルの保持ルールです。ポリシーは、すべての条件を満たす行を削除するか、その列を上書きします。新しいポリシーと変更したポリシーは、まずプレビューに従う実行が必要です。',
+  'policies.none': 'ポリシーはありません。',
+  'policies.rows': 'すべての条件を満たす行',
+  'policies.then': '行の扱い',
+  'policies.delete': '削除されます。',
+  'policies.edit': '編集',
+  'policies.remove': 'ポリシー {name} を削除しますか？',
+  'policies.create': 'ポリシーを作成',
+  'policies.change': 'ポリシー {name} を変更',
+  'policies.rule': 'ルール（JSON）',
+  'policies.rule.help':
+    'table、olderThan、filters、orphanOf、keepNewest、assign、enabled、limit、description。PUT /v1/policies/NAME と同じ形式です。',
+  'policies.check': '確認',
+  'policies.save': '保存',
+  'policies.checked': 'サーバーはこのポリシーを受け入れます。',
   'purges.title': 'AEM Forms：プロセスインスタンス',
   'purges.intro':
     '完了または終了したプロセスインスタンスは、期間が過ぎるとタスクやドキュメントとともに削除されます。有効にする前に、ルールをプレビューしてください。',
