@@ -29,6 +29,7 @@ var pages = []struct {
 	{"#/schedule", "Schedule", access.Viewer},
 	{"#/guards", "Guards", access.Admin},
 	{"#/holds", "Holds", access.Admin},
+	{"#/tables", "Tables", access.Viewer},
 	{"#/explain", "Explain", access.Viewer},
 	{"#/audit", "Audit", access.Admin},
 	{"#/about", "About", access.Viewer},

@@ -129,7 +129,7 @@ func storedTime(t *time.Time) *timestamppb.Timestamp {
 	return nil
 }
 
-// suggestionMessage returns the policy to consider for a table; nil if there is none.
+// suggestionMessage returns the message of a suggestion, or nil.
 func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 	s := t.Suggestion
 	if s == nil {

@@ -78,8 +78,8 @@ xtkworkflowtask          workflow-instances
 const uncoveredTables = `nmsbroadlogeventhisto nmsbroadlogmsg nmsdeliverymapping nmsextaccount nmsmobileapp
 	nmsremahypothesis nmsservice nmssimulation nmstrackinglogeventhisto xtkjob xtkoperatorgroup xtkoption xtkworkflow`
 
-// Every table of the demo's database is listed, with the tasks that cover it. Of work tables, it is said which are
-// retained, and why.
+// Every table of the demo's database is listed, with the tasks that cover it, and the reasons why work tables are
+// retained.
 func TestTablesAndTheirTasks(t *testing.T) {
 	t.Parallel()
 	db := filled(t)
@@ -282,7 +282,7 @@ func TestTablesOfOtherDatabases(t *testing.T) {
 	}
 }
 
-// What is on hold is retained; who may list tables does not see by which hold.
+// Work tables on hold are retained. The list does not show the hold.
 func TestTablesOnHold(t *testing.T) {
 	t.Parallel()
 	db := filled(t)

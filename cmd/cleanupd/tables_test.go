@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// tables lists all tables in an order, why work tables are retained, and below the table what is suggested.
+// The command tables lists all tables, the reasons why work tables are retained, and suggestions.
 func TestTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

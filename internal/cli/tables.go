@@ -144,7 +144,7 @@ func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	return nil
 }
 
-// firstTask returns the first of some tasks, and how many more there are.
+// firstTask returns the first task, and the number of the others.
 func firstTask(tasks []string) string {
 	switch len(tasks) {
 	case 0:

@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// The tables are sampled when a replica starts, and after each run that is no dry run, by one of the replicas.
+// One of the replicas samples the tables when it starts and after each run, except dry runs.
 func TestTablesAreSampledAfterRuns(t *testing.T) {
 	t.Parallel()
 	db := database(t)

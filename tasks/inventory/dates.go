@@ -25,7 +25,7 @@ type DateColumn struct {
 	Column string // the stored name
 	// Indexed is true if an index begins with it.
 	Indexed bool
-	// Oldest and Newest are its values, as far as Source has them; nil if nothing has.
+	// Oldest and Newest are nil if neither an index nor the statistics have them.
 	Oldest, Newest *time.Time
 	Source         Source
 
@@ -36,9 +36,9 @@ type DateColumn struct {
 // dateTypes are the types of dates.
 const dateTypes = "('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)"
 
-// selectDates selects the date columns of tables ($1). An index is only read of a table whose owner is trusted: its
-// owner could have code run by whoever plans a query. Trusted are the roles that this one may act as, the owners of
-// the database and of NmsDelivery, and superusers.
+// selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner of
+// a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the
+// database and of NmsDelivery, and the roles that this role may act as.
 const selectDates = `
 SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,
   i.indexed AND c.relkind <> 'f' AND NOT row_security_active(c.oid) AND has_schema_privilege(c.relnamespace, 'USAGE')

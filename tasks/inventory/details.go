@@ -12,11 +12,12 @@ import (
 
 // Details are what a list shows of a table in addition.
 type Details struct {
-	// DeadBytes are those of dead rows, until VACUUM, FreeBytes those that new rows will use; nil if unknown.
+	// DeadBytes is the size of dead rows, which VACUUM makes free. FreeBytes is the space for new rows. Both are nil if
+	// they are unknown.
 	DeadBytes, FreeBytes *int64
-	// Dates are its date columns in their order.
+	// Dates has the date columns, in the order of the table.
 	Dates []DateColumn
-	// ReferencedBy are the foreign keys that point at it.
+	// ReferencedBy has the foreign keys that point at the table.
 	ReferencedBy []ForeignKey
 }
 
@@ -30,7 +31,7 @@ type ForeignKey struct {
 	OnDelete string
 }
 
-// Read returns the details of some tables, in their order.
+// Read returns the details of tables, in the order of the tables.
 func Read(ctx context.Context, pool *pgxpool.Pool, tables []*Table) ([]Details, error) {
 	r := reader{pool: pool, tables: tables, details: make([]Details, len(tables))}
 	for i, t := range tables {
@@ -52,9 +53,9 @@ type reader struct {
 	pool    *pgxpool.Pool
 	tables  []*Table
 	details []Details
-	// oids are those of the tables; 0 for work tables. An array that SQL knows by the position in it begins with 1.
+	// oids has the OIDs of the tables, and 0 for work tables.
 	oids []uint32
-	// leaves are the relations with rows, and positions those of the tables that they belong to.
+	// leaves has the relations that store rows, and positions the indexes of their tables in tables.
 	positions []int32
 	leaves    []uint32
 }
@@ -109,7 +110,7 @@ func (r *reader) readSpace(ctx context.Context) error {
 	return err
 }
 
-// selectForeignKeys selects the foreign keys that point at tables ($1), without those of partitions.
+// selectForeignKeys selects the foreign keys that point at tables ($1). It leaves out copies in partitions.
 const selectForeignKeys = `
 SELECT t.position - 1, k.conname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
   ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)

@@ -77,10 +77,10 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// near reports whether two times are the same but for the time zone of the session.
+// near reports whether two times differ at most by a time zone.
 func near(a, b time.Time) bool { return a.Sub(b).Abs() <= 14*time.Hour }
 
-// Of a partitioned table, the dates are those of all partitions.
+// The dates of a partitioned table come from all partitions.
 func TestDatesOfPartitions(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
@@ -152,7 +152,7 @@ func TestSpace(t *testing.T) {
 	}
 }
 
-// Foreign keys that point at a table are named, those of partitions once.
+// Foreign keys that point at a table are returned, once for all partitions.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -55,7 +55,7 @@ func TestMeasureFindsAllTables(t *testing.T) {
 	for name, kind := range map[string]inventory.Kind{
 		"shop.orders":  inventory.Ordinary,
 		"shop.sums":    inventory.Materialized,
-		"shop.wkf12_1": inventory.Ordinary, // without Campaign's tables it is no work table
+		"shop.wkf12_1": inventory.Ordinary, // there are no work tables without Campaign's tables
 	} {
 		if found[name] == nil || found[name].Kind != kind {
 			t.Errorf("%s is not there, or no %s: %+v", name, kind, found[name])
@@ -143,7 +143,7 @@ func TestMeasureOfWorkTables(t *testing.T) {
 	}
 }
 
-// Names may have any characters: each table is found under a name of its own, by which SQL finds it again.
+// Names may have any characters. Each table has a unique name, which SQL accepts.
 func TestMeasureOfHostileNames(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)

@@ -17,7 +17,7 @@ const (
 	ByRows   Order = "ROWS"
 )
 
-// Key is the place of a table in a list. It stays valid while tables change.
+// Key is the position of a table in a list. It remains valid if tables change or are dropped.
 type Key struct {
 	Order Order
 	// Value is what the list is ordered by; unknown values come last.
@@ -26,7 +26,7 @@ type Key struct {
 	Name    string
 }
 
-// key returns the place of a table.
+// key returns the position of a table.
 func (o Order) key(t *Table) Key {
 	k := Key{Order: o, Name: t.Name}
 	switch o {
@@ -42,7 +42,7 @@ func (o Order) key(t *Table) Key {
 	return k
 }
 
-// compare compares two places.
+// compare compares two positions.
 func (k Key) compare(other Key) int {
 	if k.Unknown != other.Unknown {
 		if k.Unknown {
@@ -53,7 +53,7 @@ func (k Key) compare(other Key) int {
 	return cmp.Or(cmp.Compare(other.Value, k.Value), strings.Compare(k.Name, other.Name))
 }
 
-// cut returns the page of the tables that the query asks for, and the place of its last table if there are more.
+// cut returns the requested page of the tables, and the position of its last table if more follow.
 func (q Query) cut(all []*Table) (page []*Table, next Key) {
 	for _, t := range all {
 		if q.UncoveredOnly && len(t.CoveredBy) > 0 {

@@ -45,8 +45,8 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + policyPrefix + s.Policy
 }
 
-// suggest returns the suggestion for a table; nil if there is none. None is made for the application's own tables,
-// whose rows other rows need in ways that no foreign key tells.
+// suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows depend
+// on each other without foreign keys.
 func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -87,14 +87,15 @@ func (c covered) ownsTable(t *Table) bool {
 	return c.Schema != "" && t.Schema == c.Schema && applicationTable.MatchString(t.Base)
 }
 
-// Words in the names of dates. A row that was changed lately is better kept; a date to come says little about age.
+// Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may still
+// be needed. A date in the future does not show the age of a row.
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
 	plannedDate = regexp.MustCompile(`(?i)birth|expir|valid|until|due|plan|next|delet|(^|_|ts)end`)
 )
 
-// bestDate returns the index of the date column that tells the age of a row best; -1 if there is none.
+// bestDate returns the index of the date column that shows the age of a row best, or -1.
 func bestDate(dates []inventory.DateColumn, now time.Time) int {
 	if len(dates) == 0 {
 		return -1

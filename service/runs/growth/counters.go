@@ -67,7 +67,7 @@ func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset b
 	return now.Inserted - before.Inserted, now.Deleted - before.Deleted, false
 }
 
-// store stores the counters that have changed, and deletes those of relations that no longer exist.
+// store stores the counters that have changed, and deletes the counters of dropped relations.
 func (c *counters) store(ctx context.Context, tx pgx.Tx) error {
 	var (
 		relations, gone   []uint32

@@ -22,7 +22,7 @@ type Growth struct {
 	week, month *time.Time
 }
 
-// past is what is stored of a table.
+// past has the stored figures of a table.
 type past struct {
 	firstTime         time.Time
 	week, month       *int64 // bytes with indexes at these samplings; nil if it has no sample so old
@@ -105,7 +105,7 @@ func (g *Growth) perDay(now int64, then *int64, firstTime, since time.Time) *int
 	switch {
 	case then != nil:
 		before = *then
-	case !firstTime.After(since): // it is not known what it was
+	case !firstTime.After(since): // its size at that time is unknown
 		return nil
 	}
 	grown := int64(float64(now-before) / g.days(since))

@@ -360,6 +360,7 @@ export const words: Words = {
   'tables.uncovered': 'Nur Tabellen, die keine Aufgabe abdeckt',
   'tables.size': 'Größe',
   'tables.growth': 'Pro Tag',
+  'tables.rows': 'Zeilen',
   'tables.free': 'Frei',
   'tables.covered': 'Abgedeckt von',
   'tables.nothing': 'keiner Aufgabe',

@@ -350,6 +350,7 @@ export const en = {
   'tables.uncovered': 'Only tables that no task covers',
   'tables.size': 'Size',
   'tables.growth': 'Per day',
+  'tables.rows': 'Rows',
   'tables.free': 'Free',
   'tables.covered': 'Covered by',
   'tables.nothing': 'no task',

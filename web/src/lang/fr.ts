@@ -364,6 +364,7 @@ export const words: Words = {
   'tables.uncovered': 'Seulement les tables qu’aucune tâche ne couvre',
   'tables.size': 'Taille',
   'tables.growth': 'Par jour',
+  'tables.rows': 'Lignes',
   'tables.free': 'Libre',
   'tables.covered': 'Couverte par',
   'tables.nothing': 'aucune tâche',

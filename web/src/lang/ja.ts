@@ -353,6 +353,7 @@ export const words: Words = {
   'tables.uncovered': 'どのタスクの対象でもないテーブルのみ',
   'tables.size': 'サイズ',
   'tables.growth': '1日あたり',
+  'tables.rows': '行',
   'tables.free': '空き',
   'tables.covered': '対象とするタスク',
   'tables.nothing': 'なし',

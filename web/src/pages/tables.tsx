@@ -45,13 +45,14 @@ export function Tables() {
             ))}
           </select>
         </Field>
-        <Field label={t('tables.uncovered')}>
+        <label class="check">
           <input
             type="checkbox"
             checked={filter.uncovered}
             onChange={e => setFilter({ ...filter, uncovered: e.currentTarget.checked })}
           />
-        </Field>
+          {t('tables.uncovered')}
+        </label>
       </form>
       <PagedList load={load} dependencies={[filter]}>
         {tables => (
@@ -71,7 +72,7 @@ export function Tables() {
                   </>
                 ),
               },
-              { title: t('rows.title'), numeric: true, cell: table => number(table.rows) },
+              { title: t('tables.rows'), numeric: true, cell: table => number(table.rows) },
               {
                 title: t('tables.free'),
                 numeric: true,
