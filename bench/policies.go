@@ -25,8 +25,8 @@ const (
 	warmUpTable = "shop.basket"
 )
 
-// PolicyCells returns a table by age, and two of which the newest rows of each group are kept: of many small groups, and
-// of few large ones.
+// PolicyCells returns the tables for a policy by age, and for two that keep the newest rows of each group: many small
+// groups, and few large ones.
 func PolicyCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50, Scattered: true, Policy: byAge},
@@ -70,7 +70,9 @@ func (c Cell) target() target {
 	if c.Policy == newest {
 		t.obsolete = fmt.Sprintf(
 			"id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY customer ORDER BY at DESC) AS place FROM %s)"+
-				" AS ranked WHERE place > %d)", policyTable, c.kept(),
+				" AS ranked WHERE place > %d)",
+			policyTable,
+			c.kept(),
 		)
 	}
 	return t

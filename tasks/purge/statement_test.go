@@ -31,8 +31,12 @@ func TestDirectStatement(t *testing.T) {
 		Where:    lessThan("a", 1),
 		Set:      []Assignment{{"b", sqlexpr.Arg(2, "int")}, {"c", sqlexpr.SQL("NULL")}},
 	}}
-	expectSQL(t, updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
-		`UPDATE ONLY t AS r SET "b" = $1::int, "c" = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE`, 3)
+	expectSQL(
+		t,
+		updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
+		`UPDATE ONLY t AS r SET "b" = $1::int, "c" = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE`,
+		3,
+	)
 }
 
 // An update that may move rows names the partitioned table, and only touches rows of the partition.
