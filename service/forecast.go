@@ -18,7 +18,16 @@ func (s *Service) GetForecast(
 	if err != nil {
 		return nil, err
 	}
-	out := &cleanupv1.GetForecastResponse{ForecastTime: timestamppb.New(f.Time)}
+	out := &cleanupv1.GetForecastResponse{
+		ForecastTime: timestamppb.New(f.Time),
+		Database: &cleanupv1.DatabaseForecast{
+			Bytes:                        f.Size.Bytes,
+			BytesIn_30Days:               f.Size.In(30, f.Size.PerDay),
+			BytesIn_90Days:               f.Size.In(90, f.Size.PerDay),
+			BytesIn_30DaysWithoutCleanup: f.Size.In(30, f.Size.WithoutPerDay),
+			BytesIn_90DaysWithoutCleanup: f.Size.In(90, f.Size.WithoutPerDay),
+		},
+	}
 	for _, t := range f.Tasks {
 		out.Tasks = append(out.Tasks, taskForecast(t))
 	}

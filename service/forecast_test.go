@@ -106,3 +106,26 @@ func TestForecastOfSequences(t *testing.T) {
 		t.Errorf("%d samples", n)
 	}
 }
+
+// The database grows by the rows that stay, and without the cleanup by those that it deleted, too.
+func TestForecastOfTheSize(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`INSERT INTO cleanupd.table_sampling VALUES (now() - interval '10 days'), (now() - interval '1 hour');
+		INSERT INTO cleanupd.sampled_table (name, first_time) VALUES ('shop.order_line', now() - interval '10 days');
+		INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted, deleted) VALUES
+			(1, now() - interval '10 days', 1000, 100000, 0, 5000, 0),
+			(1, now() - interval '1 hour', 1000, 80000, 20000, 3000, 2000);
+		INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+			VALUES (gen_random_uuid(), '"shop"."order_line"', now() - interval '2 days', 1500, 0, true)`)
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := f.GetDatabase()
+	// 1,000 rows of 100 bytes remained in ten days, and 2,500 would have without the cleanup
+	with, without := d.GetBytesIn_30Days()-d.GetBytes(), d.GetBytesIn_90DaysWithoutCleanup()-d.GetBytes()
+	if with < 299_000 || with > 301_000 || without < 2_240_000 || without > 2_260_000 {
+		t.Errorf("%d %d %v", with, without, d)
+	}
+}

@@ -110,6 +110,10 @@ func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 		child, parent := newRandomTable(rng, schema, names[2*i]), newRandomTable(rng, schema, names[2*i+1])
 		parent.rows = choose(rng, []int{0, 1, 3})
 		r.policies = append(r.policies, newRandomPolicy(rng, fmt.Sprintf("p%d", i), child, parent, r.application))
+		child.large = suite.Model.Requested() && rng.IntN(20) == 0 && child.by == "" && len(child.relations) == 1
+		if child.large {
+			r.policies[i].Limit = 0
+		}
 		for _, table := range []*randomTable{child, parent} {
 			r.db.Do(table.createSQL())
 			table.fill(rng, b)
@@ -117,6 +121,15 @@ func newRandomPolicies(t *testing.T, rng *rand.Rand) *randomPolicies {
 	}
 	if err := r.db.SendBatch(connection.InZone(t.Context(), r.zone), b).Close(); err != nil {
 		t.Fatal(err)
+	}
+	for _, p := range r.policies {
+		if p.table.large {
+			r.db.Do(p.table.multiplySQL())
+		}
+	}
+	if rng.IntN(2) == 0 { // indexes are cheap
+		r.db.Do("ALTER DATABASE " + r.db.Name + " SET random_page_cost = 0.001")
+		r.db.Reset()
 	}
 	return r
 }
@@ -192,6 +205,9 @@ func (r *randomPolicies) run(t *testing.T, rng *rand.Rand, change func(*pipeline
 	t.Helper()
 	j := newJournal(r.db)
 	limit := choose(rng, []int{0, 1, 20})
+	if slices.ContainsFunc(r.policies, func(p *randomPolicy) bool { return p.table.large }) {
+		limit = 0
+	}
 	configure := func(c *pipeline.Config) {
 		r.config(c)
 		c.Settings.MaxRows, c.ContinueOnError = limit, true

@@ -197,6 +197,8 @@ type randomTable struct {
 	// relations are the quoted names of the table, its partitions or children, where rows are inserted.
 	relations []string
 	rows      int
+	// large says that it has so many blocks that its rows are found by an index, if the planner wants one.
+	large bool
 }
 
 func (t *randomTable) quoted() string { return quoted(t.schema, t.name) }
@@ -375,7 +377,11 @@ func (t *randomTable) createSQL() string {
 	if t.constraint != "" {
 		columns = append(columns, t.constraint)
 	}
-	return fmt.Sprintf("CREATE TABLE %s (%s)%s%s", t.quoted(), strings.Join(columns, ", "), t.by, t.more)
+	storage := t.by
+	if t.large {
+		storage = " WITH (fillfactor = 10)"
+	}
+	return fmt.Sprintf("CREATE TABLE %s (%s)%s%s", t.quoted(), strings.Join(columns, ", "), storage, t.more)
 }
 
 // fill queues the rows.
@@ -405,4 +411,26 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 			strings.Join(values, ", "),
 		))
 	}
+}
+
+// multiplySQL returns the statement that makes a table of some rows large.
+func (t *randomTable) multiplySQL() string {
+	var names, values []string
+	for _, c := range t.columns {
+		name := quoted(c.name)
+		names = append(names, name)
+		switch {
+		case c.unique && c.read == "uuid":
+			name = "gen_random_uuid()"
+		case c.unique && c.read == "text":
+			name += " || ' copy ' || copy"
+		case c.unique:
+			name += " + 1000 * copy"
+		}
+		values = append(values, name)
+	}
+	return fmt.Sprintf(
+		"INSERT INTO %[1]s (%[2]s) SELECT %[3]s FROM %[1]s, generate_series(1, %[4]d) AS copy; ANALYZE %[1]s",
+		t.quoted(), strings.Join(names, ", "), strings.Join(values, ", "), 15_000/max(t.rows, 1),
+	)
 }

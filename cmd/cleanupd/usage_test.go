@@ -245,7 +245,7 @@ func TestManualsAndCompletion(t *testing.T) {
 			t.Errorf("%s: %d %s", shell, code, errs)
 		}
 	}
-	for asked, want := range map[string]string{"run --task ": "delivery-logs\t", "tasks -o ": "yaml\n"} {
+	for asked, want := range map[string]string{"serve --profile ": "campaign\n", "tasks -o ": "yaml\n"} {
 		if code, out, errs := cleanupd(
 			t,
 			append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 ||

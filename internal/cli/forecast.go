@@ -41,6 +41,7 @@ func NewForecast() *cobra.Command {
 			if err := output.Print(out, resp, forecastTable(resp.GetTasks())); err != nil || output != format.Table {
 				return err
 			}
+			fmt.Fprintf(out, "\n%s\n", sizes(resp.GetDatabase()))
 			if len(resp.GetSequences()) == 0 {
 				return nil
 			}
@@ -100,6 +101,19 @@ func trend(t *cleanupv1.TaskForecast) string {
 		text += ": " + format.EnumName(t.GetBound())
 	}
 	return text
+}
+
+// sizes describes how large the database is and will be.
+func sizes(d *cleanupv1.DatabaseForecast) string {
+	now := "The database has " + format.Size(d.GetBytes())
+	if d.BytesIn_30Days == nil {
+		return now + "; how much it grows is known when its tables were sampled for a day."
+	}
+	return fmt.Sprintf(
+		"%s; in 30 days %s (without the cleanup %s), in 90 days %s (%s).",
+		now, format.Size(d.GetBytesIn_30Days()), format.Size(d.GetBytesIn_30DaysWithoutCleanup()),
+		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()),
+	)
 }
 
 // sequenceTable returns the sequences that end first.

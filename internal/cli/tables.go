@@ -90,6 +90,7 @@ func NewTables() *cobra.Command {
 	cmd.Flags().Var(&order, "order-by", "the order: name, or the greatest bytes, growth or rows first")
 	cmd.Flags().BoolVar(&uncovered, "uncovered", false, "list only tables that no task covers")
 	cmd.Flags().Int32Var(&limit, "limit", 0, "how many to list at most; 0 lists all")
+	flags.WithoutVariable(cmd.Flags(), "limit") // 0 means something else to other commands
 	// it fails only for an unknown flag
 	_ = cmd.RegisterFlagCompletionFunc(
 		"order-by", cobra.FixedCompletions(orderNames, cobra.ShellCompDirectiveNoFileComp),

@@ -59,10 +59,11 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.rows, "rows", 200_000, "approximately how many rows to create")
+	f.IntVar(&c.rows, "rows", 200_000, "approximately how many rows to create in a Campaign database")
 	f.Var(&c.profile, "profile",
 		"none: the database of a shop, which policies clean, always with the same rows; campaign or auto: a Campaign "+
 			"database")
+	flags.WithoutVariable(f, "profile") // it is about another database than that of serve
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
 	f.StringVar(&c.formsEngine, "forms-engine", "",
 		"the server of the Forms database: "+enginePostgres+" or "+engineMySQL+" (default "+enginePostgres+")")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -104,6 +105,15 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&c.lease, "lease", c.lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")
 	return cmd
+}
+
+// addProfileFlag adds the flag that says which tasks the database has.
+func addProfileFlag(cmd *cobra.Command, p *tasklist.Profile) {
+	cmd.Flags().Var(p, "profile",
+		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
+			"those of Campaign if it has any of Campaign's tables (auto)")
+	names := cobra.FixedCompletions(tasklist.Profiles, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
 }
 
 // addLimitFlags adds the flags of the limits that make batches wait.

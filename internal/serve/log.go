@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
 // logConfig configures the log.
@@ -73,5 +74,22 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 		"access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console,
 	)
 	targets.Log(s.log, notified)
+	return nil
+}
+
+// logProfile logs whether the database has the tasks of Campaign, and why.
+func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
+	list, err := s.manager.Tasks.Read(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	decided, why := tasklist.Campaign, "the database has tables of Campaign"
+	if list.Foreign {
+		decided, why = tasklist.None, "the database has no table of Campaign"
+	}
+	if given != tasklist.Auto {
+		why = "--profile " + given.String()
+	}
+	s.log.Info("profile", "name", decided, "reason", why, "tasks", len(list.Tasks))
 	return nil
 }

@@ -25,6 +25,9 @@ export type Explanation = Schemas['v1ExplainRowResponse']
 export type Found = Schemas['v1FindUserDataResponse']
 export type Receipt = Schemas['v1Receipt']
 export type Purge = Schemas['v1FormsPurge']
+export type Forecast = Schemas['v1GetForecastResponse']
+export type TaskForecast = Schemas['v1TaskForecast']
+export type SequenceForecast = Schemas['v1SequenceForecast']
 export type Policy = Schemas['v1Policy']
 
 /** An error response of the server. */

@@ -8,6 +8,7 @@ import { resume, signOut } from './signin'
 import { About } from './pages/about'
 import { Audit } from './pages/audit'
 import { Explain } from './pages/explain'
+import { ForecastPage } from './pages/forecast'
 import { GuardsPage } from './pages/guards'
 import { History } from './pages/history'
 import { Holds } from './pages/holds'
@@ -39,6 +40,7 @@ const entries: Entry[] = [
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
   { path: 'tables', title: 'tables.title', page: Tables },
+  { path: 'forecast', title: 'forecast.title', page: ForecastPage },
   { path: 'explain', title: 'explain.title', page: Explain },
   {
     path: 'userdata',

@@ -187,7 +187,9 @@ type GetForecastResponse struct {
 	// The tasks, in the order of a run.
 	Tasks []*TaskForecast `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
 	// The sequences that give ids, those with the least time left first.
-	Sequences     []*SequenceForecast `protobuf:"bytes,3,rep,name=sequences,proto3" json:"sequences,omitempty"`
+	Sequences []*SequenceForecast `protobuf:"bytes,3,rep,name=sequences,proto3" json:"sequences,omitempty"`
+	// The whole database.
+	Database      *DatabaseForecast `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -239,6 +241,13 @@ func (x *GetForecastResponse) GetTasks() []*TaskForecast {
 func (x *GetForecastResponse) GetSequences() []*SequenceForecast {
 	if x != nil {
 		return x.Sequences
+	}
+	return nil
+}
+
+func (x *GetForecastResponse) GetDatabase() *DatabaseForecast {
+	if x != nil {
+		return x.Database
 	}
 	return nil
 }
@@ -472,17 +481,101 @@ func (x *SequenceForecast) GetLimitTime() *timestamppb.Timestamp {
 	return nil
 }
 
+// DatabaseForecast is how large the database will be, in bytes, if tables grow as in the last days, at most 30. Space that
+// deleted rows leave is used again by the same table, and is not given back.
+type DatabaseForecast struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The size now, of all schemas.
+	Bytes int64 `protobuf:"varint,1,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// In 30 days; absent until the tables were sampled for a day, as the following fields.
+	BytesIn_30Days *int64 `protobuf:"varint,2,opt,name=bytes_in_30_days,json=bytesIn30Days,proto3,oneof" json:"bytes_in_30_days,omitempty"`
+	// In 90 days.
+	BytesIn_90Days *int64 `protobuf:"varint,3,opt,name=bytes_in_90_days,json=bytesIn90Days,proto3,oneof" json:"bytes_in_90_days,omitempty"`
+	// In 30 days, if the service deleted nothing any more.
+	BytesIn_30DaysWithoutCleanup *int64 `protobuf:"varint,4,opt,name=bytes_in_30_days_without_cleanup,json=bytesIn30DaysWithoutCleanup,proto3,oneof" json:"bytes_in_30_days_without_cleanup,omitempty"`
+	// In 90 days, if the service deleted nothing any more.
+	BytesIn_90DaysWithoutCleanup *int64 `protobuf:"varint,5,opt,name=bytes_in_90_days_without_cleanup,json=bytesIn90DaysWithoutCleanup,proto3,oneof" json:"bytes_in_90_days_without_cleanup,omitempty"`
+	unknownFields                protoimpl.UnknownFields
+	sizeCache                    protoimpl.SizeCache
+}
+
+func (x *DatabaseForecast) Reset() {
+	*x = DatabaseForecast{}
+	mi := &file_cleanup_v1_forecast_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DatabaseForecast) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DatabaseForecast) ProtoMessage() {}
+
+func (x *DatabaseForecast) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_forecast_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DatabaseForecast.ProtoReflect.Descriptor instead.
+func (*DatabaseForecast) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_forecast_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *DatabaseForecast) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *DatabaseForecast) GetBytesIn_30Days() int64 {
+	if x != nil && x.BytesIn_30Days != nil {
+		return *x.BytesIn_30Days
+	}
+	return 0
+}
+
+func (x *DatabaseForecast) GetBytesIn_90Days() int64 {
+	if x != nil && x.BytesIn_90Days != nil {
+		return *x.BytesIn_90Days
+	}
+	return 0
+}
+
+func (x *DatabaseForecast) GetBytesIn_30DaysWithoutCleanup() int64 {
+	if x != nil && x.BytesIn_30DaysWithoutCleanup != nil {
+		return *x.BytesIn_30DaysWithoutCleanup
+	}
+	return 0
+}
+
+func (x *DatabaseForecast) GetBytesIn_90DaysWithoutCleanup() int64 {
+	if x != nil && x.BytesIn_90DaysWithoutCleanup != nil {
+		return *x.BytesIn_90DaysWithoutCleanup
+	}
+	return 0
+}
+
 var File_cleanup_v1_forecast_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/forecast.proto\x12\n" +
 	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
-	"\x12GetForecastRequest\"\xc2\x01\n" +
+	"\x12GetForecastRequest\"\xfc\x01\n" +
 	"\x13GetForecastResponse\x12?\n" +
 	"\rforecast_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fforecastTime\x12.\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x18.cleanup.v1.TaskForecastR\x05tasks\x12:\n" +
-	"\tsequences\x18\x03 \x03(\v2\x1c.cleanup.v1.SequenceForecastR\tsequences\"\xf2\x03\n" +
+	"\tsequences\x18\x03 \x03(\v2\x1c.cleanup.v1.SequenceForecastR\tsequences\x128\n" +
+	"\bdatabase\x18\x04 \x01(\v2\x1c.cleanup.v1.DatabaseForecastR\bdatabase\"\xf2\x03\n" +
 	"\fTaskForecast\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1c\n" +
 	"\adue_now\x18\x02 \x01(\x03H\x00R\x06dueNow\x88\x01\x01\x12\x1e\n" +
@@ -511,7 +604,17 @@ const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\x0evalues_per_day\x18\x05 \x01(\x01H\x00R\fvaluesPerDay\x88\x01\x01\x129\n" +
 	"\n" +
 	"limit_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tlimitTimeB\x11\n" +
-	"\x0f_values_per_day*e\n" +
+	"\x0f_values_per_day\"\x90\x03\n" +
+	"\x10DatabaseForecast\x12\x14\n" +
+	"\x05bytes\x18\x01 \x01(\x03R\x05bytes\x12,\n" +
+	"\x10bytes_in_30_days\x18\x02 \x01(\x03H\x00R\rbytesIn30Days\x88\x01\x01\x12,\n" +
+	"\x10bytes_in_90_days\x18\x03 \x01(\x03H\x01R\rbytesIn90Days\x88\x01\x01\x12J\n" +
+	" bytes_in_30_days_without_cleanup\x18\x04 \x01(\x03H\x02R\x1bbytesIn30DaysWithoutCleanup\x88\x01\x01\x12J\n" +
+	" bytes_in_90_days_without_cleanup\x18\x05 \x01(\x03H\x03R\x1bbytesIn90DaysWithoutCleanup\x88\x01\x01B\x13\n" +
+	"\x11_bytes_in_30_daysB\x13\n" +
+	"\x11_bytes_in_90_daysB#\n" +
+	"!_bytes_in_30_days_without_cleanupB#\n" +
+	"!_bytes_in_90_days_without_cleanup*e\n" +
 	"\x05Trend\x12\x15\n" +
 	"\x11TREND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10TREND_IN_BALANCE\x10\x01\x12\x15\n" +
@@ -537,7 +640,7 @@ func file_cleanup_v1_forecast_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_forecast_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_cleanup_v1_forecast_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_cleanup_v1_forecast_proto_msgTypes = make([]protoimpl.MessageInfo, 5)
 var file_cleanup_v1_forecast_proto_goTypes = []any{
 	(Trend)(0),                    // 0: cleanup.v1.Trend
 	(ForecastBound)(0),            // 1: cleanup.v1.ForecastBound
@@ -545,23 +648,25 @@ var file_cleanup_v1_forecast_proto_goTypes = []any{
 	(*GetForecastResponse)(nil),   // 3: cleanup.v1.GetForecastResponse
 	(*TaskForecast)(nil),          // 4: cleanup.v1.TaskForecast
 	(*SequenceForecast)(nil),      // 5: cleanup.v1.SequenceForecast
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 7: google.protobuf.Duration
+	(*DatabaseForecast)(nil),      // 6: cleanup.v1.DatabaseForecast
+	(*timestamppb.Timestamp)(nil), // 7: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
 }
 var file_cleanup_v1_forecast_proto_depIdxs = []int32{
-	6, // 0: cleanup.v1.GetForecastResponse.forecast_time:type_name -> google.protobuf.Timestamp
+	7, // 0: cleanup.v1.GetForecastResponse.forecast_time:type_name -> google.protobuf.Timestamp
 	4, // 1: cleanup.v1.GetForecastResponse.tasks:type_name -> cleanup.v1.TaskForecast
 	5, // 2: cleanup.v1.GetForecastResponse.sequences:type_name -> cleanup.v1.SequenceForecast
-	7, // 3: cleanup.v1.TaskForecast.expected_duration:type_name -> google.protobuf.Duration
-	0, // 4: cleanup.v1.TaskForecast.trend:type_name -> cleanup.v1.Trend
-	6, // 5: cleanup.v1.TaskForecast.trend_time:type_name -> google.protobuf.Timestamp
-	1, // 6: cleanup.v1.TaskForecast.bound:type_name -> cleanup.v1.ForecastBound
-	6, // 7: cleanup.v1.SequenceForecast.limit_time:type_name -> google.protobuf.Timestamp
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	6, // 3: cleanup.v1.GetForecastResponse.database:type_name -> cleanup.v1.DatabaseForecast
+	8, // 4: cleanup.v1.TaskForecast.expected_duration:type_name -> google.protobuf.Duration
+	0, // 5: cleanup.v1.TaskForecast.trend:type_name -> cleanup.v1.Trend
+	7, // 6: cleanup.v1.TaskForecast.trend_time:type_name -> google.protobuf.Timestamp
+	1, // 7: cleanup.v1.TaskForecast.bound:type_name -> cleanup.v1.ForecastBound
+	7, // 8: cleanup.v1.SequenceForecast.limit_time:type_name -> google.protobuf.Timestamp
+	9, // [9:9] is the sub-list for method output_type
+	9, // [9:9] is the sub-list for method input_type
+	9, // [9:9] is the sub-list for extension type_name
+	9, // [9:9] is the sub-list for extension extendee
+	0, // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_forecast_proto_init() }
@@ -571,13 +676,14 @@ func file_cleanup_v1_forecast_proto_init() {
 	}
 	file_cleanup_v1_forecast_proto_msgTypes[2].OneofWrappers = []any{}
 	file_cleanup_v1_forecast_proto_msgTypes[3].OneofWrappers = []any{}
+	file_cleanup_v1_forecast_proto_msgTypes[4].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_forecast_proto_rawDesc), len(file_cleanup_v1_forecast_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   4,
+			NumMessages:   5,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -85,7 +85,7 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Create or replace the policy of a file, without a question",
 		Long: "Create or replace the policy of a file in YAML or JSON, without a question. The fields are those of\n" +
 			"the API; cleanupd policies export prints examples.",
-		Example: "  cleanupd policies set -f old-orders.yaml\n  cleanupd policies set -f - <old-orders.yaml",
+		Example: "  cleanupd policies set -f old-orders.yaml",
 		Args:    flags.NoArguments,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
 			if file == "" {

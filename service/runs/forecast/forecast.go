@@ -34,6 +34,7 @@ type Forecast struct {
 	Time      time.Time
 	Tasks     []Task
 	Sequences []Sequence
+	Size      Size
 }
 
 // Forecaster makes forecasts, one at a time.
@@ -106,6 +107,9 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		made.Tasks = append(made.Tasks, t)
 	}
 	if made.Sequences, err = Sequences(ctx, f.Pool); err != nil {
+		return nil, err
+	}
+	if made.Size, err = ReadSize(ctx, f.Pool); err != nil {
 		return nil, err
 	}
 	return made, pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
