@@ -116,6 +116,64 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
+// A suggested policy can be set as it is, and previewed by the suggested command. Until it is enabled, it does not cover
+// the table.
+func TestSuggestedPoliciesCanBeSet(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do(`CREATE SCHEMA "Shop"; CREATE TABLE "Shop"."Order Lines" (id int PRIMARY KEY, "createdAt" timestamptz);
+		CREATE TABLE parts (id int PRIMARY KEY, at date); CREATE TABLE "☃" (at timestamp, id int);
+		INSERT INTO "Shop"."Order Lines" SELECT i, now() - i * interval '1 day' FROM generate_series(1, 9999) i;
+		INSERT INTO parts SELECT i, '2020-01-01' FROM generate_series(1, 9999) i;
+		INSERT INTO "☃" SELECT now(), i FROM generate_series(1, 9999) i`)
+	db.Do("ANALYZE")
+	s := serve(t, db, false)
+	s.tables.Limits.Bytes = 100_000
+	suggested := s.suggestions(t)
+	if len(suggested) != 3 {
+		t.Fatalf("%v", suggested)
+	}
+	for table, suggestion := range suggested {
+		set, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: suggestion.GetPolicy()})
+		if err != nil || set.GetPolicy().GetEnabled() {
+			t.Errorf("%s: %v, %v", table, set, err)
+		}
+	}
+	rows := map[string]int64{`"Shop"."Order Lines"`: 9634, "public.parts": 9999}
+	for table, suggestion := range s.suggestions(t) {
+		command := suggested[table].GetPreviewCommand()
+		if suggestion.GetPolicy() != nil || suggestion.GetPreviewCommand() != command ||
+			!strings.Contains(suggestion.GetReason(), "is not enabled") {
+			t.Errorf("%s, once the policy is set: %v", table, suggestion)
+		}
+		_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{
+			DryRun: true, Tasks: []string{strings.TrimPrefix(command, "cleanupd run --dry-run --task ")},
+		})
+		var n int64
+		for _, result := range run.GetResults() {
+			n += result.GetRowsDeleted()
+		}
+		if err != nil || n < rows[table]-1 || n > rows[table]+1 {
+			t.Errorf("%s: %d rows, %v", table, n, err)
+		}
+	}
+	for _, suggestion := range suggested {
+		p := suggestion.GetPolicy()
+		p.Enabled = true
+		if _, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p}); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := s.suggestions(t); len(got) > 0 {
+		t.Errorf("once the policies are enabled: %v", got)
+	}
+	all, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{PageSize: 1})
+	if err != nil || len(all.GetTables()) != 1 || len(all.GetTables()[0].GetCoveredBy()) != 1 ||
+		all.GetTables()[0].GetCoveredBy()[0] != "policy/shop-order-lines" {
+		t.Errorf("%v, %v", all, err)
+	}
+}
+
 // A policy is suggested for a table that grows fast.
 func TestSuggestionsForGrowingTables(t *testing.T) {
 	t.Parallel()

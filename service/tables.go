@@ -135,7 +135,7 @@ func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 	if s == nil {
 		return nil
 	}
-	out := &cleanupv1.PolicySuggestion{Reason: s.Reason}
+	out := &cleanupv1.PolicySuggestion{Reason: s.Reason, PreviewCommand: s.Command()}
 	if s.Policy == "" {
 		return out
 	}
@@ -145,6 +145,5 @@ func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 		Description: "Suggested: " + s.Reason + ".",
 		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Days: s.Days},
 	}
-	out.PreviewCommand = s.Command()
 	return out
 }

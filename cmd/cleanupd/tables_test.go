@@ -2,6 +2,9 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -62,6 +65,23 @@ func TestTables(t *testing.T) {
 		}
 	}
 	_, out, _ := cleanupd(t, "tables", "-o", "json", "--order-by", "rows", "--server", s.grpc)
+	_, suggested, _ := cleanupd(t, "tables", "--uncovered", "--server", s.grpc)
+	policy := regexp.MustCompile(`Policy:  (.*)`).FindStringSubmatch(suggested)
+	file := filepath.Join(t.TempDir(), "policy.yaml")
+	if policy == nil || os.WriteFile(file, []byte(policy[1]), 0o600) != nil {
+		t.Fatal(suggested)
+	}
+	if code, out, errs := cleanupd(t, "policies", "set", "--file", file, "--server", s.grpc); code != 0 {
+		t.Errorf("the suggested policy: %d %s %s", code, out, errs)
+	}
+	_, suggested, _ = cleanupd(t, "tables", "--uncovered", "--server", s.grpc)
+	if !strings.Contains(
+		suggested,
+		"shop.orders: no task covers it, and it has 2.3 GiB; policy/shop-orders is not enabled.\n"+
+			"  Preview: cleanupd run --dry-run --task policy/shop-orders\n",
+	) {
+		t.Error(suggested)
+	}
 	var got struct {
 		Tables []struct{ Name, Rows string }
 	}

@@ -199,17 +199,19 @@ func printSuggestion(s *terminal.Screen, t *cleanupv1.Table) error {
 		return nil
 	}
 	fmt.Fprintf(s, "\n%s: %s.\n", terminal.Printable(t.GetName()), terminal.Printable(suggestion.GetReason()))
-	if suggestion.GetPolicy() == nil {
-		return nil
+	if suggestion.GetPolicy() != nil {
+		text, err := protojson.Marshal(suggestion.GetPolicy())
+		if err != nil {
+			return err
+		}
+		var policy bytes.Buffer
+		if err := json.Compact(&policy, text); err != nil { // protojson puts spaces at random
+			return err
+		}
+		fmt.Fprintf(s, "  Policy:  %s\n", &policy)
 	}
-	text, err := protojson.Marshal(suggestion.GetPolicy())
-	if err != nil {
-		return err
+	if command := suggestion.GetPreviewCommand(); command != "" {
+		fmt.Fprintf(s, "  Preview: %s\n", terminal.Printable(command))
 	}
-	var policy bytes.Buffer
-	if err := json.Compact(&policy, text); err != nil { // protojson puts spaces at random
-		return err
-	}
-	fmt.Fprintf(s, "  Policy:  %s\n  Preview: %s\n", &policy, terminal.Printable(suggestion.GetPreviewCommand()))
 	return nil
 }

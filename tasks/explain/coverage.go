@@ -17,6 +17,8 @@ type Coverage struct {
 	Pipeline []string
 	// Tasks are the tasks that cover a table, in the order of the pipeline, by its quoted name with the schema.
 	Tasks map[string][]string
+	// Disabled are the tasks that would cover a table if runs executed them, in the same way.
+	Disabled map[string][]string
 	// WorkTables are the tasks that drop work tables, by the masks of their names.
 	WorkTables map[string]DroppedTables
 }
@@ -30,7 +32,7 @@ type DroppedTables struct {
 
 // Cover returns which tables the tasks of a pipeline cover. It fails with campaign.ErrNotCampaign.
 func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage, err error) {
-	v.Tasks, v.WorkTables = map[string][]string{}, map[string]DroppedTables{}
+	v.Tasks, v.Disabled, v.WorkTables = map[string][]string{}, map[string][]string{}, map[string]DroppedTables{}
 	e, err := simulate(ctx, c, holds)
 	if err != nil {
 		return v, err
@@ -56,9 +58,13 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 		for _, j := range p.Jobs { // of a table in another schema, too
 			covered[j.Table.Quoted()] = true
 		}
+		tasks := v.Tasks
+		if t.Disabled {
+			tasks = v.Disabled
+		}
 		for name, yes := range covered {
 			if yes {
-				v.Tasks[name] = append(v.Tasks[name], t.Name)
+				tasks[name] = append(tasks[name], t.Name)
 			}
 		}
 		if err := v.addDrops(ctx, run.NewAttempt(p)); err != nil {

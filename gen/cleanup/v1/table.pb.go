@@ -408,7 +408,8 @@ type Table struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The kind.
 	Kind TableKind `protobuf:"varint,2,opt,name=kind,proto3,enum=cleanup.v1.TableKind" json:"kind,omitempty"`
-	// The tasks that delete rows from it, update or drop it, in the order of a run.
+	// The tasks that delete rows from it, update or drop it, in the order of a run. Policies that are not enabled are not
+	// among them.
 	CoveredBy []string `protobuf:"bytes,3,rep,name=covered_by,json=coveredBy,proto3" json:"covered_by,omitempty"`
 	// How many rows it has: an estimate of the last VACUUM or ANALYZE.
 	Rows int64 `protobuf:"varint,4,opt,name=rows,proto3" json:"rows,omitempty"`
@@ -892,9 +893,10 @@ type PolicySuggestion struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Why a policy is suggested.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
-	// The policy, for SetPolicy. It is not enabled. Absent if the table has no date by which rows could be deleted.
+	// The policy, for SetPolicy. It is not enabled. Absent if the table has a policy that is not enabled, or no date by
+	// which rows could be deleted.
 	Policy *Policy `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
-	// The command that shows what the policy would delete, once it is set.
+	// The command that shows what the policy would delete, once it is set; empty without a policy.
 	PreviewCommand string `protobuf:"bytes,3,opt,name=preview_command,json=previewCommand,proto3" json:"preview_command,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

@@ -10,7 +10,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // Limits say for which tables a policy is suggested: for larger ones, and for ones that grow faster.
@@ -30,19 +32,26 @@ var DefaultLimits = Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 10 << 
 type Suggestion struct {
 	// Reason says why.
 	Reason string
-	// Policy is the name of the policy; empty if the table has no date by which rows could be deleted.
+	// Disabled is the task of a policy for the table that is not enabled; empty if there is none.
+	Disabled string
+	// Policy is the name of the policy; empty if the table has a policy already, or no date by which rows could be
+	// deleted.
 	Policy string
 	// Column is the date that Days are compared with.
 	Column string
 	Days   int32
 }
 
-// policyPrefix begins the names of the tasks of policies.
-const policyPrefix = "policy/"
-
-// Command returns the command that previews the policy once it is set.
+// Command returns the command that previews the policy once it is set; empty if there is no policy.
 func (s Suggestion) Command() string {
-	return "cleanupd run --dry-run --task " + policyPrefix + s.Policy
+	task := s.Disabled
+	if task == "" && s.Policy != "" {
+		task = policy.Prefix + s.Policy
+	}
+	if task == "" {
+		return ""
+	}
+	return "cleanupd run --dry-run --task " + task
 }
 
 // suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows depend
@@ -56,6 +65,11 @@ func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Sugges
 		return nil
 	}
 	s := &Suggestion{Reason: reason}
+	if disabled := c.Disabled[t.Quoted()]; len(disabled) > 0 {
+		s.Disabled = disabled[0]
+		s.Reason += "; " + s.Disabled + " is not enabled"
+		return s
+	}
 	i := bestDate(t.Dates, now)
 	if i < 0 {
 		s.Reason += "; it has no column with a date by which a policy could delete rows"
@@ -82,9 +96,11 @@ func (l Limits) reason(t *Table) string {
 // applicationTable matches the names of the application's own tables.
 var applicationTable = regexp.MustCompile(`^(nms|xtk|ncm|nml|crm)`)
 
-// ownsTable reports whether a table is one of the application's own.
+// ownsTable reports whether a table is one of the application's own, or has the name of a work table. Policies for some
+// of these would be refused.
 func (c covered) ownsTable(t *Table) bool {
-	return c.Schema != "" && t.Schema == c.Schema && applicationTable.MatchString(t.Base)
+	return c.Schema != "" && t.Schema == c.Schema &&
+		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
 }
 
 // Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may still
@@ -141,7 +157,7 @@ func (c covered) policyNames(tables []*Table) map[string]string {
 		used[name]++
 	}
 	for _, task := range c.Pipeline {
-		if name, ok := strings.CutPrefix(task, policyPrefix); ok {
+		if name, ok := strings.CutPrefix(task, policy.Prefix); ok {
 			used[name]++
 		}
 	}

@@ -116,22 +116,20 @@ function Name({ table }: { table: DatabaseTable }) {
           <summary>{t('tables.suggestion')}</summary>
           <p lang="en">{suggestion.reason}</p>
           {suggestion.policy && (
-            <>
-              <pre lang="en">
-                {JSON.stringify(
-                  {
-                    name: suggestion.policy.name,
-                    table: suggestion.policy.table,
-                    description: suggestion.policy.description,
-                    olderThan: suggestion.policy.olderThan,
-                  },
-                  undefined,
-                  2,
-                )}
-              </pre>
-              <pre lang="en">{suggestion.previewCommand}</pre>
-            </>
+            <pre lang="en">
+              {JSON.stringify(
+                {
+                  name: suggestion.policy.name,
+                  table: suggestion.policy.table,
+                  description: suggestion.policy.description,
+                  olderThan: suggestion.policy.olderThan,
+                },
+                undefined,
+                2,
+              )}
+            </pre>
           )}
+          {suggestion.previewCommand && <pre lang="en">{suggestion.previewCommand}</pre>}
         </details>
       )}
     </>
