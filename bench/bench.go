@@ -99,7 +99,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 		}
 		samples := map[string][]Result{}
 		for range o.Repeats {
-			for _, m := range o.methods() {
+			for _, m := range o.methods(cell) {
 				r, err := measure(ctx, pg, super, cell, m, o)
 				if err != nil {
 					return nil, idle, fmt.Errorf("%s: %w", m.Name, err)
@@ -108,7 +108,7 @@ func Run(ctx context.Context, w io.Writer, o Options) (results []Result, idle Re
 				samples[m.Name] = append(samples[m.Name], r)
 			}
 		}
-		for _, m := range o.methods() {
+		for _, m := range o.methods(cell) {
 			results = append(results, median(samples[m.Name]))
 		}
 		if _, err := super.Exec(ctx, "DROP DATABASE cell"); err != nil {
@@ -156,7 +156,7 @@ func measure(
 		return r, err
 	}
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
-	before, _, err := count(ctx, conn) // and warms the cache
+	before, _, err := count(ctx, conn, cell.target()) // and warms the cache
 	if err != nil {
 		return r, err
 	}
@@ -186,13 +186,16 @@ func measure(
 			return r, err
 		}
 		defer s.close()
+		if err := cell.setPolicies(ctx, conn); err != nil {
+			return r, err
+		}
 		if retained, err = s.hold(ctx, conn, m.holds, cell.Rows); err != nil {
 			return r, err
 		}
-		if err := s.run(ctx, "sessions"); err != nil { // so that the service is warmed up
+		if err := s.run(ctx, cell.target().warmUp); err != nil { // so that the service is warmed up
 			return r, err
 		}
-		clean = func(ctx context.Context) error { return s.run(ctx, task) }
+		clean = func(ctx context.Context) error { return s.run(ctx, cell.target().task) }
 	}
 	endBeside := func() ([]time.Duration, error) { return nil, nil }
 	if !o.Alone {
@@ -219,7 +222,7 @@ func measure(
 	if err := super.QueryRow(ctx, position).Scan(&to); err != nil {
 		return r, err
 	}
-	after, obsolete, err := count(ctx, conn)
+	after, obsolete, err := count(ctx, conn, cell.target())
 	if err != nil {
 		return r, err
 	}
@@ -236,8 +239,9 @@ func measure(
 // limitSlack is how much before the limit a method that was stopped by it may have ended.
 const limitSlack = 200 * time.Millisecond
 
-func count(ctx context.Context, conn *pgx.Conn) (all, obsolete int64, err error) {
-	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+old+") FROM "+table).Scan(&all, &obsolete)
+func count(ctx context.Context, conn *pgx.Conn, t target) (all, obsolete int64, err error) {
+	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+t.obsolete+") FROM "+t.table).
+		Scan(&all, &obsolete)
 	return all, obsolete, err
 }
 

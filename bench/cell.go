@@ -19,10 +19,17 @@ type Cell struct {
 	NoIndex   bool // on the date
 	Wide      bool // rows of about 600 bytes; otherwise of 90
 	HeldBack  bool // an old transaction keeps dead rows from being removed
+	// Policy is the kind of the policy that deletes from a table of another application; empty for a task of the
+	// service. Group is how many rows a group has if the newest of each group are kept.
+	Policy string
+	Group  int
 }
 
 func (c Cell) String() string {
 	parts := []string{fmt.Sprintf("%s rows, %d %% old", millions(c.Rows), c.Old), "by age"}
+	if c.Policy != "" {
+		return parts[0] + ", a policy " + c.describePolicy()
+	}
 	if c.Scattered {
 		parts[1] = "scattered"
 	}
@@ -85,6 +92,9 @@ const (
 
 // fill creates the cell's database. Each measurement gets a copy.
 func (c Cell) fill(ctx context.Context, pg *localpg.Server, name string) error {
+	if c.Policy != "" {
+		return c.fillPolicies(ctx, pg, name)
+	}
 	conn, err := campaigndb.Create(ctx, pg.URL, name, campaigndb.Schema)
 	if err != nil {
 		return err

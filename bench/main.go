@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -26,11 +27,12 @@ func main() {
 // newCommand returns the command line.
 func newCommand() *cobra.Command {
 	var (
-		o     Options
-		rows  int
-		full  bool
-		only  []int
-		chart string
+		o        Options
+		rows     int
+		full     bool
+		policies bool
+		only     []int
+		chart    string
 	)
 	cmd := &cobra.Command{
 		Use:   "bench",
@@ -61,6 +63,12 @@ func newCommand() *cobra.Command {
 			o.Cells = DefaultCells(rows)
 			if full {
 				o.Cells = AllCells(rows)
+			}
+			if policies && (full || chart != "" || o.Holds > 0) {
+				return errors.New("--policies cannot be combined with --full, --chart or --holds")
+			}
+			if policies {
+				o.Cells = PolicyCells(rows)
 			}
 			if len(only) > 0 {
 				var chosen []Cell
@@ -98,6 +106,7 @@ func newCommand() *cobra.Command {
 		"shared_buffers of the private server, such as 1GB (default a quarter of the memory)",
 	)
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
+	f.BoolVar(&policies, "policies", false, "measure policies on tables of another application instead of a task")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")
 	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")
 	return cmd

@@ -34,6 +34,7 @@ func TestUsage(t *testing.T) {
 		{"--rows 2000 --holds 3", "--holds"},
 		{"--holds -1", "--holds"},
 		{"--cell 7", "--cell"},
+		{"--policies --full", "--policies"},
 		{"--chart x.gif", "--chart"},
 		{
 			"--chart no/such/folder/x.svg",
@@ -68,6 +69,10 @@ func TestSmallTable(t *testing.T) {
 	}
 	out, err = command(t, "--rows", "20000", "--repeats", "1", "--cell", "2", "--alone", "--holds", "2")
 	if err != nil || !strings.Contains(out, "\ncleanupd, 2 holds of 1000 ") {
+		t.Error(out, err)
+	}
+	out, err = command(t, "--rows", "20000", "--repeats", "1", "--policies", "--cell", "1,2", "--alone")
+	if err != nil || strings.Count(out, "\ncleanupd ") != 2 || !strings.Contains(out, "\nDELETE by row_number() ") {
 		t.Error(out, err)
 	}
 	if _, err := command(

@@ -77,8 +77,11 @@ func allMethods() []Method {
 	)
 }
 
-// methods returns the methods to compare: with holds only the service, without and with them.
-func (o Options) methods() []Method {
+// methods returns the methods to compare on a cell: with holds only the service, without and with them.
+func (o Options) methods(c Cell) []Method {
+	if c.Policy != "" {
+		return c.policyMethods()
+	}
 	if o.Holds == 0 {
 		return Methods
 	}

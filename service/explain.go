@@ -48,30 +48,6 @@ func statementMessage(s explain.Statement) *cleanupv1.ExplainedStatement {
 	}
 }
 
-// ListTables implements cleanupv1.CleanupServiceServer.
-func (s *Service) ListTables(
-	ctx context.Context, in *cleanupv1.ListTablesRequest,
-) (*cleanupv1.ListTablesResponse, error) {
-	tables, err := s.runs.CoveredTables(ctx)
-	if err != nil {
-		return nil, err
-	}
-	page, next, err := pageOf(
-		tables,
-		in.GetPageSize(),
-		in.GetPageToken(),
-		func(t explain.Table) string { return t.Name },
-	)
-	if err != nil {
-		return nil, err
-	}
-	out := &cleanupv1.ListTablesResponse{NextPageToken: next}
-	for _, t := range page {
-		out.Tables = append(out.Tables, &cleanupv1.CoveredTable{Name: t.Name, Tasks: t.Tasks})
-	}
-	return out, nil
-}
-
 // ExplainRow implements cleanupv1.CleanupServiceServer.
 func (s *Service) ExplainRow(
 	ctx context.Context, in *cleanupv1.ExplainRowRequest,

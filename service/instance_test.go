@@ -28,6 +28,9 @@ var changeNothing = []protoreflect.Name{
 	"ExplainTask",
 	"ExplainRow",
 	"ListHolds",
+	"ListPolicies",
+	"GetPolicy",
+	"GetForecast",
 	"GetGuards",
 	"WhoAmI",
 	"GetServer",
@@ -89,6 +92,8 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 		},
 		"SetFormsPurge":    &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: purge},
 		"DeleteFormsPurge": &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"},
+		"SetPolicy":        &cleanupv1.SetPolicyRequest{Policy: oldOrders()},
+		"DeletePolicy":     &cleanupv1.DeletePolicyRequest{Name: "old-orders"},
 	}
 	s.db.Do("UPDATE cleanupd.instance SET name = 'production'")
 	before := s.db.Strings(

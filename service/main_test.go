@@ -22,6 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
@@ -54,6 +55,7 @@ type server struct {
 	db   *pgtest.DB
 
 	manager *runs.Manager
+	tables  *coverage.Lister
 }
 
 // serve starts a replica on a database, which is migrated first. idle ones take no run.
@@ -88,7 +90,14 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, co
 	if config.TLS != nil {
 		scheme = "https://"
 	}
-	return &server{cleanupv1.NewCleanupServiceClient(conn), conn, scheme + r.http.Addr().String(), db, r.manager}
+	return &server{
+		cleanupv1.NewCleanupServiceClient(conn),
+		conn,
+		scheme + r.http.Addr().String(),
+		db,
+		r.manager,
+		r.tables,
+	}
 }
 
 func migrate(t testing.TB, db *pgtest.DB) {

@@ -176,9 +176,18 @@ func TestMetrics(t *testing.T) {
 	}
 	db.Do(
 		`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
-			VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid())`,
+			VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid());
+		CREATE TABLE cus_ticket (id smallserial); SELECT setval('cus_ticket_id_seq', 32667);
+		INSERT INTO cleanupd.sequence_sample VALUES ('public.cus_ticket_id_seq', now() - interval '10 days', 32567)`,
 	)
-	text, got := s.scrapeAfter(t, 3, 4)
+	if _, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	text, got := s.scrapeAfter(t, 3, 5)
+	ends := time.Unix(int64(got.series("cleanupd_sequence_end_timestamp_seconds")["public.cus_ticket_id_seq"]), 0)
+	if days := time.Until(ends).Hours() / 24; days < 9 || days > 11 {
+		t.Errorf("the sequence ends in %f days", days)
+	}
 	for name, family := range notifying(t, db) {
 		got[name] = family
 	}
@@ -207,6 +216,7 @@ func TestMetrics(t *testing.T) {
 		t,
 		"rpc_server_call_duration_seconds",
 		map[string]float64{
+			"cleanup.v1.CleanupService/GetForecast OK grpc": 1,
 			"cleanup.v1.CleanupService/RunCleanup OK grpc":  3,
 			"cleanup.v1.CleanupService/SetSchedule OK grpc": 1,
 		},
@@ -315,7 +325,7 @@ func TestMetricsWithoutTheDatabase(t *testing.T) {
 	}
 	postgres.Crash()
 	_, got := s.scrape(t)
-	got.check(t, "cleanupd_scrape_error", map[string]float64{"runs": 1, "tables": 1})
+	got.check(t, "cleanupd_scrape_error", map[string]float64{"forecast": 1, "runs": 1, "tables": 1})
 	got.check(t, "cleanupd_rows_deleted_total", map[string]float64{"audit-trail": 1})
 	if told := got.series("cleanupd_last_success_timestamp_seconds"); len(told) > 0 {
 		t.Errorf("a success is told that nobody told: %v", told)
@@ -336,7 +346,7 @@ func TestMetricsOfASilentDatabase(t *testing.T) {
 	s := serve(t, db, true)
 	proxy.Stall(6 * time.Second)
 	_, got := s.scrape(t)
-	got.check(t, "cleanupd_scrape_error", map[string]float64{"runs": 1, "tables": 1})
+	got.check(t, "cleanupd_scrape_error", map[string]float64{"forecast": 1, "runs": 1, "tables": 1})
 }
 
 // A replica that executes nothing itself reports queued runs and the schedule.

@@ -54,7 +54,7 @@ const optionsLock = 0x6f7074696f6e73
 func (s *Service) GetOptions(
 	ctx context.Context, _ *cleanupv1.GetOptionsRequest,
 ) (*cleanupv1.GetOptionsResponse, error) {
-	catalog, err := campaign.LoadCatalog(ctx, s.pool)
+	catalog, err := campaign.LoadCatalog(ctx, s.pool, campaign.Scope{})
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +73,7 @@ func (s *Service) SetOptions(
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := campaign.LoadCatalog(ctx, s.pool)
+	catalog, err := campaign.LoadCatalog(ctx, s.pool, campaign.Scope{})
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/userdata"
 )
@@ -31,6 +32,7 @@ type replica struct {
 	manager    *runs.Manager
 	forms      *userdata.Manager // nil: none
 	grpc, http net.Listener
+	tables     *coverage.Lister
 }
 
 func newReplica(
@@ -48,8 +50,10 @@ func newReplica(
 		forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, pool) }
 	}
 	r = &replica{manager: runs.New(own), forms: forms}
+	s := service.New(ctx, pool, r.manager)
+	r.tables = s.Tables
 	if r.server, err = service.NewServer(
-		service.New(ctx, pool, r.manager),
+		s,
 		service.NewUserData(ctx, forms),
 		config,
 	); err != nil {

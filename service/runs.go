@@ -242,7 +242,7 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 
 // ListTasks implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
-	p, err := s.runs.Pipeline(ctx)
+	p, err := s.runs.Tasks.Read(ctx, s.pool)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +258,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 			Description: t.Description,
 			Options:     t.OptionNames(),
 			DependsOn:   t.Requires,
-			Disabled:    p.External[t.Name].Disabled,
+			Disabled:    p.Disabled(t.Name),
 		})
 	}
 	return out, nil
@@ -305,4 +305,16 @@ func (s *Service) mayCancel(ctx context.Context, id string) error {
 		codes.PermissionDenied, "CleanupService/CancelRun needs the role %s, except for dry runs of one's own",
 		access.Operator,
 	)
+}
+
+// encode returns the message of an event, encoded once for all its watchers. RunCleanupResponse and WatchRunResponse
+// are the same on the wire.
+func encode(e store.Event) (transport.Encoded, error) {
+	message, err := e.Once(func() (any, error) {
+		return transport.Encode(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return message.(transport.Encoded), nil
 }

@@ -50,7 +50,7 @@ func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 	for _, f := range families {
 		known = append(known, f.Task)
 	}
-	catalog, err := campaign.LoadCatalog(ctx, pool)
+	catalog, err := campaign.LoadCatalog(ctx, pool, campaign.Scope{})
 	if err != nil {
 		return err
 	}

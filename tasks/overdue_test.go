@@ -36,7 +36,7 @@ func TestOverdue(t *testing.T) {
 	cleaned := map[string]time.Time{"expired-events": time.Now().Add(-time.Hour)}
 	ask := func() map[string]time.Duration {
 		t.Helper()
-		catalog, err := campaign.LoadCatalog(t.Context(), db.Pool)
+		catalog, err := campaign.LoadCatalog(t.Context(), db.Pool, campaign.Scope{})
 		if err != nil {
 			t.Fatal(err)
 		}

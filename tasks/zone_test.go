@@ -180,7 +180,7 @@ func TestZoneOfExplanations(t *testing.T) {
 			"'America/Bogota')",
 	)
 	db.Do("CREATE INDEX ON XtkAudit (tsChanged)")
-	catalog, err := campaign.LoadCatalog(t.Context(), db.Pool)
+	catalog, err := campaign.LoadCatalog(t.Context(), db.Pool, campaign.Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}

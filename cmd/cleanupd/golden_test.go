@@ -162,6 +162,15 @@ func TestScreens(t *testing.T) {
 		{"sweep", "userdata sweep --dry-run", nothing},
 		{"purges-set", "userdata purges set old-loans --application Loans --date-column ended --days 365", nothing},
 		{"purges", "userdata purges", nothing},
+		{
+			"policies-set",
+			"policies set -f testdata/policy.yaml",
+			func() {
+				db.Do("CREATE TABLE IF NOT EXISTS cusorder (id int, status text, placed timestamptz, email text)")
+			},
+		},
+		{"policies", "policies", nothing},
+		{"policies-get", "policies get old-orders", nothing},
 		{"receipt", "userdata receipt " + receipt[1], nothing},
 		{"verify", "userdata verify " + receipt[1], nothing},
 	} {

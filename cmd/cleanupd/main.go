@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc/grpclog"
 
 	"github.com/cleanupd/cleanupd/internal/cli"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
@@ -36,6 +37,7 @@ func main() {
 // Exit statuses other than 0 for success and 1 for failure.
 const (
 	exitUsage       = 2
+	exitDiffers     = 3   // the stored policies differ from those of a file
 	exitInterrupted = 130 // as shells report Ctrl-C
 )
 
@@ -58,6 +60,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	switch {
 	case errors.As(err, &mistake):
 		return exitUsage
+	case errors.Is(err, policies.ErrDiffers):
+		return exitDiffers
 	case ctx.Err() != nil:
 		return exitInterrupted
 	}

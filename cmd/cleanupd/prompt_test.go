@@ -19,6 +19,12 @@ import (
 // terminal shows.
 func onTerminal(t *testing.T, answer string, args ...string) (code int, shown string) {
 	t.Helper()
+	return onTerminalAfter(t, func() {}, answer, args...)
+}
+
+// onTerminalAfter does the same, and calls meanwhile between the question and the answer.
+func onTerminalAfter(t *testing.T, meanwhile func(), answer string, args ...string) (code int, shown string) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
 	cmd.Env = append(os.Environ(), asProgram+"=1", "TERM=dumb")
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
@@ -34,6 +40,7 @@ func onTerminal(t *testing.T, answer string, args ...string) (code int, shown st
 	}()
 	if answer != "" {
 		screen.wait(t.Context(), `\[y/N\] $`)
+		meanwhile()
 		if _, err := terminal.WriteString(answer + "\n"); err != nil {
 			t.Fatal(err)
 		}
@@ -193,7 +200,7 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 			t.Errorf("%q does not go to the demo", line)
 		}
 	}
-	if strings.Contains(commands, "9090") || strings.Contains(commands, "8080") ||
+	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
 		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+server[1]+"\n") ||
 		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
 		t.Error(text)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/cli/forms"
+	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/demo"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
@@ -43,12 +44,15 @@ func newRoot() *cobra.Command {
 		cli.NewRun(),
 		cli.NewRuns(),
 		cli.NewTasks(),
+		cli.NewTables(),
 		cli.NewExplain(),
 		cli.NewOptions(),
 		cli.NewSchedule(),
+		cli.NewForecast(),
 		cli.NewMidSourcing(),
 		cli.NewHolds(),
 		cli.NewGuards(),
+		policies.NewCommand(),
 		forms.NewCommand(),
 		cli.NewAudit(),
 		cli.NewContext(),

@@ -44,6 +44,8 @@ func TestHelp(t *testing.T) {
 			"--preview-database-url",
 			"$CLEANUPD_PREVIEW_DATABASE_URL",
 			"--related-list-table",
+			"--profile",
+			"$CLEANUPD_PROFILE",
 			"--include",
 			"$CLEANUPD_INCLUDE",
 			"127.0.0.1:9090",
@@ -100,6 +102,7 @@ func TestHelp(t *testing.T) {
 		"runs":        {"list", "watch", "cancel", "--server", "--limit", "--output"},
 		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
 		"tasks":       {"--output", "json", "yaml", "$CLEANUPD_OUTPUT"},
+		"tables":      {"--order-by", "--uncovered", "--limit", "json"},
 		"options":     {"get", "set", "reset", "--output"},
 		"options set": {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
 		"schedule set": {
@@ -126,7 +129,10 @@ func TestHelp(t *testing.T) {
 			"--yes",
 		},
 		"audit":           {"--database-url", "--since", "--limit", "--output"},
-		"demo":            {"--rows", "--keep", "--forms"},
+		"policies":        {"list", "get", "set", "delete", "export", "apply", "policy/NAME"},
+		"policies apply":  {"--prune", "--yes", "--dry-run", "FILE", "---", "exit status"},
+		"policies set":    {"--file", "-f"},
+		"demo":            {"--rows", "--keep", "--forms", "--profile"},
 		"health":          {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
 		"man":             {"DIR"},
 		"completion bash": {"bash"},
@@ -239,7 +245,7 @@ func TestManualsAndCompletion(t *testing.T) {
 			t.Errorf("%s: %d %s", shell, code, errs)
 		}
 	}
-	for asked, want := range map[string]string{"run --task ": "delivery-logs\t", "tasks -o ": "yaml\n"} {
+	for asked, want := range map[string]string{"serve --profile ": "campaign\n", "tasks -o ": "yaml\n"} {
 		if code, out, errs := cleanupd(
 			t,
 			append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 ||

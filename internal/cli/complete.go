@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,33 +13,39 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // maxCompletions is how many of the newest runs and holds are offered.
 const maxCompletions = 50
 
-// knownTasks offers the tasks of the server, or the built-in tasks if no server answers.
+// knownTasks offers the tasks of the server.
 func knownTasks(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
 	resp, err := listTasks(ctx, client)
 	for _, t := range resp.GetTasks() {
 		list = append(list, cobra.CompletionWithDesc(t.GetName(), t.GetTitle()))
 	}
-	if err != nil {
-		list = nil
-		for _, t := range tasks.Pipeline {
-			list = append(list, cobra.CompletionWithDesc(t.Name, t.Title))
-		}
-	}
-	return list, nil
+	return list, err
 }
 
+// skippableTasks offers the tasks of the server, and the name that stands for all policies.
+func skippableTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Completion, error) {
+	list, err := knownTasks(ctx, client)
+	if slices.ContainsFunc(list, func(c cobra.Completion) bool { return strings.HasPrefix(c, policy.Prefix) }) {
+		list = append(list, cobra.CompletionWithDesc(policy.All, "All policies"))
+	}
+	return list, err
+}
+
+// knownTables offers the tables whose rows tasks delete or update.
 func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
-	resp, err := rpc.ListAll(func(token string) (*cleanupv1.ListTablesResponse, error) {
-		return client.ListTables(ctx, &cleanupv1.ListTablesRequest{PageToken: token})
-	})
+	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
+	resp, err := listTables(ctx, client, basic, 0)
 	for _, t := range resp.GetTables() {
-		list = append(list, cobra.CompletionWithDesc(t.GetName(), strings.Join(t.GetTasks(), ", ")))
+		if len(t.GetCoveredBy()) > 0 && t.GetKind() != cleanupv1.TableKind_TABLE_KIND_WORK_TABLES {
+			_, name, _ := strings.Cut(t.GetName(), ".")
+			list = append(list, cobra.CompletionWithDesc(name, strings.Join(t.GetCoveredBy(), ", ")))
+		}
 	}
 	return list, err
 }

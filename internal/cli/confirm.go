@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -15,35 +14,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
-
-// printTarget prints the server, and the database that it cleans, before the user is asked about a change.
-func printTarget(cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient) error {
-	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
-	if err != nil {
-		return err
-	}
-	database := about.GetDatabase()
-	if about.GetDatabaseHost() != "" { // an older server does not have it
-		database += " on " + about.GetDatabaseHost()
-	}
-	if about.GetInstance() != "" {
-		database += ", instance " + about.GetInstance()
-	}
-	w := cmd.ErrOrStderr()
-	printFact(w, "Server", server.String())
-	printFact(w, "Database", database)
-	return nil
-}
-
-// printFact prints a line about what the user is asked to confirm.
-func printFact(w io.Writer, name, text string) { fmt.Fprintf(w, "%-9s %s\n", name, text) }
 
 // confirmRun shows what a run would be about, and asks for confirmation.
 func confirmRun(
 	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest,
 ) error {
-	if err := printTarget(cmd, server, client); err != nil {
+	if err := rpc.PrintTarget(cmd, server, client); err != nil {
 		return err
 	}
 	question := "Delete what these tasks find? It cannot be undone; --preview shows it first."
@@ -53,7 +31,7 @@ func confirmRun(
 			return err
 		}
 		created := format.Time(dryRun.GetRun().GetCreateTime())
-		printFact(cmd.ErrOrStderr(), "Plan", req.GetPlan()+" of "+created)
+		rpc.PrintFact(cmd.ErrOrStderr(), "Plan", req.GetPlan()+" of "+created)
 		question = watch.Total(dryRun.GetRun()) + ". Run exactly this? It cannot be undone."
 	} else if err := printTasks(cmd, client, req); err != nil {
 		return err
@@ -72,8 +50,7 @@ func printTasks(cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.Run
 	}
 	var names []string
 	for _, t := range all.GetTasks() {
-		selected := len(req.GetTasks()) == 0 || slices.Contains(req.GetTasks(), t.GetName())
-		if selected && !slices.Contains(req.GetSkipTasks(), t.GetName()) {
+		if isSelected(t, req) {
 			names = append(names, t.GetName())
 		}
 	}
@@ -81,6 +58,16 @@ func printTasks(cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.Run
 	if len(names) < len(all.GetTasks()) {
 		text = fmt.Sprintf("%d of %d: %s", len(names), len(all.GetTasks()), cmp.Or(strings.Join(names, ", "), "none"))
 	}
-	printFact(cmd.ErrOrStderr(), "Tasks", text)
+	rpc.PrintFact(cmd.ErrOrStderr(), "Tasks", text)
 	return nil
+}
+
+// isSelected reports whether a run would have a task, as the server selects them.
+func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
+	name, skipped := t.GetName(), req.GetSkipTasks()
+	if slices.Contains(skipped, name) ||
+		(strings.HasPrefix(name, policy.Prefix) && slices.Contains(skipped, policy.All)) {
+		return false
+	}
+	return slices.Contains(req.GetTasks(), name) || (len(req.GetTasks()) == 0 && !t.GetDisabled())
 }

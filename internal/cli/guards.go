@@ -80,10 +80,10 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			}
 			looser := loosened(current, req)
 			if len(looser) > 0 && !yes && terminal.IsInteractive() {
-				if err := printTarget(cmd, server, client); err != nil {
+				if err := rpc.PrintTarget(cmd, server, client); err != nil {
 					return err
 				}
-				printFact(cmd.ErrOrStderr(), "Guards", strings.Join(looser, ", "))
+				rpc.PrintFact(cmd.ErrOrStderr(), "Guards", strings.Join(looser, ", "))
 				if !terminal.Confirm(cmd, "Let more be deleted without approval?") {
 					return errors.New("nothing was changed")
 				}

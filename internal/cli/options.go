@@ -9,6 +9,8 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -39,7 +41,7 @@ func NewOptions() *cobra.Command {
 		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
 			resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 			if err != nil {
-				return err
+				return explainNoOptions(err)
 			}
 			return printOptions(cmd, output, resp)
 		}),
@@ -135,7 +137,7 @@ func setOptions(
 	if req.GetEtag() == "" {
 		current, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 		if err != nil {
-			return err
+			return explainNoOptions(err)
 		}
 		req.Etag, explain = current.GetEtag(), rpc.ExplainConflict
 	}
@@ -147,6 +149,18 @@ func setOptions(
 		return explain(err)
 	}
 	return printOptions(cmd, output, resp)
+}
+
+// explainNoOptions adds to the error of a database without Campaign's tables, which has no options, where its retention
+// rules are.
+func explainNoOptions(err error) error {
+	if status.Code(err) != codes.FailedPrecondition {
+		return err
+	}
+	return fmt.Errorf(
+		"there are no retention options: %s. The rules of another database are its policies: cleanupd policies",
+		status.Convert(err).Message(),
+	)
 }
 
 // confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
@@ -164,7 +178,7 @@ func confirmOptions(
 		return err
 	}
 	fmt.Fprintln(cmd.ErrOrStderr())
-	if err := printTarget(cmd, server, client); err != nil {
+	if err := rpc.PrintTarget(cmd, server, client); err != nil {
 		return err
 	}
 	if !terminal.Confirm(cmd, "Set these options?") {

@@ -116,7 +116,7 @@ func NewRun() *cobra.Command {
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
 	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(&server, knownTasks))
-	rpc.CompleteFlag(cmd, "skip-task", rpc.CompleteCleanup(&server, knownTasks))
+	rpc.CompleteFlag(cmd, "skip-task", rpc.CompleteCleanup(&server, skippableTasks))
 	rpc.CompleteFlag(cmd, "plan", rpc.CompleteCleanup(&server, knownPlans))
 	rpc.CompleteFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
@@ -155,7 +155,7 @@ func runAfterPreview(
 	}
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())
-		if err := printTarget(cmd, server, client); err != nil {
+		if err := rpc.PrintTarget(cmd, server, client); err != nil {
 			return err
 		}
 	}

@@ -15,11 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
 // config configures the demo.
 type config struct {
 	rows                   int
+	profile                tasklist.Profile
 	keep, forms            bool
 	formsEngine            string
 	grpcListen, httpListen string // empty to choose an address
@@ -27,19 +29,21 @@ type config struct {
 
 // NewCommand returns the command demo.
 func NewCommand() *cobra.Command {
-	var c config
+	c := config{profile: tasklist.Auto}
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Clean a private Campaign database, and show what was deleted",
 		Long: "Start a private PostgreSQL, fill a Campaign database with rows on both sides of every rule, serve\n" +
 			"it, run the cleanup, and print how many rows were deleted. With --keep serve it without a cleanup,\n" +
 			"and suggest commands to try.\n" +
+			"With --profile none use the database of a shop instead, which has nothing to do with Campaign: set\n" +
+			"policies, preview them, and run exactly that; with --keep only set them.\n" +
 			"With --forms use an AEM Forms database and its document storage instead, and find and erase one\n" +
 			"person's data; with --forms-engine mysql on a private MariaDB, which must be installed.\n" +
 			"The demo removes everything at its end. PostgreSQL is downloaded into the user's cache if it is\n" +
 			"not installed.",
-		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --forms " +
-			"--keep\n  cleanupd demo --forms --forms-engine mysql",
+		Example: "  cleanupd demo\n  cleanupd demo --rows 1000000\n  cleanupd demo --keep\n  cleanupd demo --profile none\n" +
+			"  cleanupd demo --forms --keep\n  cleanupd demo --forms --forms-engine mysql",
 		Args: flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := c.check(); err != nil {
@@ -55,7 +59,11 @@ func NewCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&c.rows, "rows", 200_000, "approximately how many rows to create")
+	f.IntVar(&c.rows, "rows", 200_000, "approximately how many rows to create in a Campaign database")
+	f.Var(&c.profile, "profile",
+		"none: the database of a shop, which policies clean, always with the same rows; campaign or auto: a Campaign "+
+			"database")
+	flags.WithoutVariable(f, "profile") // it is about another database than that of serve
 	f.BoolVar(&c.forms, "forms", false, "find and erase user data in AEM Forms instead")
 	f.StringVar(&c.formsEngine, "forms-engine", "",
 		"the server of the Forms database: "+enginePostgres+" or "+engineMySQL+" (default "+enginePostgres+")")
@@ -75,11 +83,17 @@ func (c config) check() error {
 	if c.formsEngine != "" && (!c.forms || !knownEngine) {
 		return flags.Errorf("--forms-engine must be %s or %s, and needs --forms", enginePostgres, engineMySQL)
 	}
+	if c.forms && c.isShop() {
+		return flags.Errorf("give either --forms or --profile none")
+	}
 	return errors.Join(
 		flags.CheckAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
 		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
 	)
 }
+
+// isShop reports whether the demo is about a database that has nothing to do with Campaign.
+func (c config) isShop() bool { return c.profile == tasklist.None }
 
 // serverConfig returns the configuration of the demo's server. With --keep it has the usual addresses if they are free.
 func (c config) serverConfig(databaseURL string) serve.Config {

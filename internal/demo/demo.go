@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/localpg"
@@ -26,15 +27,10 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 		return err
 	}
 	defer pg.Stop()
-	if c.forms {
-		c.rows = 0
-	} else {
-		fmt.Fprintf(out, "Making a Campaign database of about %s rows …\n", humanize.Comma(int64(c.rows)))
-	}
-	if err := createCampaign(ctx, pg, c.rows); err != nil {
+	url, err := createDatabase(ctx, out, pg, c)
+	if err != nil {
 		return err
 	}
-	url := pg.URL(campaigndb.Role, campaignDatabase)
 	config := c.serverConfig(url)
 	if c.forms {
 		fmt.Fprintf(
@@ -57,10 +53,16 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 		ended <- s.Serve(serving)
 		stop()
 	}()
+	if c.isShop() {
+		err = applyPolicies(ctx, out, s)
+	}
 	switch {
+	case err != nil:
 	case c.keep:
 		printSuggestions(out, s, url, c)
 		waitForEnter(serving, in)
+	case c.isShop():
+		err = cleanShop(ctx, out, s, url)
 	case c.forms:
 		err = eraseUser(ctx, out, s)
 	default:
@@ -71,6 +73,29 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 		err = serveErr
 	}
 	return err
+}
+
+// createDatabase creates the database to clean, and returns its URL.
+func createDatabase(ctx context.Context, out io.Writer, pg *localpg.Server, c config) (url string, err error) {
+	switch {
+	case c.isShop():
+		fmt.Fprintln(out, "Making the database of a shop …")
+		return pg.URL(campaigndb.Role, shopDatabase), createShop(ctx, pg)
+	case c.forms:
+		c.rows = 0
+	default:
+		fmt.Fprintf(out, "Making a Campaign database of about %s rows …\n", humanize.Comma(int64(c.rows)))
+	}
+	return pg.URL(campaigndb.Role, campaignDatabase), createCampaign(ctx, pg, c.rows)
+}
+
+// execute executes a command of the program with arguments.
+func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string) error {
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	cmd.SetArgs(strings.Fields(args))
+	cmd.SetOut(out)
+	cmd.SetErr(out)
+	return cmd.ExecuteContext(ctx)
 }
 
 // printSuggestions prints the commands of the README, in their order, with the addresses of the demo's server.
@@ -88,6 +113,16 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 		program + " schedule set --cron '30 3 * * 1-6' --time-zone Europe/Berlin --server " + server,
 		program + " runs --server " + server,
 		"psql '" + url + "'",
+	}
+	if c.isShop() {
+		commands = []string{
+			program + " policies --server " + server,
+			program + " run --preview --server " + server,
+			program + " policies export old-events --server " + server,
+			program + " run --server " + server,
+			"curl " + rest + "/v1/policies",
+			"psql '" + url + "'",
+		}
 	}
 	if c.forms {
 		commands = []string{

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"strings"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -115,11 +114,7 @@ func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {
 		command += " --server " + s.GRPC.Addr().String()
 		fmt.Fprintf(out, "\n$ cleanupd userdata %s\n", command)
-		cmd := forms.NewCommand()
-		cmd.SilenceErrors, cmd.SilenceUsage = true, true
-		cmd.SetArgs(strings.Fields(command))
-		cmd.SetOut(out)
-		if err := cmd.ExecuteContext(ctx); err != nil {
+		if err := execute(ctx, out, forms.NewCommand(), command); err != nil {
 			return err
 		}
 	}

@@ -71,12 +71,12 @@ var (
 	)
 	TaskRemoved = runs.warning(
 		"TASK_REMOVED", "the task was removed meanwhile: skipped",
-		"A purge of process instances was deleted after the run had been requested.",
+		"A policy, or a purge of process instances, was deleted after the run had been requested.",
 		"Nothing.",
 	)
 	TaskDisabled = runs.warning(
 		"TASK_DISABLED", "the task was disabled meanwhile: skipped",
-		"A purge of process instances was disabled after the run had been requested.",
+		"A policy, or a purge of process instances, was disabled after the run had been requested.",
 		"Nothing.",
 	)
 )

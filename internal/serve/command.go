@@ -8,6 +8,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -61,6 +62,7 @@ func NewCommand() *cobra.Command {
 			"--database-url; of several hosts, one that is in recovery is used")
 	f.StringVar(&c.GRPCListen, "grpc-listen", c.GRPCListen, "the address for gRPC; port 0 picks a free one")
 	f.StringVar(&c.HTTPListen, "http-listen", c.HTTPListen, "the address for REST; port 0 picks a free one")
+	addProfileFlag(cmd, &c.Profile)
 	f.StringArrayVar(&c.midSourcing, "mid-sourcing", nil,
 		"NAME=URL: the database of a mid-sourcing server, by the name of its external account, where deliveries are "+
 			"purged first; NAME=keep: keep its deliveries; may be repeated")
@@ -103,6 +105,15 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&c.lease, "lease", c.lease,
 		"how long a replica that stops responding keeps its run, or its erasure, 1s or more")
 	return cmd
+}
+
+// addProfileFlag adds the flag that says which tasks the database has.
+func addProfileFlag(cmd *cobra.Command, p *tasklist.Profile) {
+	cmd.Flags().Var(p, "profile",
+		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
+			"those of Campaign if it has any of Campaign's tables (auto)")
+	names := cobra.FixedCompletions(tasklist.Profiles, cobra.ShellCompDirectiveNoFileComp)
+	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
 }
 
 // addLimitFlags adds the flags of the limits that make batches wait.

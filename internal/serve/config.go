@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -22,6 +23,7 @@ type Config struct {
 	DatabaseURL      string
 	GRPCListen       string
 	HTTPListen       string
+	Profile          tasklist.Profile // which tasks the database has
 	Forms            FormsConfig
 	standbyURL       string // empty if dry runs read the database itself
 	lease            time.Duration
@@ -49,6 +51,7 @@ func DefaultConfig() Config {
 	return Config{
 		GRPCListen:   "127.0.0.1:9090",
 		HTTPListen:   "127.0.0.1:8080",
+		Profile:      tasklist.Auto,
 		lease:        runs.DefaultLease,
 		console:      true,
 		history:      runs.DefaultHistory,

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
 // logConfig configures the log.
@@ -44,8 +45,8 @@ SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, c
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// logStart logs what an administrator checks first: versions, the database, the role, the schedule, who may call, and who
-// is notified.
+// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who may
+// call, and who is notified.
 func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
@@ -61,6 +62,9 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	s.log.Info("cleanupd", "version", version.String(), "instance", c.instance)
 	s.log.Info("database", "host", host, "name", database, "server_version", serverVersion)
 	s.log.Info("role in the database", "name", role, "superuser", superuser)
+	if err := s.logProfile(ctx, c.Profile); err != nil {
+		return err
+	}
 	next := "none"
 	if schedule.NextRunTime != nil {
 		next = schedule.NextRunTime.UTC().Format("2006-01-02T15:04Z")
@@ -70,5 +74,22 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 		"access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console,
 	)
 	targets.Log(s.log, notified)
+	return nil
+}
+
+// logProfile logs whether the database has the tasks of Campaign, and why.
+func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
+	list, err := s.manager.Tasks.Read(ctx, s.pool)
+	if err != nil {
+		return err
+	}
+	decided, why := tasklist.Campaign, "the database has tables of Campaign"
+	if list.Foreign {
+		decided, why = tasklist.None, "the database has no table of Campaign"
+	}
+	if given != tasklist.Auto {
+		why = "--profile " + given.String()
+	}
+	s.log.Info("profile", "name", decided, "reason", why, "tasks", len(list.Tasks))
 	return nil
 }

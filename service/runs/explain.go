@@ -28,13 +28,13 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 	return explain.DescribeTask(ctx, config, holds, t)
 }
 
-// CoveredTables returns the tables whose rows ExplainRow explains. It fails with a refused.Error.
-func (m *Manager) CoveredTables(ctx context.Context) ([]explain.Table, error) {
+// Cover returns which tables tasks cover. It fails with campaign.ErrNotCampaign.
+func (m *Manager) Cover(ctx context.Context) (explain.Coverage, error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
-		return nil, err
+		return explain.Coverage{}, err
 	}
-	return explain.CoveredTables(ctx, config, holds)
+	return explain.Cover(ctx, config, holds)
 }
 
 // maxDeletions is how many runs are listed that may have deleted a row.
@@ -65,7 +65,7 @@ func (m *Manager) ExplainRow(
 func (m *Manager) explainer(ctx context.Context) (
 	list tasklist.List, config pipeline.Config, holds plan.Holds, err error,
 ) {
-	if list, err = m.Pipeline(ctx); err != nil {
+	if list, err = m.Tasks.Read(ctx, m.calls); err != nil {
 		return list, config, holds, err
 	}
 	config = m.configure(list)

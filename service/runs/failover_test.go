@@ -107,7 +107,10 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	db := database(t)
 	sessions(db, rows)
 	release := holdLast(db, rows)
-	m, work, _ := replica(t, db, "a", slowly)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) {
+		slowly(c)
+		c.Lease = 5 * time.Second // a busy server must not lose it for another reason
+	})
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
 	untilDeleting(t, db, run.ID)

@@ -118,7 +118,9 @@ func TestFirstNightOfEarlierVersions(t *testing.T) {
 	for state, want := range map[string]int64{"SUCCEEDED": 1, "FAILED": 0} {
 		db := database(t)
 		db.Do(
-			`DROP TABLE cleanupd.first_run, cleanupd.notification, cleanupd.missed_run;
+			`DROP TABLE cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
+				cleanupd.table_sampling, cleanupd.forecast, cleanupd.sequence_sample,
+				cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler;
 			ALTER TABLE cleanupd.run DROP notified; UPDATE cleanupd.schema_version SET version = 19;
 			INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, requested_by, state, end_time)
 				VALUES (gen_random_uuid(), 0, false, true, 'schedule', '` + state + `', now()),

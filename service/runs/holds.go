@@ -11,9 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -25,7 +23,11 @@ import (
 // also waits for work on Forms databases. It fails with failure.Violations, or a refused.Error if another instance owns
 // the database. If it fails otherwise while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, error) {
-	catalog, err := campaign.LoadCatalog(ctx, m.calls)
+	config, err := m.Configure(ctx, m.calls)
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := campaign.LoadCatalog(ctx, m.calls, config.Scope())
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +35,6 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 		return nil, err
 	}
 	if h.Kind == store.HoldRecipients {
-		config := m.configure(tasklist.List{Tasks: tasks.Pipeline})
 		config.DryRun = true // what the role may do to the tables does not matter
 		env, err := pipeline.EnvOf(ctx, config, m.pool, catalog, plan.Holds{})
 		if err != nil {

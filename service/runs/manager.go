@@ -14,6 +14,8 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
+	"github.com/cleanupd/cleanupd/service/runs/growth"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
@@ -21,7 +23,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/service/runs/worker"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
@@ -34,6 +38,8 @@ const (
 	DefaultHistory    = 90 * 24 * time.Hour
 	DefaultWorkers    = 2
 	DefaultPlanMaxAge = 24 * time.Hour
+	// DefaultSampleEvery is what `cleanupd serve` uses.
+	DefaultSampleEvery = 30 * time.Second
 )
 
 // Config configures a Manager.
@@ -56,6 +62,9 @@ type Config struct {
 	// Instance is the name of the service with all its replicas. A database is cleaned by the instance that owns it.
 	Instance string
 	Log      *slog.Logger
+	// SampleEvery is how often a replica checks whether the tables are to be sampled: once a day, and after each run.
+	// 0: it never does.
+	SampleEvery time.Duration
 	// KeepSchedule says that this replica starts the runs of the schedule.
 	KeepSchedule bool
 	// History is how long runs that have ended are stored, with their events; 0 for DefaultHistory.
@@ -72,6 +81,8 @@ type Config struct {
 	VacuumTruncate bool
 	// External has tasks on another database; nil if there are none.
 	External *external.Source
+	// Profile says which tasks the database has; empty for tasklist.Auto.
+	Profile tasklist.Profile
 	// Include has further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
 	// Notify configures notifications.
@@ -81,16 +92,20 @@ type Config struct {
 // Manager starts, watches, cancels and executes runs. Work and Listen must be running while its other methods are used.
 type Manager struct {
 	*eventlog.Log
+	// Tasks is where the tasks come from.
+	Tasks tasklist.Source
+	// Forecaster makes forecasts.
+	Forecaster *forecast.Forecaster
 
 	pool, calls *pgxpool.Pool
 	config      Config
 	base        pipeline.Config // of every run and explanation
 	log         *slog.Logger
-	tasks       tasklist.Source
 	owner       *instance.Owner
 	scheduler   *scheduler.Scheduler
 	worker      *worker.Worker
 	notifier    *notify.Notifier
+	sampler     *growth.Sampler
 	metrics     *prometheus.Registry
 }
 
@@ -114,7 +129,7 @@ func New(c Config) *Manager {
 			Include:           c.Include,
 		},
 		log:     c.Log,
-		tasks:   tasklist.Source{External: c.External},
+		Tasks:   tasklist.Source{Profile: c.Profile, External: c.External},
 		owner:   instance.NewOwner(c.Instance, c.Log),
 		metrics: prometheus.NewRegistry(),
 	}
@@ -122,8 +137,19 @@ func New(c Config) *Manager {
 		Enabled: c.KeepSchedule,
 		Pool:    m.pool,
 		Owner:   m.owner,
-		Tasks:   m.tasks,
+		Tasks:   m.Tasks,
 		Log:     m.log,
+	}
+	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Config: m.Configure, Schedule: m.Schedule}
+	m.sampler = &growth.Sampler{
+		Pool:  m.pool,
+		Owner: m.owner,
+		Masks: inventory.Masks(tasks.Pipeline),
+		Then: func(ctx context.Context) error { // for metrics, and to sample the sequences
+			_, err := m.Forecaster.Forecast(ctx)
+			return err
+		},
+		Log: m.log,
 	}
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,
@@ -135,7 +161,7 @@ func New(c Config) *Manager {
 		Replica:    c.Replica,
 		Log:        m.log,
 		Base:       m.base,
-		Tasks:      m.tasks,
+		Tasks:      m.Tasks,
 		Owner:      m.owner,
 		Scheduler:  m.scheduler,
 		Metrics:    metrics.NewReplica(m.metrics),
@@ -145,6 +171,7 @@ func New(c Config) *Manager {
 	m.notifier = newNotifier(m)
 	m.metrics.MustRegister(&metrics.Database{
 		Pool:    m.calls,
+		Tasks:   m.Tasks,
 		Include: c.Include,
 		Targets: m.notifier.Names(),
 		Log:     m.log,
@@ -161,15 +188,16 @@ func (m *Manager) Ready(ctx context.Context) error { return m.worker.Ready(ctx) 
 // Own fails with a refused.Error if another instance owns a database, or it is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
-// Pipeline returns all tasks as they are now.
-func (m *Manager) Pipeline(ctx context.Context) (tasklist.List, error) {
-	return m.tasks.Read(ctx, m.calls)
+// Configure returns the configuration of a run or an explanation, with all tasks as they are now.
+func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (pipeline.Config, error) {
+	list, err := m.Tasks.Read(ctx, db)
+	return m.configure(list), err
 }
 
 // configure returns the configuration of a run or an explanation.
 func (m *Manager) configure(list tasklist.List) pipeline.Config {
 	config := m.base
-	config.Pipeline, config.External = list.Tasks, list.External
+	config.Pipeline, config.External, config.Foreign = list.Tasks, list.External, list.Foreign
 	return config
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // Request says what to run.
@@ -66,15 +67,18 @@ func (r Request) validate(list tasklist.List) error {
 		field string
 		names []string
 	}{{"tasks", r.Tasks}, {"skip_tasks", r.SkipTasks}} {
-		if len(given.names) > len(valid) {
+		if len(given.names) > len(valid)+1 {
 			wrong.Addf(given.field, "has %d names; there are %d tasks", len(given.names), len(valid))
 			continue
 		}
 		for i, name := range given.names {
 			field := fmt.Sprintf("%s[%d]", given.field, i)
+			if given.field == "skip_tasks" && name == policy.All {
+				continue
+			}
 			if !slices.Contains(valid, name) {
 				wrong.Addf(field, "unknown task %.64q; the tasks are %s", name, strings.Join(valid, ", "))
-			} else if list.External[name].Disabled && !r.DryRun && given.field == "tasks" {
+			} else if list.Disabled(name) && !r.DryRun && given.field == "tasks" {
 				wrong.Addf(field, "the task %s is disabled: a dry run foresees what it would do", name)
 			}
 		}
@@ -116,6 +120,8 @@ func (r Request) wrongAccepted() (wrong failure.Violations) {
 		switch {
 		case a.Guard == guard.Clock || a.Guard == guard.First || a.Guard == guard.Idle:
 			wrong.Addf(field+"guard", "%s cannot be accepted, only set", a.Guard)
+		case a.Guard == guard.Policy:
+			wrong.Add(field+"guard", "need not be accepted: a run by a saved plan passes it")
 		case !slices.Contains(acceptable, a.Guard):
 			wrong.Addf(field+"guard", "is missing or unknown; the guards that can be accepted are %v", acceptable)
 		case a.Table == "":

@@ -27,7 +27,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
-	if f.Task != "" && !m.tasks.MayExist(f.Task) {
+	if f.Task != "" && !m.Tasks.MayExist(f.Task) {
 		return nil, "", failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
 	}
 	return store.ListRuns(ctx, m.calls, v, f, size, token)

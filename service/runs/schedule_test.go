@@ -190,7 +190,9 @@ func TestAScheduleFromBefore(t *testing.T) {
 			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
 			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
 			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica,
-				cleanupd.first_run, cleanupd.notification, cleanupd.missed_run;
+				cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
+				cleanupd.table_sampling, cleanupd.forecast, cleanupd.sequence_sample,
+				cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler;
 		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
 			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted,
 				DROP request_id, DROP request_digest, DROP notified;

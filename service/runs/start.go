@@ -50,13 +50,23 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 	return RunActive, map[string]string{"run_id": e.RunID}
 }
 
+// ErrNoTasks reports that a database has no tasks.
+var ErrNoTasks = failure.New(
+	failure.Precondition,
+	"there is nothing to run: this is no Campaign database, since none of the known tables was found, and no policy is "+
+		"set; check the database's name, and that the role may use the schema that holds NmsDelivery",
+)
+
 // Start stores a run, for any replica to claim, or returns the run that an earlier call with the same request id has
-// stored, whatever became of it. It fails with failure.Violations, an ActiveError, ErrTooManyDryRuns,
+// stored, whatever became of it. It fails with ErrNoTasks, failure.Violations, an ActiveError, ErrTooManyDryRuns,
 // store.ErrRequestReused, or a refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
-	list, err := m.Pipeline(ctx)
+	list, err := m.Tasks.Read(ctx, m.calls)
 	if err != nil {
 		return nil, err
+	}
+	if len(list.Tasks) == 0 {
+		return nil, ErrNoTasks
 	}
 	if err := req.validate(list); err != nil {
 		return nil, err
@@ -172,7 +182,7 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	}
 	tasks := plan.Started()
 	for _, name := range tasks {
-		if list.External[name].Disabled {
+		if list.Disabled(name) {
 			return nil, failure.Field("plan", fmt.Sprintf("has the task %s, which is disabled", name))
 		}
 	}

@@ -136,9 +136,9 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY 
 ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
 // inOtherSchemas returns the OIDs of the tables and partitions that a hold may name although they are in other schemas:
-// partitions of the application's tables, and what foreign keys reach from these.
+// partitions of the application's tables, tables of policies, and what foreign keys reach from these.
 func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
-	for _, t := range c.Tables(func(*campaign.Table) bool { return true }) {
+	for _, t := range c.All() {
 		for _, t := range append(t.Dependents(), t) {
 			oids = append(oids, t.OID)
 			for _, leaf := range t.Leaves {

@@ -20,7 +20,7 @@ const (
 )
 
 // Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
-// runs. In addition it starts the runs of the schedule, and deletes old runs.
+// runs. In addition it starts the runs of the schedule, deletes old runs, and samples the tables.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -34,6 +34,9 @@ func (m *Manager) Work(ctx context.Context) {
 	})
 	if m.scheduler.Enabled {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
+	}
+	if m.config.SampleEvery > 0 {
+		wg.Go(func() { m.repeat(ctx, m.config.SampleEvery, "sample the tables", m.sampler.Tick) })
 	}
 	m.notify(ctx, &wg)
 	m.worker.Work(ctx)

@@ -41,7 +41,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		return fmt.Errorf("read the foreign keys: %w", err)
 	}
 	tables := map[uint32]*Table{}
-	for _, t := range c.tables {
+	for _, t := range c.All() {
 		tables[t.OID] = t
 	}
 	var others []uint32

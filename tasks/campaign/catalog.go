@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -31,9 +32,17 @@ var knownTables = []string{
 	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
 }
 
+// Scope is what a catalog covers in addition to the tables of the application.
+type Scope struct {
+	// Named are the names of further tables of any schema, as policies have them.
+	Named []string
+	// Foreign says that the database is not read as that of the application, and may have none of its tables.
+	Foreign bool
+}
+
 // Catalog describes the tables of a Campaign database, as read from PostgreSQL's catalog at one time.
 type Catalog struct {
-	// Schema is the stored name of the schema with NmsDelivery.
+	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
 	// OtherSchemas are the stored names of other schemas with known tables. They are not read.
 	OtherSchemas []string
@@ -44,12 +53,14 @@ type Catalog struct {
 	// Elsewhere describes where the rows of relations are, as Table.Elsewhere does, by the relations' object ids.
 	Elsewhere map[uint32]string
 	// Zone is the time zone of dates without one.
-	Zone        Zone
-	tables      map[string]*Table
-	inPlace     map[string]*Table // relations that have the names of tables, but are views, or partitions of others
-	sequences   map[string]sequence
-	mappings    map[string][]string // names of schemas, by column of the delivery mappings
-	mappingsErr error               // the error of reading the mappings, or nil
+	Zone    Zone
+	tables  map[string]*Table
+	inPlace map[string]*Table // relations that have the names of tables, but are views, or partitions of others
+	// named and namedInPlace have the relations of Scope.Named, as tables and inPlace, by these names.
+	named, namedInPlace map[string]*Table
+	sequences           map[string]sequence
+	mappings            map[string][]string // names of schemas, by column of the delivery mappings
+	mappingsErr         error               // the error of reading the mappings, or nil
 }
 
 // findSchema ranks the schemas that hold known tables: NmsDelivery decides, then the search path, then the number.
@@ -107,15 +118,22 @@ const (
 	anyTable        = "c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition AND "
 	tablesOfSchema  = anyTable + "n.nspname = $1"
 	tablesByOID     = anyTable + "c.oid = ANY ($2::oid[])"
+	relationsByOID  = "c.oid = ANY ($2::oid[])"
 	inPlaceOfTables = "(c.relkind IN ('v', 'm') OR c.relispartition) AND n.nspname = $1 AND (c.relname = ANY " +
 		"($2::text[]) OR c.relname ~ '^nms(proposition|appsubscription)')"
 )
 
-// LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists.
-func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
-	schema, others, err := schemasOf(ctx, db)
-	if err != nil {
-		return nil, err
+// LoadCatalog reads the catalog. It fails with ErrNotCampaign if no known table exists, unless the scope is foreign.
+func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error) {
+	var (
+		schema string
+		others []string
+		err    error
+	)
+	if !scope.Foreign {
+		if schema, others, err = schemasOf(ctx, db); err != nil {
+			return nil, err
+		}
 	}
 	d, err := readDistribution(ctx, db)
 	if err != nil {
@@ -131,6 +149,8 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 		Elsewhere:    elsewhere,
 		tables:       map[string]*Table{},
 		inPlace:      map[string]*Table{},
+		named:        map[string]*Table{},
+		namedInPlace: map[string]*Table{},
 		sequences:    map[string]sequence{},
 		mappings:     map[string][]string{},
 	}
@@ -140,6 +160,9 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 	}
 	for _, t := range list {
 		c.tables[t.Name] = t
+	}
+	if err := readNamed(ctx, db, c, scope.Named); err != nil {
+		return nil, err
 	}
 	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").
 		Scan(&c.Role, &c.Version); err != nil {
@@ -166,7 +189,7 @@ func LoadCatalog(ctx context.Context, db Querier) (*Catalog, error) {
 func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, args ...any) (list []*Table, err error) {
 	rows, _ := db.Query(ctx, selectTables+filter, append([]any{c.Schema}, args...)...)
 	list, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Table, error) {
-		t := &Table{}
+		t := &Table{hasZeroRecord: c.Schema != ""}
 		unlogged, partitioned := false, false
 		if err := row.Scan(
 			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
@@ -221,12 +244,64 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	return best.Name, others, nil
 }
 
-// Table returns the table of a name in the application's spelling, such as NmsDelivery, or nil.
-func (c *Catalog) Table(name string) *Table { return c.tables[strings.ToLower(name)] }
+// HasKnownTables reports whether any schema has a table that a run cleans or reads.
+func HasKnownTables(ctx context.Context, db Querier) (known bool, err error) {
+	err = db.QueryRow(ctx, "SELECT EXISTS ("+findSchema+")", knownTables).Scan(&known)
+	return known, err
+}
+
+// Table returns the table of a name in the application's spelling, such as NmsDelivery, or of a name in the scope. It
+// returns nil if there is none.
+func (c *Catalog) Table(name string) *Table {
+	if t := c.named[name]; t != nil {
+		return t
+	}
+	return c.tables[strings.ToLower(name)]
+}
+
+// All returns the tables of the application, and the others of the scope, in no order.
+func (c *Catalog) All() []*Table {
+	tables := slices.Collect(maps.Values(c.tables))
+	for _, t := range c.named {
+		if !slices.Contains(tables, t) {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+// Find returns the table that people name, with or without its schema, or one that has a partition of that name in the
+// application's schema. It returns nil if there is none.
+func (c *Catalog) Find(text string) *Table {
+	if t := c.Table(text); t != nil {
+		return t
+	}
+	n, ok := parseTableName(text)
+	if !ok {
+		return nil
+	}
+	for _, name := range n.name.candidates() {
+		for _, t := range c.All() {
+			here := t.Schema == c.Schema || c.Schema == ""
+			if n.schema.text != "" {
+				here = slices.Contains(n.schema.candidates(), t.Schema)
+			}
+			if here && (t.Name == name || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.Name == name })) {
+				return t
+			}
+		}
+	}
+	return nil
+}
 
 // InPlaceOf returns the relation that has the name of a table, but is a view, or a partition of another table. It may
 // only be read. It returns nil if there is a table, or no relation of that name.
-func (c *Catalog) InPlaceOf(name string) *Table { return c.inPlace[strings.ToLower(name)] }
+func (c *Catalog) InPlaceOf(name string) *Table {
+	if t := c.namedInPlace[name]; t != nil {
+		return t
+	}
+	return c.inPlace[strings.ToLower(name)]
+}
 
 // DescribeMissing returns the message that a table is missing, or that a relation of another kind has its name.
 func (c *Catalog) DescribeMissing(name string) string {

@@ -26,7 +26,7 @@ func TestTablesDroppedMeanwhile(t *testing.T) {
 		t.Fatal(err)
 	}
 	db.Do("DROP TABLE wkf12_1, wkf12_2, cuslog")
-	c, err := campaign.LoadCatalog(t.Context(), tx)
+	c, err := campaign.LoadCatalog(t.Context(), tx, campaign.Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ GROUP BY 1, 2, a.attnum ORDER BY i.indrelid, a.attnum`
 func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) error {
 	var relations []uint32
 	var named []string
-	for _, t := range c.tables {
+	for _, t := range c.All() {
 		relations, named = append(relations, t.OID), append(named, t.namedKeys()...)
 		for _, l := range t.Leaves {
 			relations = append(relations, l.OID)
@@ -59,7 +59,7 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 	}); err != nil {
 		return fmt.Errorf("read the keys: %w", err)
 	}
-	for _, t := range c.tables {
+	for _, t := range c.All() {
 		t.keys = keys[t.OID]
 		for _, key := range commonKeys(t.Leaves, keys) {
 			if !slices.Contains(t.keys, key) {
@@ -121,8 +121,12 @@ func (t *Table) namedKeys() []string {
 }
 
 // UnusableID returns the column that is the id of the table by the application's naming, if its type is not an integer:
-// then the zero record is not known. It returns an empty string if an id is an integer, or is missing.
+// then the zero record is not known. It returns an empty string if an id is an integer, or is missing, and in
+// a database without zero records.
 func (t *Table) UnusableID() string {
+	if !t.hasZeroRecord {
+		return ""
+	}
 	if ids := t.namedIDs(); len(ids) > 0 && len(t.namedKeys()) == 0 {
 		return ids[0]
 	}

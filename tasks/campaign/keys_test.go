@@ -14,7 +14,7 @@ import (
 func TestKeysOfKnownTables(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	catalog, err := campaign.LoadCatalog(t.Context(), db.Pool)
+	catalog, err := campaign.LoadCatalog(t.Context(), db.Pool, campaign.Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func FuzzStoredOption(f *testing.F) {
 		SELECT i, name
 			FROM unnest(ARRAY['NmsCleanup_VisitorPurgeDelay', 'XtkCleanup_NoStats',
 			'NmsCleanup_LastCleanup']) WITH ORDINALITY AS o (name, i)`)
-	catalog, err := campaign.LoadCatalog(f.Context(), db)
+	catalog, err := campaign.LoadCatalog(f.Context(), db, campaign.Scope{})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package campaign
 
 import (
 	"context"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -33,9 +34,13 @@ type Table struct {
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades   []Cascade
 	columns    []string
-	integers   []string // columns of type int2, int4 or int8, or of a domain over one
-	localDates []string // columns that are dates without a time zone
-	keys       []string // columns that each identify a row alone
+	integers   []string   // columns of type int2, int4 or int8, or of a domain over one
+	localDates []string   // columns that are dates without a time zone
+	keys       []string   // columns that each identify a row alone
+	details    []Column   // of a table that the scope names
+	indexes    [][]string // of such a table: the columns of its complete B-trees
+	// hasZeroRecord is true if the row whose key is 0 is the zero record: in a table of a Campaign database.
+	hasZeroRecord bool
 }
 
 // Rights are what the role may do with the rows of a relation.
@@ -52,7 +57,39 @@ func (t *Table) Has(columns ...string) bool { return len(t.Missing(columns...)) 
 
 // HasInteger reports whether the table has an integer column of a name.
 func (t *Table) HasInteger(column string) bool {
-	return slices.Contains(t.integers, strings.ToLower(column))
+	stored, ok := t.stored(column)
+	return ok && slices.Contains(t.integers, stored)
+}
+
+// HasZeroRecord reports whether the row whose key is 0 is the zero record, as in all tables of a Campaign database that
+// have a key.
+func (t *Table) HasZeroRecord() bool { return t.Key != "" && t.hasZeroRecord }
+
+// stored returns the stored name of a column, given as stored or in the application's spelling.
+func (t *Table) stored(column string) (name string, ok bool) {
+	if slices.Contains(t.columns, column) {
+		return column, true
+	}
+	name = strings.ToLower(column)
+	return name, slices.Contains(t.columns, name)
+}
+
+// Stored returns the stored name of a column, given as stored or in the application's spelling.
+func (t *Table) Stored(column string) string {
+	name, _ := t.stored(column)
+	return name
+}
+
+// plainName matches names that SQL reads without quotes, in any case, unless they are reserved words.
+var plainName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// Spell returns the SQL of a column's name, in quotes if it is given as stored.
+func (t *Table) Spell(column string) string {
+	stored, _ := t.stored(column)
+	if stored != column && plainName.MatchString(column) {
+		return column
+	}
+	return pgx.Identifier{stored}.Sanitize()
 }
 
 // Columns returns the stored names of the table's columns.
@@ -62,7 +99,7 @@ func (t *Table) Columns() []string { return t.columns }
 func (t *Table) Missing(columns ...string) []string {
 	var missing []string
 	for _, c := range columns {
-		if !slices.Contains(t.columns, strings.ToLower(c)) {
+		if _, ok := t.stored(c); !ok {
 			missing = append(missing, c)
 		}
 	}

@@ -51,6 +51,12 @@ func ParseID(text string) (id int64, rest string, ok bool) {
 	return id, m[2], true
 }
 
+// workTableName matches the names of work tables. These may look like any other table: a workflow chooses their columns.
+var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
+
+// LooksLikeWorkTable reports whether a stored name begins as that of a work table of any kind.
+func LooksLikeWorkTable(name string) bool { return workTableName.MatchString(name) }
+
 // WorkTableName returns the name of the work table of an id: the prefix and the unsigned form of the id.
 func WorkTableName(prefix string, id int64) string {
 	if id < 0 {

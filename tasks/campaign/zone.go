@@ -57,7 +57,7 @@ func (c *Catalog) inZone(t *Table, column, value string) string {
 // readZone reads which zone the application uses.
 func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	local := func(t *Table) bool { return len(t.localDates) > 0 }
-	if len(c.Tables(local)) == 0 {
+	if !slices.ContainsFunc(c.All(), local) {
 		return nil
 	}
 	var own string

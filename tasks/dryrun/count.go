@@ -52,6 +52,9 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err != nil || t.setsOnly {
 		return err
 	}
+	for _, why := range j.Estimates {
+		t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).remark(why)
+	}
 	key := candidates.Set{Task: t.Task.Name, Job: j}.Key()
 	if found, known := t.found.tallies[key]; known {
 		return t.record(ctx, j, found)
@@ -119,13 +122,21 @@ func (t *task) read(ctx context.Context, j plan.Job, key string, all []candidate
 	return nil
 }
 
+// actionOf returns what a job does to rows.
+func actionOf(j plan.Job) preview.Action {
+	if j.Set != nil {
+		return preview.Update
+	}
+	return preview.Delete
+}
+
 // record records rows that a job would delete or update.
 func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error {
-	d, action := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}, preview.Delete
+	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
 	if j.Set != nil {
-		d, action = purge.Delta{Updated: found.Rows, Statements: found.Windows}, preview.Update
+		d = purge.Delta{Updated: found.Rows, Statements: found.Windows}
 	}
-	table := t.found.tables.at(j.Table.Quoted(), action, t.Plan.Describe(j))
+	table := t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j))
 	table.add(j.Table, j.Relation, found)
 	if found.Rows > 0 {
 		table.addCaveats(j)

@@ -34,10 +34,11 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	return true, t.vacuum(ctx, commands, tables)
 }
 
-// vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not.
+// vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not; or what any
+// task has, in a database whose pipeline has no statistics.
 func (t *task) vacuumEmptied(ctx context.Context) error {
 	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
-	if mode == campaign.NoStatistics || !t.run.State.Succeeded[plan.Vacuum] {
+	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.Vacuum] && !t.run.Config.Foreign) {
 		return nil
 	}
 	emptied, err := t.journal.Counts.Emptied(ctx, t.Task.Name)

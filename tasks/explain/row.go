@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgerrcode"
@@ -132,54 +131,11 @@ func simulate(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Explai
 	return &Explainer{config: c, simulation: s}, nil
 }
 
-// Table is a table that tasks cover.
-type Table struct {
-	Name  string
-	Tasks []string // in the order of the pipeline
-}
-
-// CoveredTables returns the tables that tasks cover, in the order of their names.
-func CoveredTables(ctx context.Context, c pipeline.Config, holds plan.Holds) (list []Table, err error) {
-	e, err := simulate(ctx, c, holds)
-	if err != nil {
-		return nil, err
-	}
-	database := e.simulation.Database()
-	var plans []*plan.Plan
-	for _, t := range c.Pipeline {
-		p, err := database.Compile(t)
-		if err != nil {
-			return nil, err
-		}
-		plans = append(plans, p)
-	}
-	for _, table := range database.Env.Catalog.Tables(func(*campaign.Table) bool { return true }) {
-		covered := Table{Name: table.Name}
-		for i, p := range plans {
-			if e.covers(p, table) {
-				covered.Tasks = append(covered.Tasks, c.Pipeline[i].Name)
-			}
-		}
-		if covered.Tasks != nil {
-			list = append(list, covered)
-		}
-	}
-	slices.SortFunc(list, func(a, b Table) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
-}
-
 // covered returns the table with a name, or with a partition of that name. It fails with a refused.Error if no task
 // covers it.
 func (e *Explainer) covered(name string) (*campaign.Table, error) {
 	catalog := e.simulation.Database().Env.Catalog
-	name = strings.ToLower(strings.ReplaceAll(name, `"`, ""))
-	name = strings.TrimPrefix(name, catalog.Schema+".")
-	table := catalog.Table(name)
-	for _, t := range catalog.Tables(func(t *campaign.Table) bool { return len(t.Leaves) > 1 }) {
-		if slices.ContainsFunc(t.Leaves, func(leaf campaign.Leaf) bool { return leaf.Name == name }) {
-			table = t
-		}
-	}
+	table := catalog.Find(name)
 	if table == nil {
 		return nil, notCovered(name, fmt.Sprintf("schema %q has no table %.64q", catalog.Schema, name))
 	}

@@ -43,6 +43,7 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 			CutoffMoved: len(former) > 0,
 			Options:     options,
 			ShowLatched: t.Found != nil,
+			Unproven:    t.Attempt.Unproven(),
 		}
 		if t.Before != nil {
 			rows.Before = t.Before(name)

@@ -46,6 +46,8 @@ type History struct {
 	// Unattended says that the schedule started the run, without a saved plan, and that no run that somebody started by
 	// hand, or that followed a saved plan, has succeeded in this database.
 	Unattended bool
+	// Proven is the basis of the current task, a policy, when a run last did it by a saved plan; empty if none has.
+	Proven string
 }
 
 // accepted returns the number that was accepted for a guard and a table, or -1.

@@ -15,6 +15,7 @@ const (
 	Clock  Name = "clock"
 	First  Name = "first"
 	Idle   Name = "idle"
+	Policy Name = "policy"
 )
 
 // Limits configure the guards. A guard is off if its limit is 0, or false.

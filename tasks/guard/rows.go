@@ -22,6 +22,8 @@ type Rows struct {
 	// even if their numbers are small.
 	Options     map[string]string
 	ShowLatched bool
+	// Unproven is true if a policy's rule has not run yet, and the run follows no saved plan.
+	Unproven bool
 }
 
 // Figures are what guards of rows ask about a table. Each is read when a judgement needs it. Counts stop at one more
@@ -55,6 +57,7 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 		return j, err
 	}
 	for _, judge := range []func() (*Trip, error){
+		func() (*Trip, error) { return judgePolicy(ctx, r, f) },
 		func() (*Trip, error) { return h.judgeShare(ctx, r, f, estimate, &j) },
 		func() (*Trip, error) { return h.judgeGrowth(ctx, r, f, estimate) },
 		func() (*Trip, error) { return h.judgeCutoff(ctx, r, f, estimate) },
@@ -68,6 +71,18 @@ func (h *History) JudgeRows(ctx context.Context, r Rows, f Figures) (j Judgement
 		}
 	}
 	return j, nil
+}
+
+// judgePolicy judges a policy whose rule has not run yet: any row trips the guard.
+func judgePolicy(ctx context.Context, r Rows, f Figures) (*Trip, error) {
+	if !r.Unproven {
+		return nil, nil
+	}
+	n, err := f.Count(ctx, 0)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	return &Trip{Guard: Policy, Table: r.Table, Number: n}, nil
 }
 
 // judgeShare judges which share of a table all tasks and runs within SharePeriod delete together.

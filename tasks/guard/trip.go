@@ -34,6 +34,7 @@ func (t Trip) String() string {
 		Growth: "rows would be deleted by a rule without a delay, many times more than in earlier runs",
 		Tables: "tables would be dropped",
 		Bytes:  "bytes of tables would be dropped",
+		Policy: "rows would be deleted or updated by a policy whose rule has not run yet",
 	}[t.Guard]
 	if t.Recent > 0 {
 		what += fmt.Sprintf(", %s of them by earlier tasks and runs", humanize.Comma(t.Recent))

@@ -56,9 +56,10 @@ func Tables(
 			case sqlstate.Lost(err) || ctx.Err() != nil:
 				return err
 			case err != nil: // unknown, or locked
-				unknown[r.Table.Name] = true
+				unknown[r.Table.NameIn(catalog.Schema)] = true
 			default:
-				out[r.Table.Name] = max(out[r.Table.Name], since)
+				name := r.Table.NameIn(catalog.Schema)
+				out[name] = max(out[name], since)
 			}
 		}
 		return nil
@@ -84,6 +85,9 @@ func (r relation) since(ctx context.Context, tx pgx.Tx) (since time.Duration, er
 // find returns the relations that this role may read.
 func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relations []relation, err error) {
 	for _, t := range tasks {
+		if t.Disabled {
+			continue
+		}
 		p, err := plan.Compile(t, env)
 		if err != nil {
 			return nil, err

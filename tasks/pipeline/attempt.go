@@ -96,6 +96,10 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	if o, ok := r.Config.External[a.Task.Name]; ok {
 		return a.doOutside(ctx, x, o)
 	}
+	if a.Task.Disabled && !r.Config.DryRun {
+		a.Log(ctx, message.TaskDisabled.With())
+		return Skipped, nil
+	}
 	if a.Parents, err = a.Binder.Parents(ctx, a.Plan.Parents); err != nil {
 		return Failed, err
 	}
@@ -161,6 +165,11 @@ func (a *Attempt) Saved() *preview.Task {
 	}
 	saved := a.run.Config.SavedPlan[a.Task.Name]
 	return &saved
+}
+
+// Unproven reports whether the task is a policy whose rule has not run yet, in a run that deletes without a saved plan.
+func (a *Attempt) Unproven() bool {
+	return a.Task.Basis != "" && a.History.Proven != a.Task.Basis && a.Saved() == nil && !a.run.Config.DryRun
 }
 
 // Journal returns the journal of the run.

@@ -27,11 +27,14 @@ func BasisOf(c Config, env plan.Env) preview.Basis {
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.Version = info.Main.Version
 	}
+	b.External = map[string]string{}
 	for name, o := range c.External {
-		if b.External == nil {
-			b.External = map[string]string{}
-		}
 		b.External[name] = o.Basis
+	}
+	for _, t := range c.Pipeline {
+		if t.Basis != "" {
+			b.External[t.Name] = t.Basis
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.MidSourcing.Databases)) {
 		b.MidSourcing = append(b.MidSourcing, name+"="+address(c.MidSourcing.Databases[name]))
@@ -75,13 +78,16 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 	return nil
 }
 
-// optionsOf returns the effective options that a task reads. The basis of a task on another database is like an option
-// of its name.
+// optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another database, is
+// like an option of its name.
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
 	options, names := env.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })
 	if o, ok := c.External[t.Name]; ok {
 		options[t.Name] = o.Basis
+	}
+	if t.Basis != "" {
+		options[t.Name] = t.Basis
 	}
 	return options
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -42,6 +43,8 @@ type Config struct {
 	// by the names of the tasks. Both are stored names.
 	RelatedListTables []string
 	Include           map[string][]string
+	// Foreign says that the database is not that of the application, so that Pipeline has no tasks for it.
+	Foreign bool
 	// Log receives panics with their stacks; nil for slog.Default().
 	Log *slog.Logger
 
@@ -59,6 +62,15 @@ type Config struct {
 	WhatIf map[string]int
 	// Done is what a previous worker of the dry run has found of the tasks that are done, by name.
 	Done map[string]preview.Task
+}
+
+// Scope returns which tables the tasks need, in addition to those of the application.
+func (c Config) Scope() campaign.Scope {
+	scope := campaign.Scope{Foreign: c.Foreign}
+	for _, t := range c.Pipeline {
+		scope.Named = append(scope.Named, t.Names...)
+	}
+	return scope
 }
 
 // Standby is a hot standby of the database's server.

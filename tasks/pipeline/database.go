@@ -136,7 +136,7 @@ func (d *Database) Binder(p *plan.Plan, state binding.State) *binding.Binder {
 
 // LoadEnv reads what tasks are compiled for.
 func LoadEnv(ctx context.Context, c Config, pool *pgxpool.Pool, holds plan.Holds) (plan.Env, error) {
-	catalog, err := campaign.LoadCatalog(ctx, pool)
+	catalog, err := campaign.LoadCatalog(ctx, pool, c.Scope())
 	if err != nil {
 		return plan.Env{}, err
 	}

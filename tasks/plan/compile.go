@@ -129,9 +129,13 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.retain(table)
 	}
 	job.Date, job.DateColumns = s.step.Rules.date(row{"r", table})
+	for i, column := range job.DateColumns {
+		job.DateColumns[i] = table.Stored(column)
+	}
 	if s.step.OfParents && s.step.Update == nil {
 		job.Date = s.plan.Parents.Date
 	}
+	job.Estimates = c.estimates(s.step)
 	job.ReadsOthers = c.readsOthers || s.step.Dependent()
 	job.Limit = cmp.Or(s.step.Limit, defaultLimit)
 	for _, a := range s.step.Update {
@@ -139,7 +143,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 			continue
 		}
 		if value, ok := a.Value.sql(c, a.Column); ok {
-			job.Set = append(job.Set, purge.Assignment{Column: a.Column, Value: value})
+			job.Set = append(job.Set, purge.Assignment{Column: table.Stored(a.Column), Value: value})
 		}
 	}
 	if s.step.Update != nil && job.Set == nil { // a sweep without assignments deletes
@@ -236,7 +240,7 @@ func (s *stepCompiler) older(table *campaign.Table) *purge.Older {
 		return nil
 	}
 	than, _, _ := age.cutoff(s.env) // if it fails, the step has no job
-	return &purge.Older{Column: strings.ToLower(age.Column), Than: than, Key: table.Key}
+	return &purge.Older{Column: table.Stored(age.Column), Than: than, Key: table.Key}
 }
 
 // paired returns the paired table of the step, with the sweeps of earlier jobs that delete from it. It may return nil.

@@ -154,7 +154,7 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 // excludeZeroRecord returns the condition, after AND, that a row is not the zero record. A key that is only unique may
 // be NULL.
 func excludeZeroRecord(alias string, t *campaign.Table) string {
-	if t.Key == "" {
+	if !t.HasZeroRecord() {
 		return ""
 	}
 	return " AND " + alias + "." + pgx.Identifier{t.Key}.Sanitize() + " IS DISTINCT FROM 0"
@@ -165,7 +165,7 @@ func coalesce(r row, columns ...string) string {
 	var present []string
 	for _, column := range columns {
 		if column != "" && r.table.Has(column) {
-			present = append(present, r.alias+"."+column)
+			present = append(present, r.column(column))
 		}
 	}
 	if len(present) == 1 {

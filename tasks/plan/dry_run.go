@@ -1,17 +1,20 @@
 package plan
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // afterPredecessors returns what to read a table from. In a dry run that is a subquery that shows the table as the
-// predecessors would have left it.
-func (c *compiler) afterPredecessors(t *campaign.Table) sqlexpr.Expr {
+// predecessors would have left it. It has the columns of the table, and some system columns.
+func (c *compiler) afterPredecessors(t *campaign.Table, system ...string) sqlexpr.Expr {
 	var kept []sqlexpr.Expr
 	changed := map[string]sqlexpr.Expr{} // the new values, by column
 	for _, task := range c.env.Predecessors {
@@ -29,12 +32,19 @@ func (c *compiler) afterPredecessors(t *campaign.Table) sqlexpr.Expr {
 					c.addUpdates(changed, t, step, ids)
 				}
 			}
+		case task.Name != c.plan.Task.Name:
+			if deleted := c.deletedAlone(task, t); !deleted.IsZero() {
+				kept = append(kept, sqlexpr.Format("(%s) IS NOT TRUE", deleted))
+			}
 		}
 	}
 	if kept == nil && len(changed) == 0 {
 		return sqlexpr.SQL(t.Quoted())
 	}
 	var columns []sqlexpr.Expr
+	for _, column := range system {
+		columns = append(columns, sqlexpr.SQL("v."+column))
+	}
 	for _, column := range t.Columns() {
 		name := pgx.Identifier{column}.Sanitize()
 		shown := sqlexpr.SQL("v." + name)
@@ -45,6 +55,116 @@ func (c *compiler) afterPredecessors(t *campaign.Table) sqlexpr.Expr {
 	}
 	from := sqlexpr.Format("SELECT %s FROM %s AS v", sqlexpr.Join(", ", columns...), t.Quoted())
 	return sqlexpr.Format("(%s)", sqlexpr.Join(" WHERE ", from, sqlexpr.Join(" AND ", kept...)))
+}
+
+// deletedAlone returns the condition that the task of a policy deletes a row v of a table, if the row alone decides
+// that. It is empty otherwise, or if the task deletes none.
+func (c *compiler) deletedAlone(task Task, t *campaign.Table) (deleted sqlexpr.Expr) {
+	alone := &compiler{env: c.env, plan: &Plan{Task: task}, table: t}
+	if onHold, err := findOnHold(c.env, alone.plan, t); err != nil || onHold != nil || task.Basis == "" {
+		return deleted
+	}
+	for _, step := range task.Steps {
+		tables, err := step.On(c.env, alone.plan)
+		if err != nil || step.Update != nil || !slices.Contains(tables, t) || len(step.Rules.reads(t)) > 0 {
+			continue
+		}
+		if rules, _ := alone.anyRule(step.Rules, row{"v", t}); !rules.IsZero() {
+			deleted = sqlexpr.Or(deleted, sqlexpr.Format("%s%s", rules, excludeZeroRecord("v", t)))
+		}
+	}
+	return deleted
+}
+
+// tableColumns are columns of a table, given by its name in a task.
+type tableColumns struct {
+	table   string // empty for the table of the step
+	columns []string
+}
+
+// reads returns what else the rules of a policy read, in addition to the row.
+func (rs Rules) reads(t *campaign.Table) (reads []tableColumns) {
+	for _, rule := range rs {
+		for _, part := range rule {
+			switch p := part.(type) {
+			case Orphan:
+				reads = append(reads, tableColumns{p.Parent, []string{p.Key}})
+			case Newest:
+				reads = append(reads, tableColumns{columns: p.columns()})
+			}
+		}
+	}
+	return reads
+}
+
+// columns returns the columns of the row that the rules read.
+func (rs Rules) columns() (columns []string) {
+	for _, rule := range rs {
+		for _, part := range rule {
+			columns = append(columns, part.columns()...)
+		}
+	}
+	return columns
+}
+
+// estimates returns why the number of rows in a dry run of a policy may differ from that of a run.
+func (c *compiler) estimates(step Step) (why []string) {
+	if c.plan.Task.Basis == "" || !c.env.DryRun {
+		return nil
+	}
+	reads := step.Rules.reads(c.table)
+	for _, read := range reads {
+		if read.table != "" && c.env.Catalog.Table(read.table) == c.table {
+			why = append(why, "an estimate: rows that are deleted make other rows orphans")
+		}
+	}
+	alone := c.env
+	alone.Predecessors = nil
+	for _, task := range c.env.Predecessors {
+		if task.Name == c.plan.Task.Name {
+			continue
+		}
+		p, err := Compile(task, alone)
+		if err == nil && c.depends(p, append(reads, tableColumns{columns: step.Rules.columns()})) {
+			why = append(why, fmt.Sprintf("an estimate: %s changes rows that this rule reads", task.Name))
+		}
+	}
+	return why
+}
+
+// depends reports whether a predecessor changes what the current task reads in a way that the dry run does not see.
+func (c *compiler) depends(p *Plan, reads []tableColumns) bool {
+	for i, read := range reads {
+		t, itself := c.table, i == len(reads)-1 // the row itself
+		if read.table != "" {
+			t = c.env.Catalog.Table(read.table)
+		}
+		for _, job := range p.Jobs {
+			isRead := func(a purge.Assignment) bool {
+				return slices.ContainsFunc(read.columns, func(name string) bool { return t.Stored(name) == a.Column })
+			}
+			switch {
+			case t == nil:
+			case job.Set != nil:
+				if job.Table == t && slices.ContainsFunc(job.Set, isRead) {
+					return true
+				}
+			case slices.ContainsFunc(job.Table.Cascades, func(k campaign.Cascade) bool { return k.Table.OID == t.OID }):
+				return true
+			case job.Table == t && !itself && !c.accounted(p.Task, t):
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// accounted reports whether afterPredecessors shows which rows of a table a task deletes.
+func (c *compiler) accounted(task Task, t *campaign.Table) bool {
+	if set := task.ParentSet; set != nil && c.env.Catalog.Table(set.Parent) == t {
+		return true
+	}
+	return !c.deletedAlone(task, t).IsZero()
 }
 
 // addUpdates adds the values that a step would assign to rows with the given ids. Dates are left out: no rule reads the

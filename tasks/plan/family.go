@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"regexp"
 	"slices"
 
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -20,9 +19,6 @@ type Family struct {
 	Matches func(t *campaign.Table) bool
 }
 
-// workTableName matches the names of work tables. These may look like any family: a workflow chooses their columns.
-var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
-
 // Included selects the tables of the family that the operator includes, and notes the others that match it.
 func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) {
 	defaults, err := f.Default(env, &Plan{})
@@ -31,7 +27,7 @@ func (f Family) Included(env Env, p *Plan) (found []*campaign.Table, err error) 
 	}
 	for _, t := range env.Catalog.Tables(f.Matches) {
 		switch {
-		case slices.Contains(defaults, t) || workTableName.MatchString(t.Name):
+		case slices.Contains(defaults, t) || campaign.LooksLikeWorkTable(t.Name):
 		case slices.Contains(env.Include[f.Task], t.Name):
 			found = append(found, t)
 		default:

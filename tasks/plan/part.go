@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -41,6 +40,9 @@ type row struct {
 	alias string
 	table *campaign.Table
 }
+
+// column returns the SQL of a column of the row.
+func (r row) column(name string) string { return r.alias + "." + r.table.Spell(name) }
 
 // orphans returns the orphan parts of the rules, and whether every rule has one.
 func (rs Rules) orphans() (orphans []Orphan, every bool) {
@@ -114,72 +116,6 @@ func (noOption) option() campaign.Option { return campaign.Option{} }
 
 func (timeless) trueFrom(*compiler, row) (never sqlexpr.Expr) { return never }
 
-// comparison compares a column with numbers, or with NULL if there are none.
-type comparison struct {
-	noOption
-	column, operator, text string
-	values                 []int64
-}
-
-// IsKnown returns the condition that a column is not NULL.
-func IsKnown(column string) Part {
-	return comparison{column: column, operator: "IS NOT NULL", text: "is known"}
-}
-
-// Is returns the condition that a column has one of the values.
-func Is(column string, values ...int64) Part {
-	return comparison{column: column, operator: operatorFor(values, "=", "IN"), text: "is", values: values}
-}
-
-// IsNot returns the condition that a column has none of the values.
-func IsNot(column string, values ...int64) Part {
-	return comparison{column: column, operator: operatorFor(values, "<>", "NOT IN"), text: "is not", values: values}
-}
-
-// Above returns the condition that a column is greater than a value.
-func Above(column string, value int64) Part {
-	return comparison{column: column, operator: ">", text: "is above", values: []int64{value}}
-}
-
-// AtLeast returns the condition that a column is not less than a value.
-func AtLeast(column string, value int64) Part {
-	return comparison{column: column, operator: ">=", text: "is at least", values: []int64{value}}
-}
-
-// Below returns the condition that a column is less than a value.
-func Below(column string, value int64) Part {
-	return comparison{column: column, operator: "<", text: "is below", values: []int64{value}}
-}
-
-// operatorFor returns the operator for a number of values.
-func operatorFor(values []int64, single, several string) string {
-	if len(values) == 1 {
-		return single
-	}
-	return several
-}
-
-func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
-
-// joinValues returns the values, with a text between them.
-func (p comparison) joinValues(separator string) string {
-	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), separator), "[]")
-}
-
-func (p comparison) sql(_ *compiler, r row) (sqlexpr.Expr, bool) {
-	list := p.joinValues(", ")
-	if len(p.values) > 1 {
-		list = "(" + list + ")"
-	}
-	return sqlexpr.SQL(strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list))), true
-}
-
-func (p comparison) describe(Env) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.text, p.joinValues(" or ")))
-}
-
-func (p comparison) columns() []string { return []string{p.column} }
-
 // Source is a table that plain SQL reads, its alias there, and the columns that the SQL names. Without a table it is
 // the row itself.
 type Source struct {
@@ -250,3 +186,39 @@ func (p SQL) columns() (columns []string) {
 }
 
 func (p SQL) describe(Env) string { return p.Words }
+
+// Clause is a part of a rule, compile to explain it for one row r.
+type Clause struct {
+	// Text describes the part for people, with its numbers.
+	Text string
+	// Condition is the SQL of whether the part is true, TrueFrom of the time from which it is true. TrueFrom has no SQL
+	// if time alone does not change the part.
+	Condition, TrueFrom sqlexpr.Expr
+	// Columns are the columns of the row that the part reads. Some may be missing.
+	Columns []string
+}
+
+// Clauses returns the parts of each rule that is applicable to a table. A rule matches a row if all its parts are true.
+func (p *Plan) Clauses(rules Rules, t *campaign.Table, env Env) (applicable [][]Clause) {
+	r := row{"r", t}
+	for _, rule := range rules {
+		var clauses []Clause
+		for _, part := range rule {
+			c := &compiler{env: env, plan: &Plan{Task: p.Task}, table: t}
+			var condition sqlexpr.Expr
+			applies := part.applies(c, r)
+			if applies {
+				condition, applies = part.sql(c, r)
+			}
+			if !applies {
+				clauses = nil
+				break
+			}
+			clauses = append(clauses, Clause{part.describe(env), condition, part.trueFrom(c, r), part.columns()})
+		}
+		if clauses != nil {
+			applicable = append(applicable, clauses)
+		}
+	}
+	return applicable
+}

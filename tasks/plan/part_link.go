@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Orphan is true if a link, other than 0, refers to a row that does not exist. It is not true if the parent table is
-// empty, or if the role may not see all its rows: then a missing row proves nothing.
+// Orphan is true if a link refers to a row that does not exist. 0 is no link in an integer column. It is not true if the
+// parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
 type Orphan struct {
 	noOption
 	// Column is the link.
@@ -28,12 +28,17 @@ func (p Orphan) applies(c *compiler, r row) bool {
 func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	parent := c.env.Catalog.Table(p.Parent)
 	from := c.afterPredecessors(parent)
-	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s.%[2]s)"
-	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
-	if !strings.EqualFold(parent.Key, p.Key) || c.cannotJoin() {
-		missing = "(%[1]s.%[2]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
+	link, isLink := r.column(p.Column), "<> 0"
+	if !r.table.HasInteger(p.Column) {
+		isLink = "IS NOT NULL"
 	}
-	orphan := sqlexpr.Format("%[1]s.%[2]s <> 0 AND "+missing, r.alias, p.Column, from, p.Key)
+	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s)"
+	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
+	key, _ := parent.Column(p.Key)
+	if (!strings.EqualFold(parent.Key, p.Key) && !key.Indexed) || c.cannotJoin() {
+		missing = "(%[1]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
+	}
+	orphan := sqlexpr.Format("%[1]s %[2]s AND "+missing, link, isLink, from, parent.Spell(p.Key))
 	has := sqlexpr.Format("EXISTS (SELECT 1 FROM %s AS p)", from)
 	if p.EmptyAfter != "" {
 		has = sqlexpr.Format("(%s OR %s)", sqlexpr.Arg(SucceededTask(p.EmptyAfter), "boolean"), has)

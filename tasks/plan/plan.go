@@ -104,13 +104,16 @@ type Job struct {
 	Step       Step
 	// Rule describes which rows are obsolete; empty if all rows that depend on parents are.
 	Rule string
-	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are its columns.
+	// Date is the SQL of the date that the rules compare with a cutoff, if any. DateColumns are the stored names of its
+	// columns.
 	Date        string
 	DateColumns []string
 	// Table is the relation, or the table that it is a part of.
 	Table *campaign.Table
 	// ParentIDs is a query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
+	// Estimates are the reasons why the number of rows in a dry run may differ from that of a run; nil if it is exact.
+	Estimates []string
 	// Location describes where the rows are; empty if they are here.
 	Location string
 	// Unlogged is true if standbys have none of the rows.
@@ -234,6 +237,12 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
 		p.Rights = append(p.Rights, grant)
 	}
+}
+
+// Skip skips a table, and notes why.
+func (p *Plan) Skip(t *campaign.Table, why message.Message) {
+	p.note(why)
+	p.SkippedTables = append(p.SkippedTables, t)
 }
 
 // note adds a note, each text once.

@@ -17,7 +17,7 @@ var now = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 func envOf(t *testing.T, db *pgtest.DB) plan.Env {
 	t.Helper()
-	catalog, err := campaign.LoadCatalog(t.Context(), db)
+	catalog, err := campaign.LoadCatalog(t.Context(), db, campaign.Scope{})
 	if err != nil {
 		t.Fatal(err)
 	}

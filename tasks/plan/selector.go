@@ -63,8 +63,7 @@ func (p *Plan) skipInPlaceOf(name string, c *campaign.Catalog) bool {
 	if t == nil {
 		return false
 	}
-	p.note(message.NotATable.With("table", name, "kind", t.Kind))
-	p.SkippedTables = append(p.SkippedTables, t)
+	p.Skip(t, message.NotATable.With("table", name, "kind", t.Kind))
 	return true
 }
 

@@ -28,6 +28,13 @@ type Task struct {
 	Drops []WorkTables
 	// Vacuums is true if the task vacuums and analyzes the tables of the application.
 	Vacuums bool
+	// Disabled is true if only dry runs that name the task do it.
+	Disabled bool
+	// Names are the names of further tables of any schema, in addition to those of the application, that the task reads
+	// or changes.
+	Names []string
+	// Basis describes a rule that can be changed. A saved plan of another basis does not apply to the task.
+	Basis string
 	// Advances, unless it is the zero value, is the option in which the reference time is stored if the task retained
 	// no row.
 	Advances campaign.Option

@@ -23,6 +23,17 @@ type Number int64
 
 func (v Number) sql(*compiler, string) (sqlexpr.Expr, bool) { return sqlexpr.Format("%d", v), true }
 
+// Text is a value that PostgreSQL reads for the type of a column of a table that a policy names; nil for NULL.
+type Text struct{ Value *string }
+
+func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
+	if v.Value == nil {
+		return sqlexpr.SQL("NULL"), true
+	}
+	detail, ok := c.table.Column(column)
+	return typed(*v.Value, detail.Type), ok // the assignment fails, rather than cut a value that does not fit
+}
+
 // Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 

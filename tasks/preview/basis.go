@@ -19,7 +19,7 @@ type Basis struct {
 	MidSourcing       []string `json:"MidSourcing"`
 	RelatedListTables []string `json:"Related"`
 	Include           []string `json:"Include"`
-	// External has the rules of the tasks on other databases, by their names.
+	// External has the rules of policies and of the tasks on other databases, by the names of the tasks.
 	External map[string]string `json:"Outside,omitempty"`
 	// Holds are the names of the holds.
 	Holds []string `json:"Holds,omitempty"`

@@ -72,7 +72,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 					Limit:    50,
 					Set: []purge.Assignment{
 						{Column: "pending", Value: sqlexpr.SQL("false")},
-						{Column: "TS", Value: sqlexpr.Arg("2026-02-03", "timestamptz")},
+						{Column: "ts", Value: sqlexpr.Arg("2026-02-03", "timestamptz")},
 					},
 					Partition: true,
 				}, purge.Cursor{})

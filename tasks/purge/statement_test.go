@@ -31,8 +31,12 @@ func TestDirectStatement(t *testing.T) {
 		Where:    lessThan("a", 1),
 		Set:      []Assignment{{"b", sqlexpr.Arg(2, "int")}, {"c", sqlexpr.SQL("NULL")}},
 	}}
-	expectSQL(t, updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
-		"UPDATE ONLY t AS r SET b = $1::int, c = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE", 3)
+	expectSQL(
+		t,
+		updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
+		`UPDATE ONLY t AS r SET "b" = $1::int, "c" = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE`,
+		3,
+	)
 }
 
 // An update that may move rows names the partitioned table, and only touches rows of the partition.
@@ -43,7 +47,7 @@ func TestStatementOnPickedRowsOfAPartition(t *testing.T) {
 		root:  partitionRoot{"t", 42},
 	}
 	expectSQL(t, s.onRows(sqlexpr.SQL("TIDS")),
-		"UPDATE t AS r SET a = 1 WHERE r.tableoid = 42 AND r.ctid = ANY (ARRAY(TIDS)) AND (true) IS TRUE", 0)
+		`UPDATE t AS r SET "a" = 1 WHERE r.tableoid = 42 AND r.ctid = ANY (ARRAY(TIDS)) AND (true) IS TRUE`, 0)
 }
 
 // Rows are picked from a window, up to a limit. The statement that picks and changes them has their condition twice,

@@ -3,6 +3,8 @@ package purge
 import (
 	"cmp"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -47,7 +49,7 @@ type Sweep struct {
 	Paired *Paired
 }
 
-// Assignment is a column, and the SQL of its new value.
+// Assignment is a column, by its stored name, and the SQL of its new value.
 type Assignment struct {
 	Column string
 	Value  sqlexpr.Expr
@@ -126,7 +128,7 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	}
 	var set []sqlexpr.Expr
 	for _, a := range s.Set {
-		set = append(set, sqlexpr.Format("%s = %s", a.Column, a.Value))
+		set = append(set, sqlexpr.Format("%s = %s", pgx.Identifier{a.Column}.Sanitize(), a.Value))
 	}
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }

@@ -178,7 +178,7 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 	}
 	var columns []string
 	for _, a := range t.sweep.Set {
-		columns = append(columns, strings.ToLower(a.Column))
+		columns = append(columns, a.Column)
 	}
 	err = t.read(ctx, []any{&root.partition, &root.relation}, moveRootSQL, t.sweep.Relation, columns)
 	return root, err
@@ -189,10 +189,16 @@ type node struct {
 	Rows  float64 `json:"Plan Rows"`
 	Index string  `json:"Index Name"`
 	Plans []node  `json:"Plans"`
+	// Relationship is SubPlan or InitPlan for a subquery of a condition.
+	Relationship string `json:"Parent Relationship"`
 }
 
-// indexes returns the names of the indexes that the plan uses.
+// indexes returns the names of the indexes by which the plan finds rows. A condition may read the same table by others,
+// which do not find its rows.
 func (n node) indexes() (names []string) {
+	if n.Relationship == "SubPlan" || n.Relationship == "InitPlan" {
+		return nil
+	}
 	if n.Index != "" {
 		names = append(names, n.Index)
 	}

@@ -20,11 +20,15 @@ export type AuditEntry = Schemas['v1AuditEntry']
 export type Caller = Schemas['v1WhoAmIResponse']
 export type Server = Schemas['v1GetServerResponse']
 export type ExplainedTask = Schemas['v1ExplainTaskResponse']
-export type CoveredTable = Schemas['v1CoveredTable']
+export type DatabaseTable = Schemas['v1Table']
 export type Explanation = Schemas['v1ExplainRowResponse']
 export type Found = Schemas['v1FindUserDataResponse']
 export type Receipt = Schemas['v1Receipt']
 export type Purge = Schemas['v1FormsPurge']
+export type Forecast = Schemas['v1GetForecastResponse']
+export type TaskForecast = Schemas['v1TaskForecast']
+export type SequenceForecast = Schemas['v1SequenceForecast']
+export type Policy = Schemas['v1Policy']
 
 /** An error response of the server. */
 export class ApiError extends Error {

@@ -170,3 +170,22 @@ export function Line({
     </Frame>
   )
 }
+
+/** Draws values over time as a small line: what they were at a time, they are until the next one. */
+export function Spark({ label, points }: { label: string; points: { at: number; value: number }[] }) {
+  const wide = 80,
+    tall = 18
+  const first = points[0]!.at,
+    span = Math.max(1, points.at(-1)!.at - first)
+  const least = Math.min(...points.map(p => p.value)),
+    range = Math.max(...points.map(p => p.value)) - least
+  const x = (at: number) => Math.round((wide * (at - first)) / span)
+  const y = (value: number) => (range === 0 ? tall / 2 : Math.round(tall - 1 - ((tall - 2) * (value - least)) / range))
+  const path = points.map((p, i) => (i === 0 ? `M0 ${y(p.value)}` : `H${x(p.at)}V${y(p.value)}`)).join('')
+  return (
+    <svg class="spark" width={wide} height={tall} viewBox={`0 0 ${wide} ${tall}`} role="img" aria-label={label}>
+      <title>{label}</title>
+      <path d={path} />
+    </svg>
+  )
+}

@@ -8,15 +8,18 @@ import { resume, signOut } from './signin'
 import { About } from './pages/about'
 import { Audit } from './pages/audit'
 import { Explain } from './pages/explain'
+import { ForecastPage } from './pages/forecast'
 import { GuardsPage } from './pages/guards'
 import { History } from './pages/history'
 import { Holds } from './pages/holds'
 import { Overview } from './pages/overview'
+import { Policies } from './pages/policies'
 import { Preview } from './pages/preview'
 import { Retention } from './pages/retention'
 import { RunPage } from './pages/run'
 import { SchedulePage } from './pages/schedule'
 import { SignIn } from './pages/signin'
+import { Tables } from './pages/tables'
 import { UserData } from './pages/userdata'
 
 type Entry = {
@@ -32,9 +35,12 @@ const entries: Entry[] = [
   { path: 'runs', title: 'history.title', page: History },
   { path: 'preview', title: 'preview.title', page: Preview },
   { path: 'retention', title: 'retention.title', page: Retention },
+  { path: 'policies', title: 'policies.title', page: Policies },
   { path: 'schedule', title: 'schedule.title', page: SchedulePage },
   { path: 'guards', title: 'guards.title', page: GuardsPage, needs: 'ADMIN' },
   { path: 'holds', title: 'holds.title', page: Holds, needs: 'ADMIN' },
+  { path: 'tables', title: 'tables.title', page: Tables },
+  { path: 'forecast', title: 'forecast.title', page: ForecastPage },
   { path: 'explain', title: 'explain.title', page: Explain },
   {
     path: 'userdata',

@@ -2010,7 +2010,7 @@ type Task struct {
 	// The names of earlier tasks that it depends on. If one of them fails, or is not run for that reason, this task is
 	// not run, even if the run continues on errors.
 	DependsOn []string `protobuf:"bytes,5,rep,name=depends_on,json=dependsOn,proto3" json:"depends_on,omitempty"`
-	// Whether only dry runs that name the task execute it: a purge that is not enabled.
+	// Whether only dry runs that name the task execute it: a purge or policy that is not enabled.
 	Disabled      bool `protobuf:"varint,6,opt,name=disabled,proto3" json:"disabled,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2094,7 +2094,7 @@ type RunCleanupRequest struct {
 	// Names of the tasks to run, at most as many as there are; empty: all. They always run in the order of the
 	// pipeline.
 	Tasks []string `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	// Names of tasks to leave out.
+	// Names of tasks to leave out; `policies` leaves out all policies.
 	SkipTasks []string `protobuf:"bytes,2,rep,name=skip_tasks,json=skipTasks,proto3" json:"skip_tasks,omitempty"`
 	// Whether to count what would be deleted, updated and dropped, without changing or locking anything.
 	DryRun bool `protobuf:"varint,3,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
@@ -2843,171 +2843,6 @@ func (x *ListTasksResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ListTablesRequest asks for a page of the covered tables.
-type ListTablesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The largest number of tables to return: 1 to 1,000. 0, the default, and a larger number return up to 1,000.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the previous page; empty for the first.
-	PageToken     string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListTablesRequest) Reset() {
-	*x = ListTablesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListTablesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListTablesRequest) ProtoMessage() {}
-
-func (x *ListTablesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListTablesRequest.ProtoReflect.Descriptor instead.
-func (*ListTablesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
-}
-
-func (x *ListTablesRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListTablesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-// ListTablesResponse is a page of the covered tables.
-type ListTablesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The tables, in the order of their names.
-	Tables []*CoveredTable `protobuf:"bytes,1,rep,name=tables,proto3" json:"tables,omitempty"`
-	// The token of the next page; empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListTablesResponse) Reset() {
-	*x = ListTablesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListTablesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListTablesResponse) ProtoMessage() {}
-
-func (x *ListTablesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListTablesResponse.ProtoReflect.Descriptor instead.
-func (*ListTablesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
-}
-
-func (x *ListTablesResponse) GetTables() []*CoveredTable {
-	if x != nil {
-		return x.Tables
-	}
-	return nil
-}
-
-func (x *ListTablesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// CoveredTable is a table from which tasks delete rows, or which they update.
-type CoveredTable struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name in the schema of the application.
-	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// The tasks, in the order of a run.
-	Tasks         []string `protobuf:"bytes,2,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CoveredTable) Reset() {
-	*x = CoveredTable{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CoveredTable) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CoveredTable) ProtoMessage() {}
-
-func (x *CoveredTable) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CoveredTable.ProtoReflect.Descriptor instead.
-func (*CoveredTable) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
-}
-
-func (x *CoveredTable) GetName() string {
-	if x != nil {
-		return x.Name
-	}
-	return ""
-}
-
-func (x *CoveredTable) GetTasks() []string {
-	if x != nil {
-		return x.Tasks
-	}
-	return nil
-}
-
 // GetOptionsRequest has no fields.
 type GetOptionsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -3017,7 +2852,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3029,7 +2864,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3042,7 +2877,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
 }
 
 // GetOptionsResponse has the effective options.
@@ -3064,7 +2899,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3076,7 +2911,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3089,7 +2924,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -3144,7 +2979,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3156,7 +2991,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3169,7 +3004,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -3212,7 +3047,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3224,7 +3059,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3237,7 +3072,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -3284,7 +3119,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3296,7 +3131,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3309,7 +3144,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -3326,7 +3161,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3338,7 +3173,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3351,7 +3186,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3385,7 +3220,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3232,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3245,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -3447,7 +3282,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3459,7 +3294,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3472,7 +3307,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -3505,7 +3340,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3517,7 +3352,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3530,7 +3365,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3567,7 +3402,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3579,7 +3414,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3592,7 +3427,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3630,7 +3465,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3642,7 +3477,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3655,7 +3490,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3711,7 +3546,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3558,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3571,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3757,7 +3592,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +3604,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +3617,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3807,7 +3642,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3819,7 +3654,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3832,7 +3667,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3869,7 +3704,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +3716,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +3729,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3922,7 +3757,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3934,7 +3769,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3947,7 +3782,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -3968,7 +3803,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3980,7 +3815,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3993,7 +3828,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -4014,7 +3849,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +3861,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +3874,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -4071,7 +3906,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4083,7 +3918,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4096,7 +3931,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -4168,7 +4003,7 @@ type ExplainedStatement struct {
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4180,7 +4015,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4193,7 +4028,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -4266,7 +4101,7 @@ type ExplainRowRequest struct {
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4113,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4126,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -4321,7 +4156,7 @@ type KeyColumn struct {
 
 func (x *KeyColumn) Reset() {
 	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4333,7 +4168,7 @@ func (x *KeyColumn) String() string {
 func (*KeyColumn) ProtoMessage() {}
 
 func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4346,7 +4181,7 @@ func (x *KeyColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
 func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *KeyColumn) GetColumn() string {
@@ -4390,7 +4225,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4402,7 +4237,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4415,7 +4250,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -4506,7 +4341,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4518,7 +4353,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4531,7 +4366,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -4609,7 +4444,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4456,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4469,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4689,7 +4524,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4701,7 +4536,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4714,7 +4549,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4750,7 +4585,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
+	"cleanup.v1\x1a\x19cleanup/v1/forecast.proto\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4945,17 +4780,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"page_token\x18\x02 \x01(\tR\tpageToken\"c\n" +
 	"\x11ListTasksResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.cleanup.v1.TaskR\x05tasks\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"O\n" +
-	"\x11ListTablesRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\"n\n" +
-	"\x12ListTablesResponse\x120\n" +
-	"\x06tables\x18\x01 \x03(\v2\x18.cleanup.v1.CoveredTableR\x06tables\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"8\n" +
-	"\fCoveredTable\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05tasks\x18\x02 \x03(\tR\x05tasks\"\x13\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x13\n" +
 	"\x11GetOptionsRequest\"\xf9\x01\n" +
 	"\x12GetOptionsResponse\x12-\n" +
 	"\aoptions\x18\x01 \x01(\v2\x13.cleanup.v1.OptionsR\aoptions\x12/\n" +
@@ -5151,7 +4976,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\xa3\r\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\xad\x10\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -5177,7 +5002,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
 	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponse\x12H\n" +
 	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
-	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12?\n" +
+	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12Q\n" +
+	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
+	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
+	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
+	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12N\n" +
+	"\vGetForecast\x12\x1e.cleanup.v1.GetForecastRequest\x1a\x1f.cleanup.v1.GetForecastResponse\x12?\n" +
 	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
 	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
 	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
@@ -5195,7 +5025,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 56)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -5232,80 +5062,89 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*CancelRunResponse)(nil),            // 32: cleanup.v1.CancelRunResponse
 	(*ListTasksRequest)(nil),             // 33: cleanup.v1.ListTasksRequest
 	(*ListTasksResponse)(nil),            // 34: cleanup.v1.ListTasksResponse
-	(*ListTablesRequest)(nil),            // 35: cleanup.v1.ListTablesRequest
-	(*ListTablesResponse)(nil),           // 36: cleanup.v1.ListTablesResponse
-	(*CoveredTable)(nil),                 // 37: cleanup.v1.CoveredTable
-	(*GetOptionsRequest)(nil),            // 38: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 39: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 40: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 41: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 42: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 43: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 44: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 45: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 46: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 47: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 48: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 49: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 50: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 51: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 52: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 53: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 54: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 55: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 56: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 57: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 58: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 59: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 60: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 61: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 62: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 63: cleanup.v1.ExplainedRun
-	nil,                                  // 64: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 65: cleanup.v1.LogEntry.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 66: google.protobuf.Timestamp
-	(*Options)(nil),                      // 67: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 68: cleanup.v1.TrippedGuard
-	(*Message)(nil),                      // 69: cleanup.v1.Message
-	(*durationpb.Duration)(nil),          // 70: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 71: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 72: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 73: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 74: cleanup.v1.Hold
-	(*GetGuardsRequest)(nil),             // 75: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 76: cleanup.v1.SetGuardsRequest
-	(*WhoAmIRequest)(nil),                // 77: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 78: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 79: cleanup.v1.ListAuditRequest
-	(*GetGuardsResponse)(nil),            // 80: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 81: cleanup.v1.SetGuardsResponse
-	(*WhoAmIResponse)(nil),               // 82: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 83: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 84: cleanup.v1.ListAuditResponse
+	(*GetOptionsRequest)(nil),            // 35: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 36: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 37: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 38: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 39: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 40: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 41: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 42: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 43: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 44: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 45: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 46: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 47: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 48: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 49: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 50: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 51: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 52: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 53: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 54: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 55: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 56: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 57: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 58: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 59: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 60: cleanup.v1.ExplainedRun
+	nil,                                  // 61: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 62: cleanup.v1.LogEntry.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 63: google.protobuf.Timestamp
+	(*Options)(nil),                      // 64: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 65: cleanup.v1.TrippedGuard
+	(*Message)(nil),                      // 66: cleanup.v1.Message
+	(*durationpb.Duration)(nil),          // 67: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 68: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 69: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 70: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 71: cleanup.v1.Hold
+	(*ListTablesRequest)(nil),            // 72: cleanup.v1.ListTablesRequest
+	(*GetGuardsRequest)(nil),             // 73: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 74: cleanup.v1.SetGuardsRequest
+	(*ListPoliciesRequest)(nil),          // 75: cleanup.v1.ListPoliciesRequest
+	(*GetPolicyRequest)(nil),             // 76: cleanup.v1.GetPolicyRequest
+	(*SetPolicyRequest)(nil),             // 77: cleanup.v1.SetPolicyRequest
+	(*DeletePolicyRequest)(nil),          // 78: cleanup.v1.DeletePolicyRequest
+	(*GetForecastRequest)(nil),           // 79: cleanup.v1.GetForecastRequest
+	(*WhoAmIRequest)(nil),                // 80: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 81: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 82: cleanup.v1.ListAuditRequest
+	(*ListTablesResponse)(nil),           // 83: cleanup.v1.ListTablesResponse
+	(*GetGuardsResponse)(nil),            // 84: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 85: cleanup.v1.SetGuardsResponse
+	(*ListPoliciesResponse)(nil),         // 86: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyResponse)(nil),            // 87: cleanup.v1.GetPolicyResponse
+	(*SetPolicyResponse)(nil),            // 88: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyResponse)(nil),         // 89: cleanup.v1.DeletePolicyResponse
+	(*GetForecastResponse)(nil),          // 90: cleanup.v1.GetForecastResponse
+	(*WhoAmIResponse)(nil),               // 91: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 92: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 93: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	66,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	66,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	66,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	66,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	63,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	63,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	63,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	63,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	67,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	64,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	68,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	65,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	66,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	66,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	63,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	63,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	69,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	66,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
 	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	64,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	61,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	66,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	66,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	68,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	66,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	63,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	63,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	65,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	63,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -5318,108 +5157,117 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
 	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	65,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	62,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
 	10,  // 35: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	70,  // 36: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	67,  // 37: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	68,  // 38: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	67,  // 36: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	64,  // 37: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	65,  // 38: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
 	14,  // 39: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	14,  // 40: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	10,  // 41: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	7,   // 42: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
 	0,   // 43: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	66,  // 44: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	66,  // 45: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	63,  // 44: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	63,  // 45: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
 	10,  // 46: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	10,  // 47: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
 	22,  // 48: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	37,  // 49: cleanup.v1.ListTablesResponse.tables:type_name -> cleanup.v1.CoveredTable
-	67,  // 50: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	67,  // 51: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	71,  // 52: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	72,  // 53: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	67,  // 54: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	71,  // 55: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	67,  // 56: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	67,  // 57: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	71,  // 58: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	72,  // 59: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	73,  // 60: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	73,  // 61: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	71,  // 62: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	73,  // 63: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	48,  // 64: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	66,  // 65: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	74,  // 66: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	74,  // 67: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	74,  // 68: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	74,  // 69: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	66,  // 70: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	57,  // 71: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	57,  // 72: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 73: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 74: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	59,  // 75: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	66,  // 76: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 77: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	66,  // 78: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	61,  // 79: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	63,  // 80: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 81: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	62,  // 82: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 83: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	66,  // 84: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 85: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	66,  // 86: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	23,  // 87: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	25,  // 88: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	27,  // 89: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	29,  // 90: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	31,  // 91: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	33,  // 92: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	35,  // 93: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	38,  // 94: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	40,  // 95: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	42,  // 96: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	44,  // 97: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	46,  // 98: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	55,  // 99: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	58,  // 100: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	49,  // 101: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	51,  // 102: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	53,  // 103: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	75,  // 104: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	76,  // 105: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	77,  // 106: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	78,  // 107: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	79,  // 108: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 109: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 110: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 111: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 112: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 113: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 114: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	36,  // 115: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	39,  // 116: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	41,  // 117: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	43,  // 118: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	45,  // 119: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	47,  // 120: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	56,  // 121: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	60,  // 122: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	50,  // 123: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	52,  // 124: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	54,  // 125: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	80,  // 126: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	81,  // 127: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	82,  // 128: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	83,  // 129: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	84,  // 130: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	109, // [109:131] is the sub-list for method output_type
-	87,  // [87:109] is the sub-list for method input_type
-	87,  // [87:87] is the sub-list for extension type_name
-	87,  // [87:87] is the sub-list for extension extendee
-	0,   // [0:87] is the sub-list for field type_name
+	64,  // 49: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	64,  // 50: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	68,  // 51: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	69,  // 52: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	64,  // 53: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	68,  // 54: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	64,  // 55: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	64,  // 56: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	68,  // 57: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	69,  // 58: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	70,  // 59: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	70,  // 60: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	68,  // 61: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	70,  // 62: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	45,  // 63: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	63,  // 64: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	71,  // 65: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	71,  // 66: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	71,  // 67: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	71,  // 68: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	63,  // 69: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	54,  // 70: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	54,  // 71: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 72: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 73: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	56,  // 74: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	63,  // 75: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 76: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	63,  // 77: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	58,  // 78: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	60,  // 79: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 80: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	59,  // 81: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 82: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	63,  // 83: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 84: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	63,  // 85: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	23,  // 86: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	25,  // 87: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	27,  // 88: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	29,  // 89: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	31,  // 90: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	33,  // 91: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	72,  // 92: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	35,  // 93: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	37,  // 94: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	39,  // 95: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	41,  // 96: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	43,  // 97: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	52,  // 98: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	55,  // 99: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	46,  // 100: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	48,  // 101: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	50,  // 102: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	73,  // 103: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	74,  // 104: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	75,  // 105: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	76,  // 106: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	77,  // 107: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	78,  // 108: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	79,  // 109: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	80,  // 110: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	81,  // 111: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	82,  // 112: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	24,  // 113: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	26,  // 114: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	28,  // 115: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	30,  // 116: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	32,  // 117: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	34,  // 118: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	83,  // 119: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	36,  // 120: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	38,  // 121: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	40,  // 122: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	42,  // 123: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	44,  // 124: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	53,  // 125: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	57,  // 126: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	47,  // 127: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	49,  // 128: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	51,  // 129: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	84,  // 130: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	85,  // 131: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	86,  // 132: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	87,  // 133: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	88,  // 134: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	89,  // 135: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	90,  // 136: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	91,  // 137: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	92,  // 138: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	93,  // 139: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	113, // [113:140] is the sub-list for method output_type
+	86,  // [86:113] is the sub-list for method input_type
+	86,  // [86:86] is the sub-list for extension type_name
+	86,  // [86:86] is the sub-list for extension extendee
+	0,   // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5427,12 +5275,15 @@ func file_cleanup_v1_cleanup_proto_init() {
 	if File_cleanup_v1_cleanup_proto != nil {
 		return
 	}
+	file_cleanup_v1_forecast_proto_init()
 	file_cleanup_v1_guard_proto_init()
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_options_proto_init()
+	file_cleanup_v1_policy_proto_init()
 	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_server_proto_init()
+	file_cleanup_v1_table_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[4].OneofWrappers = []any{
@@ -5445,14 +5296,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[19].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[36].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[33].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   56,
+			NumMessages:   53,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

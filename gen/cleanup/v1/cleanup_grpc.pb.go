@@ -38,6 +38,11 @@ const (
 	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
 	CleanupService_GetGuards_FullMethodName            = "/cleanup.v1.CleanupService/GetGuards"
 	CleanupService_SetGuards_FullMethodName            = "/cleanup.v1.CleanupService/SetGuards"
+	CleanupService_ListPolicies_FullMethodName         = "/cleanup.v1.CleanupService/ListPolicies"
+	CleanupService_GetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/GetPolicy"
+	CleanupService_SetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/SetPolicy"
+	CleanupService_DeletePolicy_FullMethodName         = "/cleanup.v1.CleanupService/DeletePolicy"
+	CleanupService_GetForecast_FullMethodName          = "/cleanup.v1.CleanupService/GetForecast"
 	CleanupService_WhoAmI_FullMethodName               = "/cleanup.v1.CleanupService/WhoAmI"
 	CleanupService_GetServer_FullMethodName            = "/cleanup.v1.CleanupService/GetServer"
 	CleanupService_ListAudit_FullMethodName            = "/cleanup.v1.CleanupService/ListAudit"
@@ -51,9 +56,10 @@ const (
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
-// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -83,9 +89,10 @@ type CleanupServiceClient interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
@@ -138,6 +145,24 @@ type CleanupServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
+	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
+	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
+	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
+	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
+	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
+	// never deleted anything is refused by a guard until a run follows a saved plan with it.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
+	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
+	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
+	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
+	// for an unknown name; ABORTED for an outdated etag.
+	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
+	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
+	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
+	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -363,6 +388,56 @@ func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsReque
 	return out, nil
 }
 
+func (c *cleanupServiceClient) ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListPoliciesResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ListPolicies_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_SetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeletePolicyResponse)
+	err := c.cc.Invoke(ctx, CleanupService_DeletePolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetForecastResponse)
+	err := c.cc.Invoke(ctx, CleanupService_GetForecast_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *cleanupServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(WhoAmIResponse)
@@ -401,9 +476,10 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
 // Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, guards, holds, ListAudit, and RunCleanup with `accept_guards`. Any
-// call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with
-// RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
+// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
+// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
+// now.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -433,9 +509,10 @@ type CleanupServiceServer interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database from which tasks delete rows, or which they update, in the order of
-	// their names: those that ExplainRow explains. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`; FAILED_PRECONDITION if the database is not a Campaign database.
+	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
+	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
+	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
+	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
 	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
@@ -488,6 +565,24 @@ type CleanupServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
+	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
+	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
+	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
+	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
+	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
+	// never deleted anything is refused by a guard until a run follows a saved plan with it.
+	//
+	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
+	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
+	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
+	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
+	// for an unknown name; ABORTED for an outdated etag.
+	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
+	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
+	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
+	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
+	GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error)
 	// WhoAmI returns the caller's identity and role.
 	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
 	// GetServer returns the version, the replicas and the configuration of the service.
@@ -561,6 +656,21 @@ func (UnimplementedCleanupServiceServer) GetGuards(context.Context, *GetGuardsRe
 }
 func (UnimplementedCleanupServiceServer) SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetGuards not implemented")
+}
+func (UnimplementedCleanupServiceServer) ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListPolicies not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
+}
+func (UnimplementedCleanupServiceServer) GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetForecast not implemented")
 }
 func (UnimplementedCleanupServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
@@ -920,6 +1030,96 @@ func _CleanupService_SetGuards_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _CleanupService_ListPolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListPoliciesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ListPolicies(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ListPolicies_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ListPolicies(ctx, req.(*ListPoliciesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetPolicy(ctx, req.(*GetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).SetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_SetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).SetPolicy(ctx, req.(*SetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_DeletePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeletePolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).DeletePolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_DeletePolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).DeletePolicy(ctx, req.(*DeletePolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_GetForecast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetForecastRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).GetForecast(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_GetForecast_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).GetForecast(ctx, req.(*GetForecastRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _CleanupService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(WhoAmIRequest)
 	if err := dec(in); err != nil {
@@ -1048,6 +1248,26 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetGuards",
 			Handler:    _CleanupService_SetGuards_Handler,
+		},
+		{
+			MethodName: "ListPolicies",
+			Handler:    _CleanupService_ListPolicies_Handler,
+		},
+		{
+			MethodName: "GetPolicy",
+			Handler:    _CleanupService_GetPolicy_Handler,
+		},
+		{
+			MethodName: "SetPolicy",
+			Handler:    _CleanupService_SetPolicy_Handler,
+		},
+		{
+			MethodName: "DeletePolicy",
+			Handler:    _CleanupService_DeletePolicy_Handler,
+		},
+		{
+			MethodName: "GetForecast",
+			Handler:    _CleanupService_GetForecast_Handler,
 		},
 		{
 			MethodName: "WhoAmI",

@@ -46,6 +46,9 @@ const (
 	GuardKind_GUARD_KIND_IDLE GuardKind = 7
 	// A scheduled run in a database that nobody has cleaned by hand: see Guards.first. It cannot be accepted.
 	GuardKind_GUARD_KIND_FIRST GuardKind = 8
+	// A policy whose rule has not run yet would change rows, in a run that follows no saved plan. It cannot be accepted, and
+	// has no setting: a run with `plan` passes it.
+	GuardKind_GUARD_KIND_POLICY GuardKind = 9
 )
 
 // Enum value maps for GuardKind.
@@ -60,6 +63,7 @@ var (
 		6: "GUARD_KIND_CLOCK",
 		7: "GUARD_KIND_IDLE",
 		8: "GUARD_KIND_FIRST",
+		9: "GUARD_KIND_POLICY",
 	}
 	GuardKind_value = map[string]int32{
 		"GUARD_KIND_UNSPECIFIED": 0,
@@ -71,6 +75,7 @@ var (
 		"GUARD_KIND_CLOCK":       6,
 		"GUARD_KIND_IDLE":        7,
 		"GUARD_KIND_FIRST":       8,
+		"GUARD_KIND_POLICY":      9,
 	}
 )
 
@@ -714,7 +719,7 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x11SetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
 	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
-	"\x04etag\x18\x03 \x01(\tR\x04etag*\xd9\x01\n" +
+	"\x04etag\x18\x03 \x01(\tR\x04etag*\xf0\x01\n" +
 	"\tGuardKind\x12\x1a\n" +
 	"\x16GUARD_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10GUARD_KIND_SHARE\x10\x01\x12\x15\n" +
@@ -724,7 +729,8 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x10GUARD_KIND_BYTES\x10\x05\x12\x14\n" +
 	"\x10GUARD_KIND_CLOCK\x10\x06\x12\x13\n" +
 	"\x0fGUARD_KIND_IDLE\x10\a\x12\x14\n" +
-	"\x10GUARD_KIND_FIRST\x10\bB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x10GUARD_KIND_FIRST\x10\b\x12\x15\n" +
+	"\x11GUARD_KIND_POLICY\x10\tB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_guard_proto_rawDescOnce sync.Once

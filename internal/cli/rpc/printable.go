@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
@@ -35,13 +36,27 @@ func makePrintable(message any) {
 	})
 }
 
-// printableResponses intercepts calls, and makes their responses printable.
+// rawOption marks a call whose response is not made printable.
+type rawOption struct{ grpc.EmptyCallOption }
+
+// Raw returns an option of a unary call that leaves the strings of the response unchanged. The caller must make them
+// printable before it prints them.
+func Raw() grpc.CallOption { return rawOption{} }
+
+func isRaw(o grpc.CallOption) bool {
+	_, ok := o.(rawOption)
+	return ok
+}
+
+// printableResponses intercepts calls, and makes their responses printable, unless the call is Raw.
 func printableResponses(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	options ...grpc.CallOption,
 ) error {
 	err := call(ctx, method, req, reply, conn, options...)
-	makePrintable(reply)
+	if !slices.ContainsFunc(options, isRaw) {
+		makePrintable(reply)
+	}
 	return err
 }
 

@@ -12,9 +12,10 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/service/runs/store"
-	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/overdue"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 const (
@@ -26,8 +27,9 @@ const (
 // Database collects the metrics that are read from the database when they are scraped, the same on every replica. It
 // leaves out the ones that could not be read.
 type Database struct {
-	// Pool is the pool for callers, Include as in pipeline.Config.
+	// Pool is the pool for callers, Tasks where the tasks come from, and Include as in pipeline.Config.
 	Pool    *pgxpool.Pool
+	Tasks   tasklist.Source
 	Include map[string][]string
 	// Targets are the names of the targets of notifications.
 	Targets []string
@@ -98,7 +100,7 @@ var (
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
-			"the same on every replica, tables for the age of rows.",
+			"the same on every replica, tables for the age of rows, forecast for trends and sequences.",
 		[]string{"of"},
 		nil,
 	)
@@ -117,6 +119,8 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 		otherCleaner,
 		guardLatched,
 		pendingNotifications,
+		fallingBehind,
+		sequenceEnd,
 		scrapeError,
 	} {
 		ch <- desc
@@ -134,6 +138,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx), d.queryPending(ctx))
 		})
 		d.query(ctx, "tables", d.queryTables)
+		d.query(ctx, "forecast", d.queryForecast)
 		stop()
 		d.queried = time.Now()
 	}
@@ -215,7 +220,12 @@ func (d *Database) queryPending(ctx context.Context) error {
 
 // queryTables reads the age of obsolete rows, and whether the application cleans the database as well.
 func (d *Database) queryTables(ctx context.Context) error {
-	catalog, err := campaign.LoadCatalog(ctx, d.Pool)
+	list, err := d.Tasks.Read(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	scope := pipeline.Config{Pipeline: list.Tasks, Foreign: list.Foreign}.Scope()
+	catalog, err := campaign.LoadCatalog(ctx, d.Pool, scope)
 	if err != nil {
 		return err
 	}
@@ -223,7 +233,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ages, err := overdue.Tables(ctx, d.Pool, catalog, tasks.Pipeline, d.Include, cleaned)
+	ages, err := overdue.Tables(ctx, d.Pool, catalog, list.Tasks, d.Include, cleaned)
 	if err != nil {
 		return err
 	}

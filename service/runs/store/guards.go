@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -13,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
@@ -107,6 +109,9 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 	if h.Unattended, err = isUnattended(ctx, db, id); err != nil {
 		return nil, err
 	}
+	if h.Proven, err = provenBasis(ctx, db, task); err != nil {
+		return nil, err
+	}
 	return h, db.QueryRow(ctx, `SELECT max(start_time) FROM cleanupd.run r WHERE NOT dry_run AND id <> $1
 		AND EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.start_time IS NOT NULL)`, id).
 		Scan(&h.LastStart)
@@ -123,6 +128,20 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 			AND `+noFirstRun,
 		id, Schedule,
 	).Scan(&unattended)
+}
+
+// provenBasis returns the basis of a policy when a run last did it by a saved plan; empty if none did, and for another
+// task.
+func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
+	name, isPolicy := strings.CutPrefix(task, policy.Prefix)
+	if !isPolicy {
+		return "", nil
+	}
+	err = db.QueryRow(ctx, "SELECT proven FROM cleanupd.policy WHERE name = $1", name).Scan(&basis)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = nil
+	}
+	return basis, err
 }
 
 // NextIsUnattended reports whether a run that the schedule starts next, without a saved plan, is unattended.
@@ -219,6 +238,13 @@ func RecordJudgement(
 	b := &pgx.Batch{}
 	if o.State == pipeline.Succeeded {
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", task)
+		if name, isPolicy := strings.CutPrefix(task, policy.Prefix); isPolicy {
+			b.Queue(
+				`UPDATE cleanupd.policy SET proven = $1 WHERE name = $2 AND EXISTS (SELECT FROM cleanupd.run
+					WHERE id = $3 AND plan IS NOT NULL)`,
+				o.Options[task], name, id,
+			)
+		}
 		for delay, c := range o.Cutoffs {
 			b.Queue(
 				`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset)
@@ -248,6 +274,9 @@ func RecordJudgement(
 		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", task, o.Options)
 	}
 	for _, t := range o.Trips {
+		if t.Guard == guard.Policy { // the next saved plan passes it, whatever its number
+			continue
+		}
 		b.Queue(
 			`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
 				VALUES (@task, @guard, @table, @number, @limit, @options, @run_id)

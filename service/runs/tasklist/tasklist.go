@@ -1,5 +1,5 @@
-// Package tasklist lists the tasks of a run: the pipeline of package tasks, and tasks on other databases. Reading the
-// latter needs the database. Manager, the scheduler and workers use it.
+// Package tasklist lists the tasks of a run: the pipeline of package tasks, policies, and tasks on other databases.
+// Reading the latter two needs the database. Manager, the scheduler and workers use it.
 package tasklist
 
 import (
@@ -9,15 +9,20 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/internal/external"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// List has all tasks in the order of a run: the ones of package tasks, and then the ones on other databases.
+// List has all tasks in the order of a run: the ones of package tasks, with policies before the last task that vacuums,
+// and then the ones on other databases.
 type List struct {
-	Tasks []plan.Task
+	// Foreign says that the database is not that of the application: package tasks has nothing to do there.
+	Foreign bool
+	Tasks   []plan.Task
 	// External has the tasks on other databases, by name.
 	External map[string]external.Task
 }
@@ -34,13 +39,22 @@ func (l List) Names() (names []string) {
 // some to skip.
 func (l List) Choose(given, skip []string) (names []string) {
 	for _, name := range l.Names() {
-		chosen := slices.Contains(given, name) || (len(given) == 0 && !l.External[name].Disabled)
-		if chosen && !slices.Contains(skip, name) {
+		chosen := slices.Contains(given, name) || (len(given) == 0 && !l.Disabled(name))
+		skipped := slices.Contains(skip, name) || (isPolicy(name) && slices.Contains(skip, policy.All))
+		if chosen && !skipped {
 			names = append(names, name)
 		}
 	}
 	return names
 }
+
+// Disabled reports whether only dry runs that name a task do it.
+func (l List) Disabled(name string) bool {
+	t, _ := l.Find(name)
+	return t.Disabled || l.External[name].Disabled
+}
+
+func isPolicy(name string) bool { return strings.HasPrefix(name, policy.Prefix) }
 
 // Find returns the task with a name; ok is false if it does not exist.
 func (l List) Find(name string) (t plan.Task, ok bool) {
@@ -53,13 +67,32 @@ func (l List) Find(name string) (t plan.Task, ok bool) {
 
 // Source is where tasks come from.
 type Source struct {
+	// Profile says what the database is.
+	Profile Profile
 	// External has the tasks on other databases; nil if there are none.
 	External *external.Source
 }
 
 // Read returns the tasks as they are now.
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
-	l := List{Tasks: slices.Clone(tasks.Pipeline), External: map[string]external.Task{}}
+	l := List{External: map[string]external.Task{}}
+	var err error
+	if l.Foreign, err = s.Profile.foreign(ctx, db); err != nil {
+		return l, err
+	}
+	if !l.Foreign {
+		l.Tasks = slices.Clone(tasks.Pipeline)
+	}
+	stored, err := policies.List(ctx, db)
+	if err != nil {
+		return l, err
+	}
+	var ofPolicies []plan.Task
+	for _, p := range stored {
+		ofPolicies = append(ofPolicies, p.Task())
+	}
+	at := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == plan.Vacuum })
+	l.Tasks = slices.Insert(l.Tasks, max(at, 0), ofPolicies...)
 	if s.External == nil {
 		return l, nil
 	}
@@ -73,7 +106,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 
 // Patterns returns patterns of LIKE for the names of all tasks that this replica can run.
 func (s Source) Patterns() []string {
-	names := tasks.Names()
+	names := append(tasks.Names(), policy.Prefix+"%")
 	if s.External != nil {
 		names = append(names, s.External.Prefix+"%")
 	}
@@ -82,12 +115,12 @@ func (s Source) Patterns() []string {
 
 // MayExist reports whether there is a task with a name, or may have been.
 func (s Source) MayExist(name string) bool {
-	return slices.Contains(tasks.Names(), name) ||
+	return slices.Contains(tasks.Names(), name) || isPolicy(name) ||
 		(s.External != nil && strings.HasPrefix(name, s.External.Prefix))
 }
 
-// Resolve returns the tasks of a run by their names, and the list. A task on another database that was removed after
-// the run was requested has nothing to do.
+// Resolve returns the tasks of a run by their names, and the list. A policy or a task on another database that was
+// removed after the run was requested has nothing to do.
 func (s Source) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
 ) (chosen []plan.Task, l List, err error) {

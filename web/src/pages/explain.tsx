@@ -1,6 +1,6 @@
 // Explains why a row is deleted or retained, and what a task does.
 import { useState } from 'preact/hooks'
-import { call, type CoveredTable, type ExplainedTask, type Explanation, type Task } from '../api'
+import { call, type DatabaseTable, type ExplainedTask, type Explanation, type Task } from '../api'
 import { Badge, Code, Field, Moment, Page, Section, Show, Table, useLoad } from '../components'
 import { number, t } from '../i18n'
 import { splitRule } from '../preview'
@@ -14,7 +14,10 @@ export function keyColumns(text: string) {
 
 export function Explain({ argument: [table = '', key = ''] }: { argument: string[] }) {
   const [draft, setDraft] = useState({ table, key: table && key })
-  const tables = useLoad(signal => call<{ tables: CoveredTable[] }>('GET', '/v1/tables', undefined, signal), [])
+  const tables = useLoad(
+    signal => call<{ tables: DatabaseTable[] }>('GET', '/v1/tables?view=TABLE_VIEW_BASIC', undefined, signal),
+    [],
+  )
   const tasks = useLoad(signal => call<{ tasks: Task[] }>('GET', '/v1/tasks', undefined, signal), [])
   return (
     <Page title={t('explain.title')} intro={t('explain.intro')}>
@@ -50,11 +53,13 @@ export function Explain({ argument: [table = '', key = ''] }: { argument: string
         </Field>
       </form>
       <datalist id="tables">
-        {tables.value?.tables.map(({ name, tasks }) => (
-          <option key={name} value={name}>
-            {(tasks ?? []).join(', ')}
-          </option>
-        ))}
+        {tables.value?.tables
+          .filter(({ kind, coveredBy }) => kind !== 'TABLE_KIND_WORK_TABLES' && coveredBy!.length > 0)
+          .map(({ name, coveredBy }) => (
+            <option key={name} value={name!.slice(name!.indexOf('.') + 1)}>
+              {coveredBy!.join(', ')}
+            </option>
+          ))}
       </datalist>
       <Field label={t('explain.task')}>
         <select

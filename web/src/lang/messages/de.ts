@@ -125,4 +125,11 @@ export const messages: Record<string, string> = {
     '{tables} {tables|Tabelle kann|Tabellen können} gesperrte Zeilen haben und {tables|war|waren} nicht lesbar: {tables|bleibt|bleiben} erhalten; die erste ist {table}: {error}',
   SCHEDULE_NOT_KEPT: 'Keine Ausführung startet nach dem Zeitplan, denn kein Server läuft mit --schedule',
   SCHEDULE_REFUSED: 'Die Schutzregel {guard} wird geplante Ausführungen verweigern: {problem}',
+  POLICY_TABLE_PROTECTED: '{table} kann nicht die Tabelle einer Richtlinie sein: {problem}; übersprungen',
+  POLICY_TABLE_COVERED: '{table} wird schon von {tasks} bereinigt',
+  POLICY_CASCADES: 'Fremdschlüssel löschen oder ändern mit Zeilen von {table} auch Zeilen von {tables}',
+  POLICY_UNPROVEN:
+    'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',
+  POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
+  POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

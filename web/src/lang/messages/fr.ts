@@ -123,4 +123,11 @@ export const messages: Record<string, string> = {
     '{tables} {tables|table, qui a peut-être des lignes bloquées, n’a pas pu être lue et est conservée|tables, qui ont peut-être des lignes bloquées, n’ont pas pu être lues et sont conservées} ; la première est {table} : {error}',
   SCHEDULE_NOT_KEPT: 'Aucune exécution planifiée ne démarre, car aucun serveur ne tourne avec --schedule',
   SCHEDULE_REFUSED: 'Le garde-fou {guard} refusera les exécutions planifiées : {problem}',
+  POLICY_TABLE_PROTECTED: '{table} ne peut pas être la table d’une règle de conservation : {problem} ; ignorée',
+  POLICY_TABLE_COVERED: '{table} est déjà nettoyée par {tasks}',
+  POLICY_CASCADES: 'Des clés étrangères suppriment ou modifient des lignes de {tables} avec les lignes de {table}',
+  POLICY_UNPROVEN:
+    'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',
+  POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
+  POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keep_newest, donc chaque lot lit toute la table : {statement}',
 }

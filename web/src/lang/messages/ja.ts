@@ -114,4 +114,12 @@ export const messages: Record<string, string> = {
     'テーブル {tables} 個は保留中の行を持つ可能性があり、読み取れませんでした：保持されます。最初のものは {table}：{error}',
   SCHEDULE_NOT_KEPT: '--schedule を指定したサーバーがないため、スケジュールされた実行は開始されません',
   SCHEDULE_REFUSED: 'ガード {guard} はスケジュールされた実行を拒否します：{problem}',
+  POLICY_TABLE_PROTECTED: '{table} はポリシーの対象にできません：{problem}。スキップされました',
+  POLICY_TABLE_COVERED: '{table} は {tasks} の対象です',
+  POLICY_CASCADES: '外部キーにより、{table} の行とともに {tables} の行が削除または変更されます',
+  POLICY_UNPROVEN:
+    'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
+  POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
+  POLICY_UNINDEXED:
+    '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }

@@ -1,0 +1,338 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// policyFiles has a server of a database without Campaign's tables, and files with policies.
+type policyFiles struct {
+	*testing.T
+	db   *pgtest.DB
+	grpc string
+	dir  string
+}
+
+func newPolicyFiles(t *testing.T) *policyFiles {
+	t.Helper()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE customer (id int PRIMARY KEY, name text);
+		CREATE TABLE orders (id int PRIMARY KEY, customer int, status text, note text, placed timestamptz);
+		CREATE TABLE line (order_id int REFERENCES orders ON DELETE CASCADE);
+		INSERT INTO orders SELECT i, i, 'closed', 'a', now() - i * interval '1 day' FROM generate_series(1, 100) i`)
+	return &policyFiles{t, db, startServer(t, "--database-url", db.URL()).grpc, t.TempDir()}
+}
+
+// do executes `cleanupd policies`.
+func (f *policyFiles) do(args ...string) (int, string, string) {
+	f.Helper()
+	return cleanupd(f.T, append(append([]string{"policies"}, args...), "--server", f.grpc)...)
+}
+
+// file writes a file, and returns its path.
+func (f *policyFiles) file(text string) string {
+	f.Helper()
+	path := filepath.Join(f.dir, "policies.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		f.Fatal(err)
+	}
+	return path
+}
+
+const twoPolicies = `policies:
+- name: old-orders
+  table: orders
+  enabled: true
+  description: |-
+    Closed orders
+    after a month
+  olderThan: {column: placed, days: 30}
+  filters: [{column: status, op: EQUAL, values: [closed]}]
+- name: orphans
+  table: orders
+  orphanOf: {column: customer, parentTable: customer, parentColumn: id}
+  assign: [{column: note}]
+`
+
+// Apply shows what differs, changes it, and does nothing the second time. What export prints is what was applied. A dry
+// run changes nothing, and its exit status says whether something differs.
+func TestApplyPolicies(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	file := f.file(twoPolicies)
+	code, out, errs := f.do("apply", file, "--dry-run")
+	if code != 3 || !strings.HasPrefix(out, "old-orders is new\n  + table: orders\n") ||
+		!strings.Contains(out, "\n2 new, 0 changed, 0 deleted, 0 unchanged\n") ||
+		!strings.Contains(errs, "Warning: old-orders: foreign keys delete or change rows of") ||
+		strings.Contains(errs, "Warning: orphans: foreign") || !strings.Contains(errs, "it was a dry run") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs = f.do("list"); code != 0 || strings.Count(out, "\n") != 1 {
+		t.Errorf("after a dry run: %d %s %s", code, out, errs)
+	}
+	if code, out, errs = f.do("apply", file); code != 2 || out != "" || !strings.Contains(errs, "give --yes") {
+		t.Errorf("without a terminal: %d %s %s", code, out, errs)
+	}
+	if code, out, errs = f.do("apply", file, "--yes"); code != 0 || !strings.HasSuffix(out, "unchanged\nApplied.\n") {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	for _, args := range [][]string{{"--dry-run"}, {"--yes"}, {}} {
+		code, out, errs = f.do(append([]string{"apply", file}, args...)...)
+		if len(args) > 0 && (code != 0 || out != "0 new, 0 changed, 0 deleted, 2 unchanged\n" || errs != "") {
+			t.Errorf("again %v: %d %s %s", args, code, out, errs)
+		}
+	}
+	code, exported, errs := f.do("export")
+	if code != 0 || !strings.Contains(exported, "    description: |-\n      Closed orders\n      after a month\n") {
+		t.Fatalf("%d %s %s", code, exported, errs)
+	}
+	if code, out, errs = f.do("apply", f.file(exported), "--dry-run"); code != 0 {
+		t.Errorf("what was exported: %d %s %s", code, out, errs)
+	}
+	code, out, errs = f.do("apply", f.file(strings.Replace(exported, "days: 30", "days: 60", 1)), "--yes")
+	if code != 0 ||
+		!strings.HasPrefix(out, "old-orders changes\n  - olderThan.days: 30\n  + olderThan.days: 60\n0 new, "+
+			"1 changed, 0 deleted, 1 unchanged\n") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	code, one, errs := f.do("export", "orphans")
+	if code != 0 || strings.Contains(one, "old-orders") {
+		t.Errorf("%d %s %s", code, one, errs)
+	}
+	if code, out, errs = f.do("apply", f.file(one), "--yes"); code != 0 || strings.Contains(out, "is deleted") {
+		t.Errorf("without --prune: %d %s %s", code, out, errs)
+	}
+	code, out, errs = f.do("apply", f.file(one), "--prune", "--yes", "-o", "json")
+	if code != 0 || out != "" || !strings.Contains(errs, "old-orders is deleted\n  - table: orders\n") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	code, out, errs = f.do("apply", f.file(twoPolicies), "--yes", "-o", "json")
+	var stored struct{ Policy struct{ Name, Etag string } }
+	if err := json.Unmarshal([]byte(out), &stored); err != nil || stored.Policy.Name != "old-orders" ||
+		stored.Policy.Etag == "" {
+		t.Errorf("%v %d %s %s", err, code, out, errs)
+	}
+}
+
+// Nothing is applied if one policy is wrong. Each wrong field is an error with the place of the policy and its name.
+func TestWrongPoliciesAreNotApplied(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	file := f.file(twoPolicies + `- name: wrong
+  table: orders
+  olderThan: {column: plcaed, days: 0}
+  filters: [{column: status, op: EQUAL}]
+- name: missing
+  table: nowhere
+  olderThan: {column: placed, days: 1}
+`)
+	for _, how := range []string{"--yes", "--dry-run"} {
+		code, out, errs := f.do("apply", file, how)
+		for _, want := range []string{
+			":14: policy wrong: olderThan.days: must be 1 to 24855",
+			":14: policy wrong: filters[0].values: must be one for EQUAL",
+			`:18: policy missing: table: there is no table "nowhere"`,
+		} {
+			if code != 2 || out != "" || strings.Count(errs, "\n") != 3 || !strings.Contains(errs, file+want) {
+				t.Errorf("%s: %d %s %s", how, code, out, errs)
+			}
+		}
+	}
+	for text, want := range map[string]string{
+		"name: a\ntable: orders\nolderthan: {}\n":                              ":3: policy a: olderthan is not a field",
+		"name: a\ntable: orders\n":                                             "policy a: needs older_than",
+		"name: b\ntable: cleanupd.run\nolderThan: {column: end_time, days: 1}": "policy b: table: ",
+	} {
+		path := f.file(text)
+		for _, args := range [][]string{{"apply", path, "--yes"}, {"set", "--file", path}} {
+			if code, out, errs := f.do(args...); code != 2 || out != "" || !strings.Contains(errs, want) ||
+				strings.Count(errs, "\n") != 1 {
+				t.Errorf("%v: %d %s %s", args, code, out, errs)
+			}
+		}
+	}
+	if code, out, _ := f.do("list", "-o", "json"); code != 0 || strings.Contains(out, `"name"`) {
+		t.Errorf("%d %s", code, out)
+	}
+	for _, args := range [][]string{
+		{"apply", "nowhere.yaml", "--yes"},
+		{"apply"},
+		{"set"},
+		{"set", "-f", f.file(twoPolicies)},
+		{"get"},
+		{"delete"},
+		{"export", "nowhere"},
+		{"apply", f.file(""), "--yes"},
+	} {
+		if code, out, errs := f.do(args...); code != 2 || out != "" || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%v: %d %s %s", args, code, out, errs)
+		}
+	}
+	for _, args := range [][]string{{"get", "nowhere"}, {"delete", "nowhere"}} {
+		if code, out, errs := f.do(args...); code != 1 || out != "" || !strings.Contains(errs, "there is no policy") {
+			t.Errorf("%v: %d %s %s", args, code, out, errs)
+		}
+	}
+}
+
+// On a terminal apply asks, about the database that the user sees. Policies that change meanwhile are not overwritten.
+func TestApplyAsks(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	file := f.file(twoPolicies)
+	code, shown := onTerminal(t, "n", "policies", "apply", file, "--server", f.grpc)
+	if code != 1 || !strings.Contains(shown, "\nDatabase  "+f.db.Name+" on ") ||
+		!strings.Contains(shown, "nothing was changed") || f.db.Int("SELECT count(*) FROM cleanupd.policy") != 0 {
+		t.Errorf("%d %s", code, shown)
+	}
+	code, shown = onTerminal(t, "y", "policies", "apply", file, "--server", f.grpc)
+	if code != 0 || f.db.Int("SELECT count(*) FROM cleanupd.policy") != 2 {
+		t.Errorf("%d %s", code, shown)
+	}
+	if code, shown = onTerminal(t, "", "policies", "apply", file, "--server", f.grpc); code != 0 {
+		t.Errorf("nothing differs: %d %s", code, shown)
+	}
+	other := f.dir + "/other.yaml"
+	for name, days := range map[string]string{"old-orders": "31", "new": "32"} {
+		text := "{name: " + name + ", table: orders, olderThan: {column: placed, days: " + days + "}}"
+		if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		meanwhile := func() {
+			if code, out, errs := f.do("set", "-f", other); code != 0 {
+				t.Errorf("%d %s %s", code, out, errs)
+			}
+		}
+		file = f.file(strings.ReplaceAll(text, days, "60"))
+		code, shown = onTerminalAfter(t, meanwhile, "y", "policies", "apply", file, "--server", f.grpc)
+		if code != 1 || !strings.Contains(shown, "nothing was changed: somebody else") ||
+			f.db.Int("SELECT count(*) FROM cleanupd.policy WHERE rule::text LIKE '%60%'") != 0 {
+			t.Errorf("%s: %d %s", name, code, shown)
+		}
+	}
+}
+
+// A policy is listed with its condition in words, and whether it has run. The first run of a rule needs a preview.
+func TestPoliciesAreListed(t *testing.T) {
+	t.Parallel()
+	f := newPolicyFiles(t)
+	if code, out, errs := f.do("set", "-f", f.file("policies:\n- {name: old-orders, table: orders, enabled: true, "+
+		"olderThan: {column: placed, days: 30}}")); code != 0 || !strings.Contains(errs, "has never run") ||
+		!strings.Contains(out, "old-orders") {
+		t.Fatalf("%d %s %s", code, out, errs)
+	}
+	ran := func(want string) {
+		t.Helper()
+		row := regexp.MustCompile(`old-orders +yes +` + want + ` +orders +delete +placed older than 30 days\n`)
+		if code, out, errs := f.do(); code != 0 || !row.MatchString(out) || errs != "" {
+			t.Errorf("%d %s %s", code, out, errs)
+		}
+	}
+	ran("no")
+	if code, out, errs := cleanupd(t, "run", "--server", f.grpc); code != 1 || !strings.Contains(out+errs, "policy") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, out, errs := cleanupd(t, "run", "--preview", "--yes", "--server", f.grpc); code != 0 ||
+		f.db.Int("SELECT count(*) FROM orders") != 29 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	ran("yes")
+	code, out, errs := f.do("get", "old-orders")
+	if code != 0 || !regexp.MustCompile(`(?m)^ran +yes$`).MatchString(strings.ToLower(out)) ||
+		!strings.Contains(out, "policy/old-orders") || strings.Contains(errs, "never run") {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	offered, _, found := completeUntil(t, "policies get --server "+f.grpc+" ", "old-orders\torders: placed older than")
+	if !found || len(offered) != 1 {
+		t.Errorf("%v", offered)
+	}
+	if offered, _, found = completeUntil(t, "run --server "+f.grpc+" --skip-task pol", "policies\t"); !found {
+		t.Errorf("%v", offered)
+	}
+	if code, out, errs = f.do("delete", "old-orders"); code != 0 || out != "The policy old-orders is deleted.\n" {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+}
+
+// In a Campaign database a warning names the tasks that cover the table of a policy, and configuration is protected.
+func TestPoliciesOfCampaign(t *testing.T) {
+	t.Parallel()
+	f := &policyFiles{t, pgtest.Campaign(t), "", t.TempDir()}
+	f.grpc = startServer(t, "--database-url", f.db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto").grpc
+	for table, task := range map[string]string{"NmsVisitor": "visitors", "nmsbroadlogeventhisto": "delivery-logs"} {
+		file := f.file("name: mine\ntable: " + table + "\nolderThan: {column: tsLastModified, days: 9}\n")
+		code, out, errs := f.do("apply", file, "--dry-run")
+		if want := "is covered by " + task; code != 3 || !strings.Contains(errs, want) {
+			t.Errorf("%s: %d %s %s", table, code, out, errs)
+		}
+	}
+	code, _, errs := f.do(
+		"set",
+		"-f",
+		f.file("{name: a, table: XtkOption, olderThan: {column: tsLastModified, days: 1}}"),
+	)
+	if code != 2 || !strings.Contains(errs, "it has the application's configuration") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// The demo of a shop prints what became of each table, always the same.
+func TestDemoOfAShop(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t)
+	code, out, errs := cleanupd(t, "demo", "--profile", "none")
+	_, figures, _ := strings.Cut(out, "\nTABLE      POLICY ")
+	if code != 0 || !strings.HasSuffix(figures, `
+audit_log  newest-audit       30,000   22,500        0   7,500
+customers                      5,000        0        0   5,000
+events     old-events         40,000   10,800        0  29,200
+orders     anonymize-orders   40,000        0   19,050  40,000
+sessions   orphan-sessions    20,000    3,750        0  16,250
+total                        135,000   37,050   19,050  97,950
+`) || strings.Count(out, "\nTotal: 37,050 rows ") != 2 {
+		t.Errorf("%d %s %s", code, out, errs)
+	}
+	if code, _, errs := cleanupd(
+		t,
+		"demo",
+		"--profile",
+		"none",
+		"--forms",
+	); code != 2 ||
+		!strings.Contains(errs, "either") {
+		t.Errorf("%d %s", code, errs)
+	}
+}
+
+// With --keep the policies are set, and nothing is deleted before a run is started.
+func TestDemoOfAShopKeepsServing(t *testing.T) {
+	t.Parallel()
+	pgtest.Empty(t)
+	root, out := newRoot(), &logged{more: make(chan struct{})}
+	input, keys := io.Pipe()
+	root.SetArgs(strings.Fields("demo --profile none --keep --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"))
+	root.SetOut(out)
+	root.SetIn(input)
+	ended := make(chan error, 1)
+	go func() { ended <- root.ExecuteContext(t.Context()) }()
+	server := out.wait(t.Context(), `policies --server (\S+)\n[^§]*Enter or Ctrl-C`)[1]
+	code, list, errs := cleanupd(t, "policies", "--server", server)
+	if code != 0 || len(regexp.MustCompile(`(?m)^\S+ +yes +no +`).FindAllString(list, -1)) != 4 {
+		t.Errorf("%d %s %s", code, list, errs)
+	}
+	code, runs, errs := cleanupd(t, "runs", "--server", server)
+	if code != 0 || strings.Count(runs, "\n") != 1 {
+		t.Errorf("%d %s %s", code, runs, errs)
+	}
+	_, _ = keys.Write([]byte("\n"))
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+}

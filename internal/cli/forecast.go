@@ -1,0 +1,136 @@
+package cli
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// shownSequences is how many sequences a forecast shows to people.
+const shownSequences = 10
+
+// NewForecast returns the command forecast.
+func NewForecast() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	cmd := &cobra.Command{
+		Use:   "forecast",
+		Short: "Show how much the next runs will have to do, whether they keep up, and when id sequences end",
+		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run will\n" +
+			"work on them, and whether runs keep up. Sequences whose ids end are shown with the date.\n\n" +
+			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.",
+		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == \"TREND_FALLING_BEHIND\")'",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := client.GetForecast(cmd.Context(), &cleanupv1.GetForecastRequest{})
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			if err := output.Print(out, resp, forecastTable(resp.GetTasks())); err != nil || output != format.Table {
+				return err
+			}
+			fmt.Fprintf(out, "\n%s\n", sizes(resp.GetDatabase()))
+			if len(resp.GetSequences()) == 0 {
+				return nil
+			}
+			fmt.Fprintln(out)
+			return output.Print(out, resp, sequenceTable(resp.GetSequences()))
+		}),
+	}
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+// forecastTable returns the tasks that have something to do, or whose rows are not known.
+func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
+	table := []terminal.Row{{"TASK", "DUE NOW", "NEXT RUN", "NEXT 14 DAYS", "TAKES", "TREND"}}
+	for _, t := range tasks {
+		later := int64(0)
+		for _, n := range t.GetDuePerDay() {
+			later += n
+		}
+		inBalance := t.GetTrend() == cleanupv1.Trend_TREND_IN_BALANCE
+		if t.GetProblem() == "" && t.GetDueNow() == 0 && t.GetDueNextRun() == 0 && later == 0 && inBalance {
+			continue
+		}
+		about := "~"
+		if t.GetExact() {
+			about = ""
+		}
+		row := terminal.Row{t.GetTask(), "", "", "", "", trend(t)}
+		if t.DueNow != nil {
+			row[1] = about + humanize.Comma(t.GetDueNow())
+			row[2] = about + humanize.Comma(t.GetDueNextRun())
+			row[3] = about + humanize.Comma(later)
+		}
+		if t.GetExpectedDuration() != nil {
+			row[4] = format.Duration(t.GetExpectedDuration().AsDuration())
+		}
+		table = append(table, row)
+	}
+	return table
+}
+
+// trend describes whether runs keep up with a task.
+func trend(t *cleanupv1.TaskForecast) string {
+	if t.GetProblem() != "" {
+		return "unknown: " + t.GetProblem()
+	}
+	text := format.EnumName(t.GetTrend())
+	if date := format.Date(t.GetTrendTime()); date != "" {
+		preposition := map[cleanupv1.Trend]string{
+			cleanupv1.Trend_TREND_CATCHING_UP:    " until ",
+			cleanupv1.Trend_TREND_FALLING_BEHIND: " since ",
+		}[t.GetTrend()]
+		text += cmp.Or(preposition, " ") + date
+	}
+	if t.GetBound() != cleanupv1.ForecastBound_FORECAST_BOUND_UNSPECIFIED {
+		text += ": " + format.EnumName(t.GetBound())
+	}
+	return text
+}
+
+// sizes describes how large the database is and will be.
+func sizes(d *cleanupv1.DatabaseForecast) string {
+	now := "The database has " + format.Size(d.GetBytes())
+	if d.BytesIn_30Days == nil {
+		return now + "; how much it grows is known when its tables were sampled for a day."
+	}
+	return fmt.Sprintf(
+		"%s; in 30 days %s (without the cleanup %s), in 90 days %s (%s).",
+		now, format.Size(d.GetBytesIn_30Days()), format.Size(d.GetBytesIn_30DaysWithoutCleanup()),
+		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()),
+	)
+}
+
+// sequenceTable returns the sequences that end first.
+func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
+	table := []terminal.Row{{"SEQUENCE", "COLUMNS", "USED", "A DAY", "ENDS"}}
+	for _, q := range sequences[:min(len(sequences), shownSequences)] {
+		perDay := ""
+		if q.ValuesPerDay != nil {
+			perDay = humanize.Comma(int64(q.GetValuesPerDay()))
+		}
+		table = append(table, terminal.Row{
+			q.GetSequence(),
+			strings.Join(q.GetColumns(), " "),
+			fmt.Sprintf("%.1f %%", 100*float64(q.GetLastValue())/float64(q.GetLimit())),
+			perDay,
+			format.Date(q.GetLimitTime()),
+		})
+	}
+	return table
+}

@@ -1,0 +1,262 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+)
+
+// ErrDiffers is returned by a dry run of apply if the stored policies differ from the file.
+var ErrDiffers = errors.New("the stored policies differ from the file; it was a dry run: nothing was changed")
+
+// applier applies the policies of a file.
+type applier struct {
+	cmd    *cobra.Command
+	server *rpc.Server
+	client rpc.CleanupClient
+	output format.Output
+
+	prune, yes, dryRun bool
+}
+
+func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
+	var a applier
+	cmd := &cobra.Command{
+		Use:   "apply FILE",
+		Short: "Show how stored policies differ from a file, ask, and store those of the file",
+		Long: "Show how stored policies differ from a file, ask for confirmation, and store those of the file. The\n" +
+			"file is YAML or JSON: a list under policies, or documents separated by ---, each with a policy; - is\n" +
+			"the standard input. The fields are those of the API; cleanupd policies export prints such a file.\n" +
+			"The server checks all policies first: nothing is changed if one is wrong, or if somebody else\n" +
+			"changes policies meanwhile. Stored policies that the file does not have are kept without --prune.\n" +
+			"With --dry-run the exit status is 0 if nothing differs, and 3 if something does.",
+		Example: "  cleanupd policies apply policies.yaml\n  cleanupd policies apply policies.yaml --dry-run\n" +
+			"  cleanupd policies apply policies.yaml --prune --yes",
+		Args:              flags.OneArgument("a file with policies"),
+		ValidArgsFunction: rpc.FirstArgument(flags.CompleteFiles),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			if !a.yes && !a.dryRun && !terminal.CanAsk() {
+				return flags.Errorf(
+					"applying needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run to see " +
+						"what would change",
+				)
+			}
+			a.cmd, a.server, a.client, a.output = cmd, server, client, *output
+			return a.apply(args[0])
+		}),
+	}
+	f := cmd.Flags()
+	f.BoolVar(&a.prune, "prune", false, "delete stored policies that the file does not have")
+	f.BoolVar(&a.yes, "yes", false, "do not ask")
+	f.BoolVar(&a.dryRun, "dry-run", false, "change nothing, show what differs")
+	return cmd
+}
+
+// apply shows how the stored policies differ from a file, asks for confirmation, and changes them.
+func (a *applier) apply(file string) error {
+	entries, err := readFile(a.cmd, file)
+	if err != nil {
+		return err
+	}
+	stored, err := a.stored()
+	if err != nil {
+		return err
+	}
+	changes, err := a.compare(entries, stored)
+	if err != nil {
+		return err
+	}
+	if err := a.show(changes, len(entries)); err != nil {
+		return err
+	}
+	switch {
+	case len(changes) == 0:
+		return nil
+	case a.dryRun:
+		return ErrDiffers
+	case !a.yes:
+		if err := rpc.PrintTarget(a.cmd, a.server, a.client); err != nil {
+			return err
+		}
+		if !terminal.Confirm(a.cmd, "Apply this?") {
+			return errors.New("nothing was changed")
+		}
+	}
+	if err := a.checkUnchanged(changes); err != nil {
+		return err
+	}
+	for i, c := range changes {
+		if err := a.carryOut(c); err != nil {
+			return a.explainPartly(c, i, len(changes), err)
+		}
+	}
+	fmt.Fprintln(a.report(), "Applied.")
+	return nil
+}
+
+// report returns where the difference is printed: not between the answers of the API.
+func (a *applier) report() io.Writer {
+	if a.output == format.Table {
+		return a.cmd.OutOrStdout()
+	}
+	return a.cmd.ErrOrStderr()
+}
+
+// stored returns the stored policies by their names.
+func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
+	resp, err := listPolicies(a.cmd.Context(), a.client, rpc.Raw())
+	byName := map[string]*cleanupv1.Policy{}
+	for _, p := range resp.GetPolicies() {
+		byName[p.GetName()] = p
+	}
+	return byName, err
+}
+
+// compare lets the server check all policies of a file, and returns how they differ from the stored ones. Its error
+// joins the mistakes of all policies.
+func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) (changes []change, err error) {
+	var wrong []error
+	rest := maps.Clone(stored)
+	for _, e := range entries {
+		c := change{stored: stored[e.policy.GetName()]}
+		delete(rest, e.policy.GetName())
+		resp, err := a.client.SetPolicy(
+			a.cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw(),
+		)
+		switch code := status.Code(err); {
+		case code == codes.InvalidArgument || code == codes.FailedPrecondition:
+			wrong = append(wrong, e.explain(err))
+			continue
+		case err != nil:
+			return nil, err
+		}
+		if c.wanted = resp.GetPolicy(); c.differs() {
+			changes = append(changes, c)
+		}
+	}
+	if a.prune {
+		for _, name := range slices.Sorted(maps.Keys(rest)) {
+			changes = append(changes, change{stored: stored[name]})
+		}
+	}
+	return changes, errors.Join(wrong...)
+}
+
+// show prints the changes, their number by kind, and the warnings of the server.
+func (a *applier) show(changes []change, inFile int) error {
+	var created, changed, deleted int
+	w := a.report()
+	for _, c := range changes {
+		switch {
+		case c.stored == nil:
+			created++
+		case c.wanted == nil:
+			deleted++
+		default:
+			changed++
+		}
+		if err := c.print(w); err != nil {
+			return err
+		}
+		if c.wanted != nil && a.dryRun && a.output != format.Table {
+			if err := a.output.PrintMessage(a.cmd.OutOrStdout(), setResponse(c.wanted)); err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Fprintf(
+		w, "%d new, %d changed, %d deleted, %d unchanged\n", created, changed, deleted, inFile-created-changed,
+	)
+	a.warn(changes)
+	return nil
+}
+
+// warn prints the warnings about new and changed policies, and in a single line which rules have not run yet.
+func (a *applier) warn(changes []change) {
+	var unproven []string
+	for _, c := range changes {
+		for _, w := range c.wanted.GetWarnings() {
+			if w.GetCode() == message.PolicyUnproven.Code {
+				unproven = append(unproven, c.name())
+				continue
+			}
+			printWarning(a.cmd, c.name(), w)
+		}
+	}
+	if unproven != nil {
+		fmt.Fprintf(
+			a.cmd.ErrOrStderr(),
+			"These rules have never run, and need a preview (cleanupd run --preview), or the guard policy refuses them: %s\n",
+			strings.Join(unproven, ", "),
+		)
+	}
+}
+
+// setResponse returns the answer about a policy.
+func setResponse(p *cleanupv1.Policy) *cleanupv1.SetPolicyResponse {
+	return &cleanupv1.SetPolicyResponse{Policy: p}
+}
+
+// errChanged is returned if policies change between the question and its answer.
+var errChanged = errors.New(
+	"nothing was changed: somebody else changed the same policies meanwhile; run the command again",
+)
+
+// checkUnchanged fails if the policies to change are not the ones that were shown. Changes after that fail by their
+// etags, except for the creation of a policy of the same name.
+func (a *applier) checkUnchanged(changes []change) error {
+	now, err := a.stored()
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if now[c.name()].GetEtag() != c.stored.GetEtag() {
+			return errChanged
+		}
+	}
+	return nil
+}
+
+// carryOut stores or deletes a policy.
+func (a *applier) carryOut(c change) error {
+	if c.wanted == nil {
+		_, err := a.client.DeletePolicy(a.cmd.Context(), &cleanupv1.DeletePolicyRequest{
+			Name: c.name(),
+			Etag: c.stored.GetEtag(),
+		})
+		return err
+	}
+	wanted := proto.CloneOf(c.wanted)
+	wanted.Etag, wanted.Warnings = c.stored.GetEtag(), nil
+	resp, err := a.client.SetPolicy(a.cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: wanted})
+	if err != nil || a.output == format.Table {
+		return err
+	}
+	return a.output.PrintMessage(a.cmd.OutOrStdout(), resp)
+}
+
+// explainPartly adds to an error how many changes were carried out before it.
+func (a *applier) explainPartly(failed change, done, all int, err error) error {
+	text := status.Convert(err).Message()
+	if status.Code(err) == codes.Aborted {
+		text = "somebody else changed it meanwhile"
+	}
+	return fmt.Errorf(
+		"policy %s: %s; %d of %d changes were applied: run the command again", failed.name(), text, done, all,
+	)
+}

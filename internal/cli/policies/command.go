@@ -1,0 +1,161 @@
+package policies
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// NewCommand returns the command policies.
+func NewCommand() *cobra.Command {
+	var (
+		server rpc.Server
+		output format.Output
+	)
+	list := newList(&server, &output)
+	cmd := &cobra.Command{
+		Use:   "policies [list | get | set | delete | export | apply]",
+		Short: "Show and change policies, the retention rules for your own tables",
+		Long: "Show and change policies: retention rules for tables that the tasks of Campaign do not know. Each is\n" +
+			"a task of runs, " + policy.Prefix + "NAME. Its first run needs a preview: cleanupd run --preview.\n" +
+			"export and apply keep policies in files, such as in git.",
+		Example: "  cleanupd policies\n  cleanupd policies apply policies.yaml\n  cleanupd policies export " +
+			">policies.yaml",
+		Args: flags.OnlyCommands,
+		RunE: list.RunE,
+	}
+	cmd.AddCommand(
+		list, newGet(&server, &output), newSet(&server, &output), newDelete(&server), newExport(&server),
+		newApply(&server, &output),
+	)
+	server.AddFlags(cmd)
+	output.AddFlag(cmd)
+	return cmd
+}
+
+func newList(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the policies in the order of their names",
+		Long: "List the policies in the order of their names. RAN says whether a run has followed a saved plan with\n" +
+			"the rule as it is: before that, other runs are refused by the guard policy.",
+		Example: "  cleanupd policies list -o json | jq -r '.policies[].name'",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			resp, err := listPolicies(cmd.Context(), client)
+			if err != nil {
+				return err
+			}
+			return output.Print(cmd.OutOrStdout(), resp, table(resp.GetPolicies()...))
+		}),
+	}
+}
+
+func newGet(server *rpc.Server, output *format.Output) *cobra.Command {
+	return &cobra.Command{
+		Use:               "get NAME",
+		Short:             "Show a policy, with warnings",
+		Example:           "  cleanupd policies get old-orders",
+		Args:              flags.OneArgument("the name of a policy, as in cleanupd policies"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, known)),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: args[0]})
+			if err != nil {
+				return err
+			}
+			printWarnings(cmd, resp.GetPolicy())
+			return output.Print(cmd.OutOrStdout(), resp, facts(resp.GetPolicy()))
+		}),
+	}
+}
+
+func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "set --file FILE",
+		Short: "Create or replace the policy of a file, without a question",
+		Long: "Create or replace the policy of a file in YAML or JSON, without a question. The fields are those of\n" +
+			"the API; cleanupd policies export prints examples.",
+		Example: "  cleanupd policies set -f old-orders.yaml",
+		Args:    flags.NoArguments,
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			if file == "" {
+				return flags.Errorf("--file is required: the file with the policy")
+			}
+			found, err := readFile(cmd, file)
+			if err != nil {
+				return err
+			}
+			if len(found) != 1 {
+				return flags.Errorf(
+					"%s has %d policies, and set takes one: see cleanupd policies apply", file, len(found),
+				)
+			}
+			p := found[0].policy
+			if p.Etag, err = etagOf(cmd, client, p.GetName()); err != nil {
+				return err
+			}
+			resp, err := client.SetPolicy(cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+			if err != nil {
+				return found[0].explain(rpc.ExplainConflict(err))
+			}
+			printWarnings(cmd, resp.GetPolicy())
+			return output.Print(cmd.OutOrStdout(), resp, table(resp.GetPolicy()))
+		}),
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "the file with the policy; - for the standard input (required)")
+	rpc.CompleteFlag(cmd, "file", flags.CompleteFiles)
+	return cmd
+}
+
+func newDelete(server *rpc.Server) *cobra.Command {
+	return &cobra.Command{
+		Use:               "delete NAME",
+		Short:             "Delete a policy; rows that it has deleted or changed are not restored",
+		Example:           "  cleanupd policies delete old-orders",
+		Args:              flags.OneArgument("the name of a policy, as in cleanupd policies"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, known)),
+		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+			etag, err := etagOf(cmd, client, args[0])
+			if err != nil {
+				return err
+			}
+			req := &cleanupv1.DeletePolicyRequest{Name: args[0], Etag: etag}
+			if _, err := client.DeletePolicy(cmd.Context(), req); err != nil {
+				return rpc.ExplainConflict(err)
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "The policy %s is deleted.\n", args[0])
+			return nil
+		}),
+	}
+}
+
+// etagOf returns the etag of a policy, empty if it does not exist.
+func etagOf(cmd *cobra.Command, client rpc.CleanupClient, name string) (string, error) {
+	resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
+	if status.Code(err) == codes.NotFound {
+		err = nil
+	}
+	return resp.GetPolicy().GetEtag(), err
+}
+
+// printWarnings prints the warnings about a policy to stderr, for any format of the output.
+func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
+	for _, w := range p.GetWarnings() {
+		printWarning(cmd, p.GetName(), w)
+	}
+}
+
+// printWarning prints a warning about a policy to stderr.
+func printWarning(cmd *cobra.Command, name string, w *cleanupv1.Message) {
+	fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s: %s\n", name, terminal.Printable(w.GetText()))
+}

@@ -1,0 +1,245 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// entry is a policy of a file.
+type entry struct {
+	policy *cleanupv1.Policy
+	where  string // the file and the line
+}
+
+// readFile returns the policies of a file, or of the standard input. Its error joins all mistakes.
+func readFile(cmd *cobra.Command, name string) ([]entry, error) {
+	if name == "-" {
+		return parse("standard input", cmd.InOrStdin())
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, flags.Errorf("%w", err)
+	}
+	defer func() { _ = f.Close() }()
+	return parse(name, f)
+}
+
+// parse returns the policies of YAML documents. Each is a policy, a list of policies, or a list under `policies`.
+func parse(file string, r io.Reader) ([]entry, error) {
+	p := parser{file: file, lines: map[string]string{}}
+	documents := yaml.NewDecoder(r)
+	for {
+		var document yaml.Node
+		err := documents.Decode(&document)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, flags.Errorf("%s: %w", file, err)
+		}
+		p.document(document.Content[0])
+	}
+	if len(p.wrong) == 0 && !p.any {
+		p.wrong = append(p.wrong, flags.Errorf("%s has no policy", file))
+	}
+	return p.found, errors.Join(p.wrong...)
+}
+
+// parser collects the policies and the mistakes of a file.
+type parser struct {
+	file  string
+	found []entry
+	any   bool              // whether there is a policy, or an empty list of them
+	lines map[string]string // where each name was found first
+	name  string            // of the current policy, empty if it has none
+	wrong []error
+}
+
+// errorf adds an error about a node.
+func (p *parser) errorf(n *yaml.Node, format string, args ...any) {
+	where := p.where(n)
+	if p.name != "" {
+		where += ": policy " + p.name
+	}
+	p.wrong = append(p.wrong, flags.Errorf("%s: %s", where, fmt.Sprintf(format, args...)))
+}
+
+func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file, n.Line) }
+
+// document adds the policies of a document.
+func (p *parser) document(n *yaml.Node) {
+	n, p.name = target(n), ""
+	if n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Value == "policies" {
+		if len(n.Content) > 2 {
+			p.errorf(n.Content[2], "%s: nothing else can be in a document with policies", n.Content[2].Value)
+		}
+		if n = target(n.Content[1]); n.Kind != yaml.SequenceNode {
+			p.errorf(n, "policies must be a list")
+			return
+		}
+	}
+	switch {
+	case n.Kind == yaml.SequenceNode:
+		p.any = true
+		for _, one := range n.Content {
+			p.policy(target(one))
+		}
+	case !isNull(n):
+		p.policy(n)
+	}
+}
+
+// policy adds a policy.
+func (p *parser) policy(n *yaml.Node) {
+	m := &cleanupv1.Policy{}
+	p.any, p.name = true, nameIn(n)
+	p.message(n, "", m.ProtoReflect())
+	switch first, again := p.lines[m.GetName()]; {
+	case n.Kind != yaml.MappingNode:
+	case m.GetName() == "":
+		p.errorf(n, "name is missing")
+	case again:
+		p.errorf(n, "the name is used twice, first in %s", first)
+	}
+	p.lines[m.GetName()] = p.where(n)
+	p.found = append(p.found, entry{m, p.where(n)})
+}
+
+// nameIn returns the name of a policy, empty if it has none.
+func nameIn(n *yaml.Node) string {
+	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
+		if n.Content[i].Value == "name" {
+			return n.Content[i+1].Value
+		}
+	}
+	return ""
+}
+
+// message sets the fields of a message. path is empty for a policy itself.
+func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
+	if n.Kind != yaml.MappingNode {
+		p.errorf(n, "%s must have fields, as NAME: VALUE", pathOr(path, "a policy"))
+		return
+	}
+	given := map[string]bool{}
+	for i := 0; i < len(n.Content); i += 2 {
+		key, value := n.Content[i], target(n.Content[i+1])
+		f := fieldOf(m.Descriptor().Fields(), key.Value)
+		switch {
+		case f == nil:
+			p.errorf(key, "%s is not a field%s", join(path, key.Value), flags.Similar(key.Value, names(m)))
+		case given[f.JSONName()]:
+			p.errorf(key, "%s is given twice", join(path, f.JSONName()))
+		case path == "" && isServers(f):
+			p.errorf(key, "%s is set by the server: leave it out", f.JSONName())
+		default:
+			given[f.JSONName()] = true
+			p.field(value, join(path, f.JSONName()), m, f)
+		}
+	}
+}
+
+// field sets a field of a message.
+func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f protoreflect.FieldDescriptor) {
+	switch {
+	case isNull(n) && f.HasOptionalKeyword(): // NULL
+	case isNull(n):
+		p.errorf(n, "%s has no value", path)
+	case f.IsList() && n.Kind != yaml.SequenceNode:
+		p.errorf(n, "%s must be a list", path)
+	case f.IsList():
+		list := m.Mutable(f).List()
+		for i, one := range n.Content {
+			p.element(target(one), fmt.Sprintf("%s[%d]", path, i), list, f)
+		}
+	case f.Message() != nil:
+		p.message(n, path, m.Mutable(f).Message())
+	default:
+		if value, ok := p.scalar(n, path, f); ok {
+			m.Set(f, value)
+		}
+	}
+}
+
+// element appends an element to a list.
+func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f protoreflect.FieldDescriptor) {
+	if f.Message() != nil {
+		p.message(n, path, list.AppendMutable().Message())
+		return
+	}
+	if value, ok := p.scalar(n, path, f); ok {
+		list.Append(value)
+	}
+}
+
+// scalar returns the value of a field that is not a message. Numbers, dates and truth values are texts as written where
+// the field is a text.
+func (p *parser) scalar(
+	n *yaml.Node, path string, f protoreflect.FieldDescriptor,
+) (value protoreflect.Value, ok bool) {
+	tag := n.ShortTag()
+	switch f.Kind() {
+	case protoreflect.StringKind:
+		if n.Kind == yaml.ScalarNode && texts[tag] {
+			return protoreflect.ValueOfString(n.Value), true
+		}
+		p.errorf(n, "%s must be a text", path)
+	case protoreflect.BoolKind:
+		if tag == "!!bool" {
+			return protoreflect.ValueOfBool(strings.EqualFold(n.Value, "true")), true
+		}
+		p.errorf(n, "%s must be true or false", path)
+	case protoreflect.EnumKind:
+		prefix := enumPrefix(f.Enum())
+		name := prefix + strings.TrimPrefix(strings.ToUpper(n.Value), prefix)
+		if known := f.Enum().Values().ByName(protoreflect.Name(name)); known != nil && known.Number() != 0 {
+			return protoreflect.ValueOfEnum(known.Number()), true
+		}
+		p.errorf(n, "%s must be one of %s, not %q", path, strings.Join(enumNames(f.Enum()), ", "), n.Value)
+	default:
+		number, err := strconv.ParseInt(n.Value, 10, 32)
+		if err == nil && tag == "!!int" {
+			return protoreflect.ValueOfInt32(int32(number)), true
+		}
+		p.errorf(n, "%s must be a whole number up to 2,147,483,647", path)
+	}
+	return value, false
+}
+
+// texts are the kinds of values that are read as texts where a text is expected.
+var texts = map[string]bool{"!!str": true, "!!int": true, "!!float": true, "!!bool": true, "!!timestamp": true}
+
+// target returns the node that an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null" }
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func pathOr(path, other string) string {
+	if path == "" {
+		return other
+	}
+	return path
+}

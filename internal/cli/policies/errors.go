@@ -1,0 +1,51 @@
+package policies
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// explain returns an error for each field that the server refuses, with the place of the policy and its name.
+func (e entry) explain(err error) error {
+	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())
+	switch s.Code() {
+	case codes.InvalidArgument:
+	case codes.FailedPrecondition:
+		return errors.New(where + s.Message())
+	default:
+		return err
+	}
+	var wrong []error
+	for _, detail := range s.Details() {
+		bad, _ := detail.(*errdetails.BadRequest)
+		for _, v := range bad.GetFieldViolations() {
+			wrong = append(wrong, flags.Errorf("%s%s%s", where, fieldPath(v.GetField()), v.GetDescription()))
+		}
+	}
+	if wrong == nil {
+		wrong = append(wrong, flags.Errorf("%s%s", where, s.Message()))
+	}
+	return errors.Join(wrong...)
+}
+
+// fieldPath returns the path of a field of a request as a file has it, such as `olderThan.days: `; empty for the policy
+// itself.
+func fieldPath(field string) string {
+	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
+	if path == "" {
+		return ""
+	}
+	var names []string
+	for part := range strings.SplitSeq(path, ".") {
+		names = append(names, format.FieldName(part))
+	}
+	return strings.Join(names, ".") + ": "
+}

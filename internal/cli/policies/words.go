@@ -1,0 +1,139 @@
+package policies
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// table returns a table of policies.
+func table(policies ...*cleanupv1.Policy) []terminal.Row {
+	rows := []terminal.Row{{"POLICY", "ENABLED", "RAN", "TABLE", "ACTION", "CONDITION"}}
+	for _, p := range policies {
+		rows = append(rows, terminal.Row{
+			p.GetName(), yesOrNo(p.GetEnabled()), yesOrNo(hasRun(p)), p.GetTable(), action(p), condition(p),
+		})
+	}
+	return rows
+}
+
+// facts returns a table with the details of a policy.
+func facts(p *cleanupv1.Policy) []terminal.Row {
+	rows := []terminal.Row{
+		{"policy", p.GetName()},
+		{"task", policy.Prefix + p.GetName()},
+		{"table", p.GetTable()},
+	}
+	for i, part := range conditions(p) {
+		rows = append(rows, terminal.Row{[]string{"condition", "and"}[min(i, 1)], part})
+	}
+	rows = append(rows, []terminal.Row{
+		{"action", action(p)},
+		{"enabled", yesOrNo(p.GetEnabled())},
+		{"ran", yesOrNo(hasRun(p))},
+	}...)
+	if p.GetLimit() > 0 {
+		rows = append(rows, terminal.Row{"rows a statement", humanize.Comma(int64(p.GetLimit()))})
+	}
+	if p.GetDescription() != "" {
+		rows = append(rows, terminal.Row{"description", p.GetDescription()})
+	}
+	return rows
+}
+
+func yesOrNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+// hasRun reports whether a run has followed a saved plan with the rule as it is.
+func hasRun(p *cleanupv1.Policy) bool {
+	return !slices.ContainsFunc(p.GetWarnings(), func(w *cleanupv1.Message) bool {
+		return w.GetCode() == message.PolicyUnproven.Code
+	})
+}
+
+// action returns what happens to matching rows.
+func action(p *cleanupv1.Policy) string {
+	if len(p.GetAssign()) == 0 {
+		return "delete"
+	}
+	var columns []string
+	for _, a := range p.GetAssign() {
+		value := "NULL"
+		if a.Value != nil {
+			value = fmt.Sprintf("%q", a.GetValue())
+		}
+		columns = append(columns, a.GetColumn()+" = "+value)
+	}
+	return "set " + strings.Join(columns, ", ")
+}
+
+// condition describes the condition of a policy.
+func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
+
+// conditions describes each part of the condition of a policy. A row matches if all parts are true.
+func conditions(p *cleanupv1.Policy) (parts []string) {
+	if a := p.GetOlderThan(); a != nil {
+		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
+	}
+	for _, f := range p.GetFilters() {
+		parts = append(parts, comparison(f))
+	}
+	if o := p.GetOrphanOf(); o != nil {
+		parts = append(parts, fmt.Sprintf("no %s with %s = %s", o.GetParentTable(), o.GetParentColumn(), o.GetColumn()))
+	}
+	if k := p.GetKeepNewest(); k != nil {
+		per := ""
+		if len(k.GetPer()) > 0 {
+			per = " per " + strings.Join(k.GetPer(), ", ")
+		}
+		by := cmp.Or(k.GetOrderBy(), p.GetOlderThan().GetColumn())
+		parts = append(
+			parts,
+			fmt.Sprintf("not among the %s newest%s by %s", humanize.Comma(int64(k.GetCount())), per, by),
+		)
+	}
+	return parts
+}
+
+// signs are the comparisons that have a sign.
+var signs = map[cleanupv1.FilterOp]string{
+	cleanupv1.FilterOp_FILTER_OP_EQUAL:            "=",
+	cleanupv1.FilterOp_FILTER_OP_NOT_EQUAL:        "<>",
+	cleanupv1.FilterOp_FILTER_OP_LESS:             "<",
+	cleanupv1.FilterOp_FILTER_OP_LESS_OR_EQUAL:    "<=",
+	cleanupv1.FilterOp_FILTER_OP_GREATER:          ">",
+	cleanupv1.FilterOp_FILTER_OP_GREATER_OR_EQUAL: ">=",
+}
+
+// comparison describes a filter.
+func comparison(f *cleanupv1.Filter) string {
+	const most = 5
+	shown := f.GetValues()[:min(len(f.GetValues()), most)]
+	values := strings.Join(shown, ", ")
+	if more := len(f.GetValues()) - len(shown); more > 0 {
+		values += fmt.Sprintf(", and %d more", more)
+	}
+	sign, ok := signs[f.GetOp()]
+	switch {
+	case !ok && len(shown) == 0:
+		return f.GetColumn() + " " + format.EnumName(f.GetOp())
+	case !ok && f.GetOp() != cleanupv1.FilterOp_FILTER_OP_STARTS_WITH:
+		return fmt.Sprintf("%s %s (%s)", f.GetColumn(), format.EnumName(f.GetOp()), values)
+	case !ok:
+		sign = format.EnumName(f.GetOp())
+	}
+	return fmt.Sprintf("%s %s %s", f.GetColumn(), sign, values)
+}

@@ -1,0 +1,45 @@
+package message
+
+const policies = theme("Policies")
+
+// Kinds about policies.
+var (
+	PolicyTableProtected = policies.warning(
+		"POLICY_TABLE_PROTECTED",
+		"{table} cannot be the table of a policy, since {problem}: skipped",
+		"The name of the policy's table has come to stand for another table since the policy was set.",
+		"Write the table of the policy with its schema.",
+	)
+	PolicyTableCovered = policies.warning(
+		"POLICY_TABLE_COVERED",
+		"{table} is covered by {tasks} already",
+		"Another task or policy deletes or updates rows of the table. Both rules apply.",
+		"Nothing, if both rules are wanted.",
+	)
+	PolicyCascades = policies.warning(
+		"POLICY_CASCADES",
+		"foreign keys delete or change rows of {tables} with rows of {table}",
+		"A foreign key to the table, or to one that depends on it, has ON DELETE CASCADE, SET NULL or SET DEFAULT. Such "+
+			"rows are not counted.",
+		"Set a policy for the dependent tables, too, so that their rows are previewed and counted.",
+	)
+	PolicyUnindexed = policies.warning(
+		"POLICY_UNINDEXED",
+		"no index of {table} serves keep_newest, so that each batch reads the whole table: {statement}",
+		"The rows of a group are found in the order of `order_by` by an index that begins with the columns in `per`, "+
+			"followed by `order_by`.",
+		"Create the index, if the table is large.",
+	)
+	PolicyUnproven = policies.warning(
+		"POLICY_UNPROVEN",
+		"the rule has never run: until a run has followed a saved plan with it, the guard {guard} refuses it: {command}",
+		"The policy is new, or its rule has changed.",
+		"Preview a run and approve it with `cleanupd run --preview`, or let a run follow a dry run with `run --plan`.",
+	)
+	PolicyUnusable = policies.warning(
+		"POLICY_UNUSABLE",
+		"the policy cannot run as it is: {problem}",
+		"A table or column has been dropped or changed, or a right revoked, since the policy was set.",
+		"Set the policy again, or give the right back.",
+	)
+)

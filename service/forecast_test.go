@@ -1,0 +1,131 @@
+package service_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+)
+
+// forecastOf returns the forecast of a task.
+func forecastOf(t *testing.T, f *cleanupv1.GetForecastResponse, task string) *cleanupv1.TaskForecast {
+	t.Helper()
+	i := slices.IndexFunc(f.GetTasks(), func(f *cleanupv1.TaskForecast) bool { return f.GetTask() == task })
+	if i < 0 {
+		t.Fatalf("no forecast of %s: %v", task, f)
+	}
+	return f.GetTasks()[i]
+}
+
+// A forecast has the rows that are obsolete now, and that become so on each of the next days: in logs, in rows of
+// deliveries, and by a policy. What it says of a night is what the run of that night deletes.
+func TestForecast(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`DELETE FROM XtkAudit;
+		INSERT INTO XtkAudit (iAuditId, tsChanged)
+			SELECT i, now() - interval '180 days' + (i - 100) * interval '1 hour' - interval '30 minutes'
+			FROM generate_series(1, 500) i;
+		CREATE TABLE cus_event (id bigint PRIMARY KEY, at timestamptz NOT NULL);
+		INSERT INTO cus_event SELECT i, now() - interval '30 days' + (i - 50) * interval '6 hours' + interval '1 minute'
+			FROM generate_series(1, 200) i;
+		INSERT INTO NmsDelivery (iDeliveryId, iState, iDeleteStatus, tsDelete)
+			VALUES (77001, 0, 1, now() - interval '7 days' + interval '36 hours');
+		INSERT INTO NmsDeliveryStat (iDeliveryId, tsDate) SELECT 77001, now() - i * interval '1 day' FROM generate_series(1, 9) i`)
+	setPolicy(t, s, &cleanupv1.Policy{
+		Name: "events", Table: "cus_event", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+	})
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	audit := forecastOf(t, f, "audit-trail")
+	if audit.GetDueNow() != 100 || !audit.GetExact() || audit.GetDueNextRun() != 100 ||
+		!slices.Equal(audit.GetDuePerDay(), slices.Repeat([]int64{24}, 14)) {
+		t.Errorf("%v", audit)
+	}
+	events := forecastOf(t, f, "policy/events")
+	if events.GetDueNow() != 49 || !slices.Equal(events.GetDuePerDay(), slices.Repeat([]int64{4}, 14)) {
+		t.Errorf("%v", events)
+	}
+	if d := forecastOf(t, f, "deliveries"); len(d.GetDuePerDay()) != 14 || d.GetDuePerDay()[1] != 10 {
+		t.Errorf("%v", d)
+	}
+	if d := forecastOf(t, f, "statistics"); d.GetDueNow() != 0 || d.GetTrend() != cleanupv1.Trend_TREND_IN_BALANCE {
+		t.Errorf("%v", d)
+	}
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}})
+	if err != nil || resultOf(run, "audit-trail").GetRowsDeleted() != 100 {
+		t.Errorf("%v %v", run, err)
+	}
+	if got := s.call(
+		t,
+		http.MethodGet,
+		"/v1/forecast",
+		"",
+	); got.code != 200 ||
+		!strings.Contains(got.body, `"dueNow":"100"`) {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+}
+
+// Sequences end at the limit of their columns' types, and the date comes from how fast they went.
+func TestForecastOfSequences(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TABLE shop.small (id smallserial, other int DEFAULT nextval('shop.order_line_id_seq'));
+		SELECT setval('shop.small_id_seq', 30000);
+		CREATE SEQUENCE shop.unused; CREATE SEQUENCE shop.again MAXVALUE 9 CYCLE; SELECT nextval('shop.again');
+		INSERT INTO cleanupd.sequence_sample VALUES
+			('shop.small_id_seq', now() - interval '40 days', 1), ('shop.small_id_seq', now() - interval '10 days', 29000)`)
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(f.GetSequences()) != 2 || f.GetSequences()[0].GetSequence() != "shop.small_id_seq" {
+		t.Fatalf("%v", f.GetSequences())
+	}
+	small, orders := f.GetSequences()[0], f.GetSequences()[1]
+	days := small.GetLimitTime().AsTime().Sub(f.GetForecastTime().AsTime()).Hours() / 24
+	perDay := small.GetValuesPerDay()
+	if small.GetLimit() != 32767 || small.GetLastValue() != 30000 || perDay < 99 || perDay > 101 ||
+		days < 27 ||
+		days > 28 ||
+		!slices.Equal(small.GetColumns(), []string{"shop.small.id"}) {
+		t.Errorf("%f days: %v", days, small)
+	}
+	if orders.GetLimit() != 2147483647 || orders.ValuesPerDay != nil || orders.GetLimitTime() != nil ||
+		!slices.Equal(orders.GetColumns(), []string{"shop.order_line.id", "shop.small.other"}) {
+		t.Errorf("%v", orders)
+	}
+	if n := s.db.Int(
+		"SELECT count(*) FROM cleanupd.sequence_sample WHERE sample_time > now() - interval '1 minute'",
+	); n != 2 {
+		t.Errorf("%d samples", n)
+	}
+}
+
+// The database grows by the rows that stay, and without the cleanup by those that it deleted, too.
+func TestForecastOfTheSize(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`INSERT INTO cleanupd.table_sampling VALUES (now() - interval '10 days'), (now() - interval '1 hour');
+		INSERT INTO cleanupd.sampled_table (name, first_time) VALUES ('shop.order_line', now() - interval '10 days');
+		INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted, deleted) VALUES
+			(1, now() - interval '10 days', 1000, 100000, 0, 5000, 0),
+			(1, now() - interval '1 hour', 1000, 80000, 20000, 3000, 2000);
+		INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+			VALUES (gen_random_uuid(), '"shop"."order_line"', now() - interval '2 days', 1500, 0, true)`)
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := f.GetDatabase()
+	// 1,000 rows of 100 bytes remained in ten days, and 2,500 would have without the cleanup
+	with, without := d.GetBytesIn_30Days()-d.GetBytes(), d.GetBytesIn_90DaysWithoutCleanup()-d.GetBytes()
+	if with < 299_000 || with > 301_000 || without < 2_240_000 || without > 2_260_000 {
+		t.Errorf("%d %d %v", with, without, d)
+	}
+}

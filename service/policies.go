@@ -1,0 +1,181 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/audit"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// ListPolicies implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListPolicies(
+	ctx context.Context, in *cleanupv1.ListPoliciesRequest,
+) (*cleanupv1.ListPoliciesResponse, error) {
+	list, err := policies.List(ctx, s.pool)
+	if err != nil {
+		return nil, err
+	}
+	page, next, err := pageOf(
+		list,
+		in.GetPageSize(),
+		in.GetPageToken(),
+		func(p policies.Stored) string { return p.Name },
+	)
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListPoliciesResponse{NextPageToken: next}
+	for _, p := range page {
+		out.Policies = append(out.Policies, describedPolicy(policies.Described{
+			Policy:   p.Policy,
+			Warnings: p.Unproven(),
+		}))
+	}
+	return out, nil
+}
+
+// GetPolicy implements cleanupv1.CleanupServiceServer.
+func (s *Service) GetPolicy(
+	ctx context.Context, in *cleanupv1.GetPolicyRequest,
+) (*cleanupv1.GetPolicyResponse, error) {
+	found, err := s.policies.Get(ctx, in.GetName())
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.GetPolicyResponse{Policy: describedPolicy(found)}, nil
+}
+
+// SetPolicy implements cleanupv1.CleanupServiceServer.
+func (s *Service) SetPolicy(
+	ctx context.Context, in *cleanupv1.SetPolicyRequest,
+) (*cleanupv1.SetPolicyResponse, error) {
+	given, mask := in.GetPolicy(), in.GetUpdateMask()
+	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
+		return nil, failure.Field("policy.name", "is not the name in the request")
+	}
+	if err := checkMask(mask, given, "warnings").Err(); err != nil {
+		return nil, err
+	}
+	name := cmp.Or(given.GetName(), in.GetName())
+	stored, err := s.policies.Set(ctx, policies.Change{
+		Name: name,
+		Etag: given.GetEtag(),
+		Make: func(before *policy.Policy) (policy.Policy, error) {
+			if before == nil {
+				if mask != nil {
+					return policy.Policy{}, policies.NotFound(name)
+				}
+				before = &policy.Policy{}
+			}
+			p := policyOf(merge(policyMessage(*before), given, mask))
+			p.Name = name
+			return p, nil
+		},
+		ValidateOnly: in.GetValidateOnly(),
+		Note:         notePolicy,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &cleanupv1.SetPolicyResponse{Policy: describedPolicy(stored)}, nil
+}
+
+// DeletePolicy implements cleanupv1.CleanupServiceServer.
+func (s *Service) DeletePolicy(
+	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
+) (*cleanupv1.DeletePolicyResponse, error) {
+	if err := s.policies.Delete(
+		ctx,
+		policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy},
+	); err != nil {
+		return nil, err
+	}
+	return &cleanupv1.DeletePolicyResponse{}, nil
+}
+
+// notePolicy adds the old and the new policy to the audit entry.
+func notePolicy(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error {
+	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
+}
+
+const filterOpPrefix = "FILTER_OP_"
+
+// policyOf returns the policy of a message. What is wrong in it stays wrong.
+func policyOf(m *cleanupv1.Policy) policy.Policy {
+	p := policy.Policy{
+		Name:        m.GetName(),
+		Table:       m.GetTable(),
+		Description: m.GetDescription(),
+		Enabled:     m.GetEnabled(),
+		Limit:       int(m.GetLimit()),
+	}
+	if a := m.GetOlderThan(); a != nil {
+		p.OlderThan = &policy.OlderThan{Column: a.GetColumn(), Days: int(a.GetDays())}
+	}
+	for _, f := range m.GetFilters() {
+		p.Filters = append(p.Filters, policy.Filter{
+			Column: f.GetColumn(),
+			Op:     strings.TrimPrefix(f.GetOp().String(), filterOpPrefix),
+			Values: f.GetValues(),
+		})
+	}
+	if o := m.GetOrphanOf(); o != nil {
+		p.OrphanOf = &policy.OrphanOf{
+			Column:       o.GetColumn(),
+			ParentTable:  o.GetParentTable(),
+			ParentColumn: o.GetParentColumn(),
+		}
+	}
+	if k := m.GetKeepNewest(); k != nil {
+		p.KeepNewest = &policy.KeepNewest{Per: k.GetPer(), OrderBy: k.GetOrderBy(), Count: int(k.GetCount())}
+	}
+	for _, a := range m.GetAssign() {
+		p.Assign = append(p.Assign, policy.Assign{Column: a.GetColumn(), Value: a.Value})
+	}
+	return p
+}
+
+func policyMessage(p policy.Policy) *cleanupv1.Policy {
+	m := &cleanupv1.Policy{
+		Name:        p.Name,
+		Table:       p.Table,
+		Description: p.Description,
+		Enabled:     p.Enabled,
+		Limit:       int32(p.Limit),
+		Etag:        p.Etag(),
+	}
+	if a := p.OlderThan; a != nil {
+		m.OlderThan = &cleanupv1.OlderThan{Column: a.Column, Days: int32(a.Days)}
+	}
+	for _, f := range p.Filters {
+		op := cleanupv1.FilterOp(cleanupv1.FilterOp_value[filterOpPrefix+f.Op])
+		m.Filters = append(m.Filters, &cleanupv1.Filter{Column: f.Column, Op: op, Values: f.Values})
+	}
+	if o := p.OrphanOf; o != nil {
+		m.OrphanOf = &cleanupv1.OrphanOf{
+			Column:       o.Column,
+			ParentTable:  o.ParentTable,
+			ParentColumn: o.ParentColumn,
+		}
+	}
+	if k := p.KeepNewest; k != nil {
+		m.KeepNewest = &cleanupv1.KeepNewest{Per: k.Per, OrderBy: k.OrderBy, Count: int32(k.Count)}
+	}
+	for _, a := range p.Assign {
+		m.Assign = append(m.Assign, &cleanupv1.Assign{Column: a.Column, Value: a.Value})
+	}
+	return m
+}
+
+func describedPolicy(d policies.Described) *cleanupv1.Policy {
+	m := policyMessage(d.Policy)
+	m.Warnings = messages(d.Warnings)
+	return m
+}

@@ -1,0 +1,362 @@
+package service_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// shop creates a database that has nothing to do with Campaign: orders of customers, the sessions of these, and a log.
+func shop(t *testing.T) *server {
+	t.Helper()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE SCHEMA shop;
+		CREATE TABLE shop.customer (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), name text NOT NULL);
+		CREATE TABLE shop.order_line (id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, total
+			numeric(10,2), note varchar(20), placed timestamptz);
+		CREATE INDEX ON shop.order_line (customer, placed);
+		CREATE TABLE shop.login (customer uuid, "At" timestamp NOT NULL, address inet);
+		INSERT INTO shop.customer (name) SELECT 'customer ' || i FROM generate_series(1, 10) i;
+		INSERT INTO shop.order_line (customer, status, total, note, placed)
+			SELECT c.id, (ARRAY['open', 'paid', 'closed'])[1 + i % 3], i, 'note ' || i, now() - i * interval '10 days'
+			FROM shop.customer c, generate_series(0, 99) i;
+		INSERT INTO shop.login SELECT c.id, now() - i * interval '1 hour', '10.0.0.1'
+			FROM shop.customer c, generate_series(1, 50) i;
+		INSERT INTO shop.login SELECT gen_random_uuid(), now() - i * interval '1 hour', '10.0.0.1'
+			FROM generate_series(1, 7) i`)
+	return serve(t, db, false)
+}
+
+// oldOrders is a policy that deletes closed orders after two years.
+func oldOrders() *cleanupv1.Policy {
+	return &cleanupv1.Policy{
+		Name:      "old-orders",
+		Table:     "shop.order_line",
+		Enabled:   true,
+		OlderThan: &cleanupv1.OlderThan{Column: "placed", Days: 730},
+		Filters: []*cleanupv1.Filter{
+			{Column: "status", Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{"closed"}},
+		},
+	}
+}
+
+// setPolicy sets a policy.
+func setPolicy(t *testing.T, s *server, p *cleanupv1.Policy) *cleanupv1.Policy {
+	t.Helper()
+	out, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.GetPolicy()
+}
+
+// codesOf returns the codes of messages.
+func codesOf(list []*cleanupv1.Message) string {
+	var codes []string
+	for _, m := range list {
+		codes = append(codes, m.GetCode())
+	}
+	return strings.Join(codes, " ")
+}
+
+// approve makes a dry run of tasks, and lets a run follow it.
+func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run) {
+	t.Helper()
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, run, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dry, run
+}
+
+// A policy is a task of runs like the others: the first run follows a saved plan, and others need none.
+func TestPoliciesInRuns(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	set := setPolicy(t, s, oldOrders())
+	if codesOf(set.GetWarnings()) != "POLICY_UNPROVEN" || set.GetEtag() == "" {
+		t.Errorf("%v", set)
+	}
+	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
+	if err != nil || len(tasks.GetTasks()) != 1 || tasks.GetTasks()[0].GetName() != "policy/old-orders" {
+		t.Fatalf("%v %v", tasks, err)
+	}
+	const due = "SELECT count(*) FROM shop.order_line WHERE status = 'closed' AND placed < now() - interval '730 days'"
+	rows := s.db.Int(due)
+	_, refused, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+	if r := resultOf(refused, "policy/old-orders"); r.GetMetadata()["guard"] != "policy" || s.db.Int(due) != rows {
+		t.Errorf("%v", r)
+	}
+	dry, run := approve(t, s)
+	if p := resultOf(dry, "policy/old-orders").GetPreview(); len(p) != 1 || p[0].GetRows() != rows || rows == 0 {
+		t.Errorf("%d %v", rows, p)
+	}
+	if r := resultOf(run, "policy/old-orders"); r.GetRowsDeleted() != rows || s.db.Int(due) != 0 {
+		t.Errorf("%d %v", rows, r)
+	}
+	s.db.Do("UPDATE shop.order_line SET status = 'closed'")
+	rows = s.db.Int(due)
+	if _, run, err = s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil ||
+		resultOf(run, "policy/old-orders").GetRowsDeleted() != rows || rows == 0 {
+		t.Errorf("a proven policy: %v %v", run, err)
+	}
+	p := oldOrders()
+	p.OlderThan.Days = 600
+	if set = setPolicy(t, s, p); codesOf(set.GetWarnings()) != "POLICY_UNPROVEN" {
+		t.Errorf("another rule: %v", set)
+	}
+	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+	if _, _, err = s.run(t, &cleanupv1.RunCleanupRequest{SkipTasks: []string{"policies"}}); err == nil {
+		t.Error("a run without tasks")
+	}
+}
+
+// The newest rows of each group, orphans, and rows that are changed.
+func TestPolicyKinds(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	value, one := "[removed]", "1"
+	for _, p := range []*cleanupv1.Policy{
+		{Name: "logins", Table: "shop.login", Enabled: true, KeepNewest: &cleanupv1.KeepNewest{
+			Per: []string{"customer"}, OrderBy: "At", Count: 20,
+		}},
+		{Name: "orphans", Table: "shop.login", Enabled: true, OrphanOf: &cleanupv1.OrphanOf{
+			Column: "customer", ParentTable: "shop.customer", ParentColumn: "id",
+		}},
+		{Name: "anonymous", Table: "shop.order_line", Enabled: true, OlderThan: &cleanupv1.OlderThan{
+			Column: "placed", Days: 500,
+		}, Assign: []*cleanupv1.Assign{
+			{Column: "note", Value: &value}, {Column: "customer"}, {Column: "total", Value: &one},
+		}},
+	} {
+		setPolicy(t, s, p)
+	}
+	old := s.db.Int("SELECT count(*) FROM shop.order_line WHERE placed < now() - interval '500 days'")
+	if d := s.warnings(t, "logins"); !strings.Contains(d, "POLICY_UNINDEXED") {
+		t.Errorf("keep_newest without an index: %s", d)
+	}
+	s.db.Do(`CREATE INDEX ON shop.login (customer, "At")`)
+	if d := s.warnings(t, "logins"); strings.Contains(d, "POLICY_UNINDEXED") {
+		t.Errorf("keep_newest with an index: %s", d)
+	}
+	dry, run := approve(t, s)
+	for task, rows := range map[string]int64{"policy/logins": 300, "policy/orphans": 7, "policy/anonymous": old} {
+		found, did := resultOf(dry, task), resultOf(run, task)
+		if found.GetRowsDeleted()+found.GetRowsUpdated() != rows || did.GetRowsDeleted()+did.GetRowsUpdated() != rows {
+			t.Errorf("%s: %d %v %v", task, rows, found, did)
+		}
+	}
+	if n := s.db.Int("SELECT count(*) FROM shop.login"); n != 200 {
+		t.Errorf("%d logins are left", n)
+	}
+	if n := s.db.Int("SELECT count(*) FROM shop.order_line WHERE note = '[removed]' AND customer IS NULL"); n != old {
+		t.Errorf("%d orders of %d are anonymous", n, old)
+	}
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil ||
+		resultOf(run, "policy/anonymous").GetRowsUpdated() != 0 {
+		t.Errorf("a second run: %v %v", run, err)
+	}
+}
+
+// warnings returns the codes of the warnings about a policy.
+func (s *server) warnings(t *testing.T, name string) string {
+	t.Helper()
+	out, err := s.GetPolicy(t.Context(), &cleanupv1.GetPolicyRequest{Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return codesOf(out.GetPolicy().GetWarnings())
+}
+
+// Each wrong field is named, and nothing is stored.
+func TestWrongPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE VIEW shop.view AS SELECT * FROM shop.login;
+		ALTER TABLE shop.login ADD twice int GENERATED ALWAYS AS (1) STORED, ADD payload json;
+		ALTER TABLE shop.order_line ADD placed2 timestamptz`)
+	text := func(v string) *string { return &v }
+	for fields, change := range map[string]func(p *cleanupv1.Policy){
+		"policy.name":               func(p *cleanupv1.Policy) { p.Name = "Old Orders" },
+		"policy.table":              func(p *cleanupv1.Policy) { p.Table = "shop.nothing" },
+		"policy.table ":             func(p *cleanupv1.Policy) { p.Table = "shop.view" },
+		"policy.table  ":            func(p *cleanupv1.Policy) { p.Table = "cleanupd.run" },
+		"policy.table   ":           func(p *cleanupv1.Policy) { p.Table = "pg_catalog.pg_class" },
+		"policy.table    ":          func(p *cleanupv1.Policy) { p.Table = `x"; DROP TABLE shop.login; --` },
+		"policy.limit":              func(p *cleanupv1.Policy) { p.Limit = -1 },
+		"policy":                    func(p *cleanupv1.Policy) { p.OlderThan = nil },
+		"policy.older_than.days":    func(p *cleanupv1.Policy) { p.OlderThan.Days = 24_856 },
+		"policy.older_than.column":  func(p *cleanupv1.Policy) { p.OlderThan.Column = "total" },
+		"policy.older_than.column ": func(p *cleanupv1.Policy) { p.OlderThan.Column = "placed) OR (true" },
+		"policy.filters[0].op":      func(p *cleanupv1.Policy) { p.Filters[0].Op = 0 },
+		"policy.filters[0].values":  func(p *cleanupv1.Policy) { p.Filters[0].Values = nil },
+		"policy.filters[0].column":  func(p *cleanupv1.Policy) { p.Filters[0].Column = "nothing" },
+		"policy.filters[1].values[0]": func(p *cleanupv1.Policy) {
+			p.Filters = append(p.Filters, filter("total", "ten"))
+		},
+		"policy.filters[1]": func(p *cleanupv1.Policy) {
+			p.Table, p.OlderThan.Column = "shop.login", "At"
+			p.Filters = []*cleanupv1.Filter{filter("address", "10.0.0.1"), filter("payload", "{}")}
+		},
+		"policy.orphan_of.parent_table": func(p *cleanupv1.Policy) {
+			p.OrphanOf = &cleanupv1.OrphanOf{Column: "customer", ParentTable: "shop.nobody", ParentColumn: "id"}
+		},
+		"policy.orphan_of": func(p *cleanupv1.Policy) {
+			p.OrphanOf = &cleanupv1.OrphanOf{Column: "total", ParentTable: "shop.customer", ParentColumn: "id"}
+		},
+		"policy.keep_newest.count": func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{} },
+		"policy.keep_newest.order_by": func(p *cleanupv1.Policy) {
+			p.KeepNewest = &cleanupv1.KeepNewest{OrderBy: "note", Count: 1}
+		},
+		"policy.keep_newest.per[0]": func(p *cleanupv1.Policy) {
+			p.KeepNewest = &cleanupv1.KeepNewest{Per: []string{"nobody"}, Count: 1}
+		},
+		"policy.assign[0].column": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "id", Value: text("1")}}
+		},
+		"policy.assign[0].column ": func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "placed"}} },
+		"policy.assign[0].value":   func(p *cleanupv1.Policy) { p.Assign = []*cleanupv1.Assign{{Column: "status"}} },
+		"policy.assign[0].value ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "note", Value: text("longer than twenty characters")}}
+		},
+		"policy.assign[0].value  ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("x")}}
+		},
+		"policy.filters[1].values[0] ": func(p *cleanupv1.Policy) {
+			p.Filters = append(p.Filters, filter("placed", "yesterday"))
+		},
+		"policy.assign[0].value   ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "placed2", Value: text("now")}}
+		},
+		"policy.assign[0].value    ": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "total", Value: text("1.239")}}
+		},
+		"policy.assign[0].column policy.assign[1].column": func(p *cleanupv1.Policy) {
+			p.OlderThan = nil
+			p.KeepNewest = &cleanupv1.KeepNewest{Per: []string{"customer"}, OrderBy: "total", Count: 1}
+			p.Assign = []*cleanupv1.Assign{{Column: "customer"}, {Column: "total", Value: text("1")}}
+		},
+		"policy.assign[1].column": func(p *cleanupv1.Policy) {
+			p.Assign = []*cleanupv1.Assign{{Column: "note"}, {Column: "NOTE"}}
+		},
+		"policy.assign[0].column  ": func(p *cleanupv1.Policy) {
+			p.Table, p.OlderThan.Column, p.Filters = "shop.login", "At", nil
+			p.Assign = []*cleanupv1.Assign{{Column: "twice", Value: text("1")}}
+		},
+		"policy.name policy.table policy.limit policy.older_than.days policy.filters[0].op": func(p *cleanupv1.Policy) {
+			p.Name, p.Table, p.Limit, p.OlderThan.Days, p.Filters[0].Op = "", "", -1, 0, 0
+		},
+	} {
+		p := oldOrders()
+		change(p)
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		var got []string
+		for _, v := range bad.GetFieldViolations() {
+			got = append(got, v.GetField())
+		}
+		if strings.Join(got, " ") != strings.TrimSpace(fields) {
+			t.Errorf("%s: %v", fields, bad)
+		}
+	}
+	if n := s.db.Int("SELECT count(*) FROM cleanupd.policy"); n != 0 {
+		t.Errorf("%d policies are stored", n)
+	}
+}
+
+// filter is a comparison with one value.
+func filter(column, value string) *cleanupv1.Filter {
+	return &cleanupv1.Filter{Column: column, Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{value}}
+}
+
+// Policies are set, read, changed and deleted over REST as over gRPC.
+func TestPoliciesOverREST(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	const body = `{"table": "shop.order_line", "enabled": true, "olderThan": {"column": "placed", "days": 730}}`
+	got := s.call(t, http.MethodPut, "/v1/policies/old-orders", body)
+	if got.code != 200 || !strings.Contains(got.body, `"name":"old-orders"`) ||
+		!strings.Contains(got.body, "POLICY_UNPROVEN") {
+		t.Fatalf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, http.MethodPut, "/v1/policies/only-checked?validateOnly=true", body); got.code != 200 ||
+		s.db.Int("SELECT count(*) FROM cleanupd.policy") != 1 {
+		t.Errorf("only checked: %d %s", got.code, got.body)
+	}
+	if got := s.call(t, http.MethodPatch, "/v1/policies/old-orders", `{"limit": 7}`); got.code != 200 ||
+		!strings.Contains(got.body, `"limit":7`) || !strings.Contains(got.body, `"days":730`) {
+		t.Errorf("a mask: %d %s", got.code, got.body)
+	}
+	for path, want := range map[string]int{
+		"/v1/policies/old-orders": 200, "/v1/policies/nothing": 404, "/v1/policies": 200,
+	} {
+		if got := s.call(t, http.MethodGet, path, ""); got.code != want {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+	}
+	for path, want := range map[string]int{
+		"/v1/policies/old-orders?etag=old": 409, "/v1/policies/nothing": 404,
+	} {
+		if got := s.call(t, http.MethodDelete, path, ""); got.code != want {
+			t.Errorf("%s: %d %s", path, got.code, got.body)
+		}
+	}
+	if got := s.call(t, http.MethodDelete, "/v1/policies/old-orders", ""); got.code != 200 ||
+		s.db.Int("SELECT count(*) FROM cleanupd.policy") != 0 {
+		t.Errorf("%d %s", got.code, got.body)
+	}
+	if got := s.call(t, http.MethodPatch, "/v1/policies/old-orders", `{"limit": 7}`); got.code != 404 {
+		t.Errorf("a mask for nothing: %d %s", got.code, got.body)
+	}
+}
+
+// A policy in a Campaign database keeps the zero record, and tables of the application's configuration are refused.
+func TestPoliciesOfCampaign(t *testing.T) {
+	t.Parallel()
+	s := campaign(t)
+	s.db.Do(`CREATE TABLE cus_transaction (id integer PRIMARY KEY, made timestamptz);
+		INSERT INTO cus_transaction SELECT i, now() - interval '400 days' FROM generate_series(-2, 7) i`)
+	p := &cleanupv1.Policy{
+		Name: "transactions", Table: "cus_transaction", Enabled: true,
+		OlderThan: &cleanupv1.OlderThan{Column: "made", Days: 365},
+	}
+	setPolicy(t, s, p)
+	tasks, err := s.ListTasks(t.Context(), &cleanupv1.ListTasksRequest{})
+	list := tasks.GetTasks()
+	at := slices.IndexFunc(list, func(t *cleanupv1.Task) bool { return t.GetName() == "policy/transactions" })
+	if err != nil || at < 0 || list[at+1].GetName() != "statistics" {
+		t.Errorf("%v %v", list, err)
+	}
+	dry, run := approve(t, s, "policy/transactions")
+	if a, b := resultOf(dry, p.GetName()), resultOf(run, "policy/transactions").GetRowsDeleted(); a != nil || b != 9 ||
+		s.db.Int("SELECT sum(id)::int FROM cus_transaction") != 0 {
+		t.Errorf("%v %d", a, b)
+	}
+	p.Name, p.Table, p.OlderThan.Column = "audit", "XtkAudit", "tsChanged"
+	if set := setPolicy(t, s, p); codesOf(set.GetWarnings()) != "POLICY_UNPROVEN POLICY_TABLE_COVERED" {
+		t.Errorf("%v", set)
+	}
+	for table, column := range map[string]string{
+		"NmsRecipient": "tsLastModified", "NmsDelivery": "tsLastModified", "wkf12_3": "at",
+	} {
+		s.db.Do("CREATE TABLE IF NOT EXISTS wkf12_3 (id int, at timestamptz)")
+		p.Table, p.OlderThan.Column = table, column
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+		if _, bad := wantCode(t, err, codes.InvalidArgument); len(bad.GetFieldViolations()) != 1 ||
+			bad.GetFieldViolations()[0].GetField() != "policy.table" {
+			t.Errorf("%s: %v", table, bad)
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package coverage
+
+import (
+	"cmp"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// Limits say for which tables a policy is suggested: for larger ones, and for ones that grow faster.
+type Limits struct {
+	Bytes int64
+	// GrowthPercent is of the size, a day; it only counts from GrowthBytes on, since empty tables double easily.
+	GrowthPercent float64
+	GrowthBytes   int64
+	// Days is the age of rows that the policy keeps.
+	Days int32
+}
+
+// DefaultLimits are the limits unless a test sets others.
+var DefaultLimits = Limits{Bytes: 1 << 30, GrowthPercent: 1, GrowthBytes: 10 << 20, Days: 365}
+
+// Suggestion is a policy to consider for a table that nothing covers.
+type Suggestion struct {
+	// Reason says why.
+	Reason string
+	// Disabled is the task of a policy for the table that is not enabled; empty if there is none.
+	Disabled string
+	// Policy is the name of the policy; empty if the table has a policy already, or no date by which rows could be
+	// deleted.
+	Policy string
+	// Column is the date that Days are compared with.
+	Column string
+	Days   int32
+}
+
+// Command returns the command that previews the policy once it is set; empty if there is no policy.
+func (s Suggestion) Command() string {
+	task := s.Disabled
+	if task == "" && s.Policy != "" {
+		task = policy.Prefix + s.Policy
+	}
+	if task == "" {
+		return ""
+	}
+	return "cleanupd run --dry-run --task " + task
+}
+
+// suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows depend
+// on each other without foreign keys.
+func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
+	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
+		return nil
+	}
+	reason := l.reason(t)
+	if reason == "" {
+		return nil
+	}
+	s := &Suggestion{Reason: reason}
+	if disabled := c.Disabled[t.Quoted()]; len(disabled) > 0 {
+		s.Disabled = disabled[0]
+		s.Reason += "; " + s.Disabled + " is not enabled"
+		return s
+	}
+	i := bestDate(t.Dates, now)
+	if i < 0 {
+		s.Reason += "; it has no column with a date by which a policy could delete rows"
+		return s
+	}
+	s.Policy, s.Column, s.Days = name, t.Dates[i].Column, l.Days
+	return s
+}
+
+// reason returns which limit a table exceeds; empty if it exceeds none.
+func (l Limits) reason(t *Table) string {
+	if t.Size() > l.Bytes {
+		return fmt.Sprintf("no task covers it, and it has %s", humanize.IBytes(uint64(t.Size())))
+	}
+	if t.Week == nil || t.Size() < max(l.GrowthBytes, 1) {
+		return ""
+	}
+	if percent := 100 * float64(*t.Week) / float64(t.Size()); percent > l.GrowthPercent {
+		return fmt.Sprintf("no task covers it, and it grows by %.1f %% a day", percent)
+	}
+	return ""
+}
+
+// applicationTable matches the names of the application's own tables.
+var applicationTable = regexp.MustCompile(`^(nms|xtk|ncm|nml|crm)`)
+
+// ownsTable reports whether a table is one of the application's own, or has the name of a work table. Policies for some
+// of these would be refused.
+func (c covered) ownsTable(t *Table) bool {
+	return c.Schema != "" && t.Schema == c.Schema &&
+		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
+}
+
+// Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may still
+// be needed. A date in the future does not show the age of a row.
+var (
+	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
+	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
+	plannedDate = regexp.MustCompile(`(?i)birth|expir|valid|until|due|plan|next|delet|(^|_|ts)end`)
+)
+
+// bestDate returns the index of the date column that shows the age of a row best, or -1.
+func bestDate(dates []inventory.DateColumn, now time.Time) int {
+	if len(dates) == 0 {
+		return -1
+	}
+	score := func(d inventory.DateColumn) (points int) {
+		if d.Indexed {
+			points += 4
+		}
+		if d.Oldest != nil {
+			points++
+		}
+		switch {
+		case plannedDate.MatchString(d.Column), d.Newest != nil && d.Newest.After(now.Add(24*time.Hour)):
+			points -= 8
+		case changedDate.MatchString(d.Column):
+			points += 3
+		case createdDate.MatchString(d.Column):
+			points += 2
+		}
+		return points
+	}
+	best := slices.MaxFunc(dates, func(a, b inventory.DateColumn) int { return cmp.Compare(score(a), score(b)) })
+	return slices.IndexFunc(dates, func(d inventory.DateColumn) bool { return d.Column == best.Column })
+}
+
+// maxPolicyName is the length of the longest name of a policy.
+const maxPolicyName = 40
+
+var notInPolicyNames = regexp.MustCompile(`[^a-z0-9]+`)
+
+// policyNames returns names of policies for tables, by the tables' names. Each is that of one table, and of no policy
+// that exists.
+func (c covered) policyNames(tables []*Table) map[string]string {
+	names, used := map[string]string{}, map[string]int{}
+	for _, t := range tables {
+		text := t.Base
+		if t.Schema != c.Schema && t.Schema != "public" {
+			text = t.Schema + "-" + text
+		}
+		name := notInPolicyNames.ReplaceAllString(strings.ToLower(text), "-")
+		name = strings.Trim(name[:min(len(name), maxPolicyName)], "-")
+		names[t.Name] = name
+		used[name]++
+	}
+	for _, task := range c.Pipeline {
+		if name, ok := strings.CutPrefix(task, policy.Prefix); ok {
+			used[name]++
+		}
+	}
+	for _, t := range tables {
+		if name := names[t.Name]; name == "" || used[name] > 1 {
+			suffix := fmt.Sprintf("-%d", t.OID)
+			names[t.Name] = strings.Trim(name[:min(len(name), maxPolicyName-len(suffix))]+suffix, "-")
+		}
+	}
+	return names
+}

@@ -1,0 +1,52 @@
+package forecast
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// selectNights selects what the last runs did of each task, the newest first. Runs that somebody cancelled show nothing.
+const selectNights = `
+SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
+  COALESCE(extract(epoch FROM t.end_time - t.start_time), 0)::float8,
+  CASE WHEN t.state IN ('CANCELLED', 'NOT_RUN') AND r.error = @stopped THEN
+      CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text, '"BATCHES_WAIT"') > 0)
+        THEN @throttled::text ELSE @max_duration::text END
+    WHEN t.state IN ('FAILED', 'NOT_RUN') THEN @failing::text
+    WHEN t.tables_left > 0 OR t.rows_locked > 0 THEN @locks::text
+    ELSE '' END
+FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND start_time IS NOT NULL
+    AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r
+JOIN cleanupd.task t ON t.run_id = r.id AND t.chosen
+ORDER BY r.create_time DESC`
+
+// nights returns the last runs of each task.
+func nights(ctx context.Context, db campaign.Querier) (map[string][]Night, error) {
+	rows, _ := db.Query(ctx, selectNights, pgx.StrictNamedArgs{
+		"stopped":      store.StopMaxDuration,
+		"throttled":    Throttled,
+		"max_duration": MaxDuration,
+		"failing":      Failing,
+		"locks":        Locks,
+	})
+	var (
+		task    string
+		n       Night
+		seconds float64
+		found   = map[string][]Night{}
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&task, &n.Start, &n.Rows, &seconds, &n.Bound}, func() error {
+		n.Took = time.Duration(seconds * float64(time.Second))
+		found[task] = append(found[task], n)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read the last runs: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,86 @@
+package growth_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/growth"
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// database returns a Campaign database with the service's schema.
+func database(t *testing.T) *pgtest.DB {
+	t.Helper()
+	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, campaigndb.Schema)
+		return errors.Join(err, store.Migrate(ctx, conn))
+	})
+}
+
+var masks = inventory.Masks(tasks.Pipeline)
+
+// newSampler returns the sampler of a replica.
+func newSampler(db *pgtest.DB, name string) *growth.Sampler {
+	log := slog.New(slog.DiscardHandler)
+	return &growth.Sampler{Pool: db.Pool, Owner: instance.NewOwner(name, log), Masks: masks, Log: log}
+}
+
+// sample samples the tables now, whether that is due or not.
+func sample(t *testing.T, db *pgtest.DB) {
+	t.Helper()
+	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - interval '1 day'")
+	if err := newSampler(db, "").Tick(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// age makes everything that is stored so many days older.
+func age(db *pgtest.DB, days int) {
+	const far = 100_000 // an UPDATE must not meet the key of a row that it has not reached yet
+	for _, shift := range []int{far, days - far} {
+		db.Do("UPDATE cleanupd.table_sampling SET time = time - $1::int * interval '1 day'", shift)
+		db.Do("UPDATE cleanupd.table_sample SET time = time - $1::int * interval '1 day'", shift)
+	}
+	db.Do("UPDATE cleanupd.sampled_table SET first_time = first_time - $1::int * interval '1 day', "+
+		"drop_time = drop_time - $1::int * interval '1 day'", days)
+	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - $1::int * interval '1 day'", days)
+}
+
+// count executes a statement on a table, and waits until the server has counted so many inserted and deleted rows of it.
+func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
+	db.Do(sql + "; SELECT pg_stat_force_next_flush()")
+	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+
+		"AND pg_stat_get_tuples_deleted($1::text::regclass) = $3)::int", table, inserted, deleted)
+}
+
+// rates returns how fast a table grows, as measured now.
+func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
+	t.Helper()
+	found, err := inventory.Measure(t.Context(), db, masks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grown, err := growth.Read(t.Context(), db, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range found.Tables {
+		if table.Name == name {
+			return grown.Rates(table)
+		}
+	}
+	t.Fatalf("there is no %s", name)
+	return growth.Rates{}
+}

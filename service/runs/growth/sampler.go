@@ -1,0 +1,117 @@
+package growth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/service/runs/instance"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/inventory"
+)
+
+// Sampler samples the tables.
+type Sampler struct {
+	Pool  *pgxpool.Pool
+	Owner *instance.Owner
+	// Masks are the masks of work tables, which are sampled by kind.
+	Masks []inventory.Mask
+	// Then is called after each sampling; may be nil.
+	Then func(ctx context.Context) error
+	Log  *slog.Logger
+}
+
+const (
+	// sampleTimeout is how long a sampling may take.
+	sampleTimeout = time.Minute
+	// sampleEvery is how often tables are sampled while no run ends.
+	sampleEvery = "interval '24 hours'"
+	// statementTimeout bounds each statement of a sampling.
+	statementTimeout = "SET LOCAL statement_timeout = '30s'"
+)
+
+// isDue is the condition that tables are to be sampled: the last sampling was a day ago, or a run that deletes has ended
+// since. A last sampling in the future comes from a clock that was set back.
+const isDue = `(last_time IS NULL OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
+	OR EXISTS (SELECT FROM cleanupd.run WHERE NOT dry_run AND end_time > last_time))`
+
+// Tick samples the tables if that is due. Of several replicas that call it at the same time, one does.
+func (s *Sampler) Tick(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
+	defer cancel()
+	if owns, err := s.Owner.Owns(ctx, s.Pool); err != nil || !owns {
+		return err
+	}
+	var due bool
+	err := s.Pool.QueryRow(ctx, "SELECT "+isDue+" FROM cleanupd.table_sampler").Scan(&due)
+	if err != nil || !due {
+		return err
+	}
+	sampled := false
+	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, statementTimeout); err != nil {
+			return err
+		}
+		last, locked, err := lock(ctx, tx)
+		if err != nil || !locked {
+			return err
+		}
+		sampled = true
+		start := time.Now()
+		n, err := s.sample(ctx, tx, last)
+		if err != nil {
+			return err
+		}
+		s.Log.Info("sampled the tables", "changed", n, "duration", time.Since(start))
+		return nil
+	})
+	if err != nil || !sampled || s.Then == nil {
+		return err
+	}
+	return s.Then(ctx)
+}
+
+// lock locks the row of the sampler if a sampling is due and no other replica does it, and returns the time of the last
+// sampling; nil if there was none.
+func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err error) {
+	err = tx.QueryRow(ctx, "SELECT last_time FROM cleanupd.table_sampler WHERE "+isDue+" FOR UPDATE SKIP LOCKED").
+		Scan(&last)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, false, nil
+	}
+	return last, err == nil, err
+}
+
+// sample samples the tables, and returns how many have changed. last is when they were sampled before; nil if they were
+// not.
+func (s *Sampler) sample(ctx context.Context, tx pgx.Tx, last *time.Time) (changed int64, err error) {
+	now, err := store.Now(ctx, tx)
+	if err != nil {
+		return 0, err
+	}
+	found, err := inventory.Measure(ctx, tx, s.Masks)
+	if err != nil {
+		return 0, err
+	}
+	counters, err := readCounters(ctx, tx, last)
+	if err != nil {
+		return 0, fmt.Errorf("read the counters of rows: %w", err)
+	}
+	b := newBatch(found)
+	b.count(found, counters)
+	if changed, err = b.store(ctx, tx, now); err != nil {
+		return 0, fmt.Errorf("store the samples: %w", err)
+	}
+	if err := counters.store(ctx, tx); err != nil {
+		return 0, fmt.Errorf("store the counters of rows: %w", err)
+	}
+	if err := prune(ctx, tx, now); err != nil {
+		return 0, fmt.Errorf("prune the samples: %w", err)
+	}
+	return changed, nil
+}

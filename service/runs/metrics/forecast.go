@@ -1,0 +1,53 @@
+package metrics
+
+import (
+	"context"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/cleanupd/cleanupd/service/runs/forecast"
+)
+
+var (
+	fallingBehind = prometheus.NewDesc(
+		"cleanupd_task_falling_behind",
+		"1 if runs delete less of a task than becomes obsolete, by the last forecast of any replica, otherwise 0; no sample "+
+			"without a forecast of the last two days.",
+		[]string{"task"},
+		nil,
+	)
+	sequenceEnd = prometheus.NewDesc(
+		"cleanupd_sequence_end_timestamp_seconds",
+		"When a sequence will reach the limit of the ids that it gives; no sample if that is not known, or more than 100 "+
+			"years away.",
+		[]string{"sequence"},
+		nil,
+	)
+)
+
+// queryForecast reads whether runs keep up, and when sequences end.
+func (d *Database) queryForecast(ctx context.Context) error {
+	tasks, err := forecast.FallingBehindTasks(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	for task, behind := range tasks {
+		value := 0.0
+		if behind {
+			value = 1
+		}
+		d.gauge(fallingBehind, value, task)
+	}
+	sequences, err := forecast.Sequences(ctx, d.Pool)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, s := range sequences {
+		if end := s.End(now); end != nil {
+			d.gauge(sequenceEnd, float64(end.Unix()), s.Name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package policies
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// Keeper changes policies, and checks them against the database.
+type Keeper struct {
+	Pool *pgxpool.Pool
+	// Own fails if another instance owns the database.
+	Own func(ctx context.Context, db campaign.Querier) error
+	// Config returns the configuration of a run, with all tasks as they are now.
+	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
+}
+
+// Change is a change of one policy.
+type Change struct {
+	// Name is the name of the policy, Etag what the caller has read, or empty.
+	Name, Etag string
+	// Make returns the new policy, by the current one; nil if there is none. A Change without Make deletes.
+	Make func(before *policy.Policy) (policy.Policy, error)
+	// ValidateOnly checks the new policy without storing it.
+	ValidateOnly bool
+	// Note is called in the transaction of the change, with the policy before and after it; nil if there is none.
+	Note func(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error
+}
+
+// Described is a policy with what an operator should know of it.
+type Described struct {
+	policy.Policy
+	Warnings []message.Message
+}
+
+// errChecked ends the transaction of a change that is only validated.
+var errChecked = errors.New("only checked")
+
+// Get returns a policy. It fails with ErrNotFound.
+func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) {
+	err = pgx.BeginTxFunc(ctx, k.Pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		s, err := Get(ctx, tx, name)
+		if err != nil {
+			return err
+		}
+		d.Policy = s.Policy
+		env, err := k.env(ctx, tx, s.Policy)
+		if err != nil {
+			return err
+		}
+		d.Warnings = warnings(env, s)
+		err = s.Check(ctx, tx, env)
+		if isAboutPolicy(err) {
+			d.Warnings = append(d.Warnings, message.PolicyUnusable.With("problem", err))
+			return nil
+		}
+		return err
+	})
+	return d, err
+}
+
+// isAboutPolicy reports whether an error says what is wrong with a policy.
+func isAboutPolicy(err error) bool {
+	kinded := failure.Kinded(nil)
+	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
+}
+
+// Set stores a policy. It fails with failure.Violations, failure.Precondition if the role lacks rights, or
+// etag.ErrStale.
+func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
+	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
+		if d.Policy, err = c.Make(before); err != nil {
+			return err
+		}
+		if err := d.Validate(); err != nil {
+			return err
+		}
+		env, err := k.env(ctx, tx, d.Policy)
+		if err != nil {
+			return err
+		}
+		if err := d.Check(ctx, tx, env); err != nil {
+			return err
+		}
+		if err := Set(ctx, tx, d.Policy); err != nil {
+			return err
+		}
+		stored, err := Get(ctx, tx, d.Name)
+		if err != nil {
+			return err
+		}
+		d.Warnings = warnings(env, stored)
+		if c.ValidateOnly {
+			return errChecked
+		}
+		return c.Note(ctx, tx, before, &d.Policy)
+	})
+	if errors.Is(err, errChecked) {
+		err = nil
+	}
+	return d, err
+}
+
+// Delete deletes a policy. It fails with ErrNotFound, or etag.ErrStale.
+func (k *Keeper) Delete(ctx context.Context, c Change) error {
+	return k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
+		if before == nil {
+			return NotFound(c.Name)
+		}
+		if err := Delete(ctx, tx, c.Name); err != nil {
+			return err
+		}
+		return c.Note(ctx, tx, before, nil)
+	})
+}
+
+// change calls do in a transaction, with the current policy; nil if there is none.
+func (k *Keeper) change(ctx context.Context, c Change, do func(tx pgx.Tx, before *policy.Policy) error) error {
+	return pgx.BeginFunc(ctx, k.Pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'"); err != nil {
+			return err
+		}
+		if err := k.Own(ctx, tx); err != nil {
+			return err
+		}
+		stored, err := Lock(ctx, tx, c.Name, c.Etag)
+		if err != nil {
+			return err
+		}
+		if stored == nil {
+			return do(tx, nil)
+		}
+		return do(tx, &stored.Policy)
+	})
+}
+
+// env returns the environment that a policy is compiled for, with all tasks.
+func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.Env, err error) {
+	config, err := k.Config(ctx, tx)
+	if err != nil {
+		return env, err
+	}
+	isOther := func(t plan.Task) bool { return t.Name != p.TaskName() }
+	config.Pipeline = append(filter(config.Pipeline, isOther), p.Task())
+	env.Pipeline, env.RelatedListTables, env.Include = config.Pipeline, config.RelatedListTables, config.Include
+	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
+		return env, err
+	}
+	if env.Options, err = campaign.ReadOptions(ctx, tx, env.Catalog); err != nil {
+		return env, err
+	}
+	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
+}
+
+func filter(tasks []plan.Task, keep func(plan.Task) bool) (kept []plan.Task) {
+	for _, t := range tasks {
+		if keep(t) {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+// Unproven returns the warning that no run has done the rule by a saved plan; none if one has.
+func (s Stored) Unproven() []message.Message {
+	if s.Proven {
+		return nil
+	}
+	command := "cleanupd run --preview --task " + s.TaskName()
+	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
+}
+
+// warnings returns what an operator should know of a policy.
+func warnings(env plan.Env, s Stored) (found []message.Message) {
+	found = s.Unproven()
+	table := env.Catalog.Table(s.Table)
+	if table == nil {
+		return found
+	}
+	if covering := covering(env, s.TaskName(), table); covering != nil {
+		found = append(found, message.PolicyTableCovered.With(
+			"table", table.Quoted(), "tasks", strings.Join(covering, ", "),
+		))
+	}
+	if statement := s.MissingIndex(table); statement != "" {
+		found = append(found, message.PolicyUnindexed.With("table", table.Quoted(), "statement", statement))
+	}
+	var dependent []string
+	for _, t := range table.Dependents() {
+		dependent = append(dependent, t.Quoted())
+	}
+	if dependent != nil && s.Assign == nil {
+		slices.Sort(dependent)
+		found = append(found, message.PolicyCascades.With(
+			"table", table.Quoted(), "tables", strings.Join(dependent, ", "),
+		))
+	}
+	return found
+}
+
+// covering returns the names of the other tasks that change rows of a table.
+func covering(env plan.Env, self string, table *campaign.Table) (names []string) {
+	env.DryRun = true // what the role may do to other tables does not matter
+	for _, t := range env.Pipeline {
+		if t.Name == self {
+			continue
+		}
+		p, err := plan.Compile(t, env)
+		if err != nil {
+			names = append(names, fmt.Sprintf("possibly %s", t.Name))
+			continue
+		}
+		changes := func(j plan.Job) bool { return j.Table == table }
+		if slices.ContainsFunc(p.Jobs, changes) {
+			names = append(names, t.Name)
+		}
+	}
+	return names
+}

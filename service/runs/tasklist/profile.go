@@ -1,0 +1,54 @@
+package tasklist
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Profile says which tasks a database has.
+type Profile string
+
+// The profiles.
+const (
+	// Auto is Campaign for a database with tables of the application, and None for another one.
+	Auto Profile = "auto"
+	// Campaign has the tasks of package tasks, which fail for a database without the application's tables.
+	Campaign Profile = "campaign"
+	// None has none of these tasks.
+	None Profile = "none"
+)
+
+// Profiles lists the names of all profiles.
+var Profiles = []string{string(Auto), string(Campaign), string(None)}
+
+// String implements pflag.Value.
+func (p *Profile) String() string { return string(*p) }
+
+// Set implements pflag.Value.
+func (p *Profile) Set(text string) error {
+	for _, name := range Profiles {
+		if text == name {
+			*p = Profile(name)
+			return nil
+		}
+	}
+	return fmt.Errorf("must be one of %s", strings.Join(Profiles, ", "))
+}
+
+// Type implements pflag.Value.
+func (*Profile) Type() string { return "string" }
+
+// foreign reports whether the database is not that of the application.
+func (p Profile) foreign(ctx context.Context, db campaign.Querier) (bool, error) {
+	switch p {
+	case None:
+		return true, nil
+	case Auto, "":
+		known, err := campaign.HasKnownTables(ctx, db)
+		return !known, err
+	}
+	return false, nil
+}

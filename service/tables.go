@@ -1,0 +1,149 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pagetoken"
+	"github.com/cleanupd/cleanupd/service/runs/coverage"
+)
+
+// ListTables implements cleanupv1.CleanupServiceServer.
+func (s *Service) ListTables(
+	ctx context.Context, in *cleanupv1.ListTablesRequest,
+) (*cleanupv1.ListTablesResponse, error) {
+	query, err := parseTablesQuery(in)
+	if err != nil {
+		return nil, err
+	}
+	page, err := s.Tables.List(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.ListTablesResponse{SampleTime: timestamp(page.SampleTime)}
+	if page.Next != (coverage.Key{}) {
+		out.NextPageToken = pagetoken.Format(page.Next)
+	}
+	for _, t := range page.Tables {
+		out.Tables = append(out.Tables, tableMessage(t))
+	}
+	return out, nil
+}
+
+// tableOrders are the orders of tables.
+var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
+	cleanupv1.TableOrder_TABLE_ORDER_UNSPECIFIED: coverage.ByName,
+	cleanupv1.TableOrder_TABLE_ORDER_NAME:        coverage.ByName,
+	cleanupv1.TableOrder_TABLE_ORDER_BYTES:       coverage.ByBytes,
+	cleanupv1.TableOrder_TABLE_ORDER_GROWTH:      coverage.ByGrowth,
+	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        coverage.ByRows,
+}
+
+// parseTablesQuery returns the query of a request. It fails with failure.Violations, or pagetoken.ErrInvalid for a token
+// of another order.
+func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err error) {
+	var wrong failure.Violations
+	order, ok := tableOrders[in.GetOrderBy()]
+	if !ok {
+		wrong.Add("order_by", "is no order of tables")
+	}
+	if _, ok := cleanupv1.TableView_name[int32(in.GetView())]; !ok {
+		wrong.Add("view", "is no view of tables")
+	}
+	size := in.GetPageSize()
+	switch {
+	case size < 0:
+		wrong.Add("page_size", "must not be negative")
+	case size == 0, size > maxListed:
+		size = maxListed
+	}
+	if wrong != nil {
+		return q, wrong
+	}
+	q = coverage.Query{
+		Order:         order,
+		UncoveredOnly: in.GetUncoveredOnly(),
+		Brief:         in.GetView() == cleanupv1.TableView_TABLE_VIEW_BASIC,
+		Size:          int(size),
+	}
+	q.After, err = pagetoken.Parse[coverage.Key](in.GetPageToken())
+	if err == nil && in.GetPageToken() != "" && q.After.Order != order {
+		err = pagetoken.ErrInvalid
+	}
+	return q, err
+}
+
+func tableMessage(t *coverage.Table) *cleanupv1.Table {
+	out := &cleanupv1.Table{
+		Name:               t.Name,
+		Kind:               cleanupv1.TableKind(cleanupv1.TableKind_value["TABLE_KIND_"+string(t.Kind)]),
+		CoveredBy:          t.CoveredBy,
+		Rows:               t.Rows,
+		Bytes:              t.Bytes,
+		IndexBytes:         t.IndexBytes,
+		Growth_7Days:       t.Week,
+		Growth_30Days:      t.Month,
+		RowsInsertedPerDay: t.Inserted,
+		RowsDeletedPerDay:  t.Deleted,
+		TableCount:         int64(len(t.Members)),
+		DeadBytes:          t.DeadBytes,
+		FreeBytes:          t.FreeBytes,
+		Suggestion:         suggestionMessage(t),
+	}
+	for _, r := range t.Retained {
+		out.Retained = append(out.Retained, &cleanupv1.RetainedTables{
+			Reason: r.Reason, Tables: r.Tables, Bytes: r.Bytes,
+		})
+	}
+	for _, d := range t.Dates {
+		out.DateColumns = append(out.DateColumns, &cleanupv1.DateColumn{
+			Column:     d.Column,
+			Indexed:    d.Indexed,
+			OldestTime: storedTime(d.Oldest),
+			NewestTime: storedTime(d.Newest),
+			Source:     cleanupv1.DateSource(cleanupv1.DateSource_value["DATE_SOURCE_"+string(d.Source)]),
+		})
+	}
+	for _, k := range t.ReferencedBy {
+		out.ReferencedBy = append(out.ReferencedBy, &cleanupv1.TableReference{
+			Name: k.Name, Table: k.Table, Columns: k.Columns, OnDelete: k.OnDelete,
+		})
+	}
+	for _, p := range t.History {
+		out.History = append(out.History, &cleanupv1.TableSize{
+			SampleTime: timestamppb.New(p.Time), Rows: p.Rows, Bytes: p.Bytes,
+		})
+	}
+	return out
+}
+
+// storedTime returns a time that a table has: nil if it is unknown, or outside the years 1 to 9999 of the API.
+func storedTime(t *time.Time) *timestamppb.Timestamp {
+	if out := timestamp(t); out.CheckValid() == nil {
+		return out
+	}
+	return nil
+}
+
+// suggestionMessage returns the message of a suggestion, or nil.
+func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
+	s := t.Suggestion
+	if s == nil {
+		return nil
+	}
+	out := &cleanupv1.PolicySuggestion{Reason: s.Reason, PreviewCommand: s.Command()}
+	if s.Policy == "" {
+		return out
+	}
+	out.Policy = &cleanupv1.Policy{
+		Name:        s.Policy,
+		Table:       t.Name,
+		Description: "Suggested: " + s.Reason + ".",
+		OlderThan:   &cleanupv1.OlderThan{Column: s.Column, Days: s.Days},
+	}
+	return out
+}

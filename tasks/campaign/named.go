@@ -1,0 +1,225 @@
+package campaign
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Column describes a column of a table that a policy names.
+type Column struct {
+	// Name is the stored name.
+	Name string
+	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that is
+	// read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
+	// pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
+	Type, Full, Kind string
+	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.
+	IsDate  bool
+	NotNull bool
+	// Unique is true if the column is part of a primary key or a unique index, Generated if it cannot be assigned.
+	Unique, Generated bool
+	// Indexed is true if a complete index begins with the column.
+	Indexed bool
+	// CanSelect and CanUpdate are the role's rights to the column.
+	CanSelect, CanUpdate bool
+}
+
+// tableName is a name of a table as people write it, in two parts.
+type tableName struct{ schema, name namePart }
+
+// namePart is the name of a schema or table. Without quotes, it also stands for the same name in lower case.
+type namePart struct {
+	text   string
+	quoted bool
+}
+
+// candidates returns the stored names that a part may stand for, the first one first.
+func (p namePart) candidates() []string {
+	if lower := strings.ToLower(p.text); !p.quoted && lower != p.text {
+		return []string{p.text, lower}
+	}
+	return []string{p.text}
+}
+
+// namePattern matches one part of a name, in quotes or not, and the dot after it.
+var namePattern = regexp.MustCompile(`^(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)`)
+
+// parseTableName parses a name with or without a schema; ok is false if it is not one.
+func parseTableName(text string) (n tableName, ok bool) {
+	var parts []namePart
+	for rest := text; ; {
+		found := namePattern.FindStringSubmatch(rest)
+		if found == nil {
+			return n, false
+		}
+		quoted := found[1] != ""
+		parts = append(parts, namePart{strings.ReplaceAll(found[1], `""`, `"`) + found[2], quoted})
+		if rest = rest[len(found[0]):]; found[3] == "" {
+			break
+		}
+	}
+	switch len(parts) {
+	case 1:
+		return tableName{name: parts[0]}, true
+	case 2:
+		return tableName{parts[0], parts[1]}, true
+	}
+	return n, false
+}
+
+// findNamed finds the relation that a name stands for: names ($2) of schemas ($1), the first ones first. Without
+// schemas it is the one of the application's schema ($3), or else of the first schema of the search path.
+const findNamed = `
+SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = ANY ($2::text[]) AND c.relkind IN ('r', 'p', 'f', 'v', 'm') AND c.relpersistence <> 't'
+  AND n.nspname = ANY (CASE WHEN $1::text[] = '{}' THEN current_schemas(false) || $3::name ELSE $1::name[] END)
+ORDER BY array_position($1::text[], n.nspname::text), n.nspname <> $3,
+  array_position(current_schemas(false), n.nspname), array_position($2::text[], c.relname::text)
+LIMIT 1`
+
+// readNamed finds the tables that the scope names.
+func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
+	oids := map[string]uint32{}
+	for _, text := range names {
+		n, ok := parseTableName(text)
+		if !ok {
+			continue
+		}
+		schemas := []string{}
+		if n.schema.text != "" {
+			schemas = n.schema.candidates()
+		}
+		rows, _ := db.Query(ctx, findNamed, schemas, n.name.candidates(), c.Schema)
+		found, err := pgx.CollectRows(rows, pgx.RowTo[uint32])
+		if err != nil {
+			return fmt.Errorf("find table %s: %w", text, err)
+		}
+		for _, oid := range found {
+			oids[text] = oid
+		}
+	}
+	known := map[uint32]*Table{}
+	for _, t := range c.tables {
+		known[t.OID] = t
+	}
+	var others []uint32
+	for _, oid := range oids {
+		if known[oid] == nil && !slices.Contains(others, oid) {
+			others = append(others, oid)
+		}
+	}
+	list, err := c.loadTables(ctx, db, relationsByOID, others)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		known[t.OID] = t
+	}
+	for text, oid := range oids {
+		if t := known[oid]; t == nil { // dropped meanwhile
+			continue
+		} else if t.Kind == "" {
+			c.named[text] = t
+		} else {
+			c.namedInPlace[text] = t
+		}
+	}
+	return readColumns(ctx, db, c)
+}
+
+// readColumns reads the columns of the named tables.
+func readColumns(ctx context.Context, db Querier, c *Catalog) error {
+	tables := map[uint32]*Table{}
+	var oids []uint32
+	for _, t := range c.named {
+		tables[t.OID] = t
+		oids = append(oids, t.OID)
+	}
+	const sql = `
+WITH RECURSIVE based (oid, base) AS (
+  SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
+  UNION ALL
+  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
+SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
+  format_type(a.atttypid, a.atttypmod), t.typcategory::text,
+  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull,
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY (i.indkey)),
+  a.attgenerated <> '' OR a.attidentity = 'a',
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
+    AND i.indisready AND i.indpred IS NULL),
+  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
+  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true)
+FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
+  JOIN pg_namespace n ON n.oid = t.typnamespace
+WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attrelid, a.attnum`
+	rows, _ := db.Query(ctx, sql, oids)
+	var (
+		oid    uint32
+		column Column
+	)
+	scan := []any{
+		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.Unique,
+		&column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
+	}
+	if _, err := pgx.ForEachRow(rows, scan, func() error {
+		tables[oid].details = append(tables[oid].details, column)
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the columns: %w", err)
+	}
+	return readIndexes(ctx, db, tables, oids)
+}
+
+// readIndexes reads the columns of the complete B-trees of the named tables, in the order of each index.
+func readIndexes(ctx context.Context, db Querier, tables map[uint32]*Table, oids []uint32) error {
+	const sql = `
+SELECT i.indrelid, ARRAY(SELECT a.attname::text FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k (attnum, place)
+    JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+  WHERE k.place <= i.indnkeyatts ORDER BY k.place)
+FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_am m ON m.oid = x.relam
+WHERE i.indrelid = ANY ($1::oid[]) AND m.amname = 'btree' AND i.indisvalid AND i.indisready AND i.indpred IS NULL
+  AND i.indexprs IS NULL`
+	var (
+		oid     uint32
+		columns []string
+	)
+	rows, _ := db.Query(ctx, sql, oids)
+	if _, err := pgx.ForEachRow(rows, []any{&oid, &columns}, func() error {
+		tables[oid].indexes = append(tables[oid].indexes, slices.Clone(columns))
+		return nil
+	}); err != nil {
+		return fmt.Errorf("read the indexes: %w", err)
+	}
+	return nil
+}
+
+// HasIndex reports whether an index of a table that a policy names finds the rows with given values in some columns, in
+// any order of these, in the order of another column. Names are stored names.
+func (t *Table) HasIndex(equal []string, ordered string) bool {
+	return slices.ContainsFunc(t.indexes, func(index []string) bool {
+		if len(index) <= len(equal) || index[len(equal)] != ordered {
+			return false
+		}
+		isFirst := func(column string) bool { return slices.Contains(index[:len(equal)], column) }
+		return !slices.ContainsFunc(equal, func(column string) bool { return !isFirst(column) })
+	})
+}
+
+// Column returns a column of a table that a policy names; ok is false if it has none of that name.
+func (t *Table) Column(name string) (c Column, ok bool) {
+	stored, _ := t.stored(name)
+	i := slices.IndexFunc(t.details, func(c Column) bool { return c.Name == stored })
+	if i < 0 {
+		return c, false
+	}
+	return t.details[i], true
+}
+
+// Details returns the columns of a table that a policy names; nil for other tables.
+func (t *Table) Details() []Column { return t.details }

@@ -1,0 +1,106 @@
+package explain
+
+import (
+	"context"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/worktables"
+)
+
+// Coverage is which tables tasks cover: delete rows from, update, roll up, or drop.
+type Coverage struct {
+	// Schema is the stored name of the application's schema, and Zone the time zone of its dates without one.
+	Schema, Zone string
+	// Pipeline are the names of all tasks.
+	Pipeline []string
+	// Tasks are the tasks that cover a table, in the order of the pipeline, by its quoted name with the schema.
+	Tasks map[string][]string
+	// Disabled are the tasks that would cover a table if runs executed them, in the same way.
+	Disabled map[string][]string
+	// WorkTables are the tasks that drop work tables, by the masks of their names.
+	WorkTables map[string]DroppedTables
+}
+
+// DroppedTables are the work tables of a kind.
+type DroppedTables struct {
+	Tasks []string
+	// Retained are the reasons why tables are retained, by their stored names. Others are unused.
+	Retained map[string]string
+}
+
+// Cover returns which tables the tasks of a pipeline cover. It fails with campaign.ErrNotCampaign.
+func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage, err error) {
+	v.Tasks, v.Disabled, v.WorkTables = map[string][]string{}, map[string][]string{}, map[string]DroppedTables{}
+	e, err := simulate(ctx, c, holds)
+	if err != nil {
+		return v, err
+	}
+	database := e.simulation.Database()
+	tables := database.Env.Catalog.Tables(func(*campaign.Table) bool { return true })
+	v.Schema, v.Zone = database.Env.Catalog.Schema, database.Env.Catalog.Zone.Name
+	c.DryRun = true // which rights are missing does not matter
+	run := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
+	if err := run.Database.Refresh(ctx); err != nil {
+		return v, err
+	}
+	for _, t := range c.Pipeline {
+		v.Pipeline = append(v.Pipeline, t.Name)
+		p, err := run.Database.Compile(t)
+		if err != nil {
+			return v, err
+		}
+		covered := map[string]bool{}
+		for _, table := range tables {
+			covered[table.Quoted()] = e.covers(p, table)
+		}
+		for _, j := range p.Jobs { // of a table in another schema, too
+			covered[j.Table.Quoted()] = true
+		}
+		tasks := v.Tasks
+		if t.Disabled {
+			tasks = v.Disabled
+		}
+		for name, yes := range covered {
+			if yes {
+				tasks[name] = append(tasks[name], t.Name)
+			}
+		}
+		if err := v.addDrops(ctx, run.NewAttempt(p)); err != nil {
+			return v, err
+		}
+	}
+	return v, nil
+}
+
+// addDrops adds the work tables that a task drops.
+func (v Coverage) addDrops(ctx context.Context, a *pipeline.Attempt) error {
+	add := func(prefix string) DroppedTables {
+		mask := worktables.Mask(prefix)
+		d := v.WorkTables[mask]
+		if n := len(d.Tasks); n == 0 || d.Tasks[n-1] != a.Task.Name {
+			d.Tasks = append(d.Tasks, a.Task.Name)
+		}
+		v.WorkTables[mask] = d
+		return d
+	}
+	for _, j := range a.Plan.Jobs {
+		if j.Step.Tables != nil {
+			add(j.Step.Tables.Prefix)
+		}
+	}
+	finder := worktables.Finder{Attempt: a, Exclude: func(campaign.WorkTable) bool { return false }}
+	for _, drop := range a.Plan.Drops {
+		d := add(drop.Prefix)
+		if d.Retained != nil {
+			continue
+		}
+		var err error
+		if d.Retained, err = finder.Reasons(ctx, drop); err != nil {
+			return err
+		}
+		v.WorkTables[worktables.Mask(drop.Prefix)] = d
+	}
+	return nil
+}

@@ -1,0 +1,143 @@
+package forecast
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// Days is how many days a forecast covers.
+const Days = 14
+
+// Due is how many rows of a task are obsolete now, and how many become obsolete.
+type Due struct {
+	Task string
+	// Known is true if the rows could be counted or estimated. Exact is true if they were counted.
+	Known, Exact bool
+	// Now is how many rows are obsolete now, and PerDay how many more become so on each of the next days, by their dates.
+	Now    int64
+	PerDay [Days]int64
+	// Dated is true if a date decides when rows become obsolete. Otherwise PerDay is 0 although rows may come.
+	Dated bool
+	// Why explains what is not known; empty otherwise.
+	Why string
+}
+
+// Within returns how many rows are due at a time from now, including those that are due now.
+func (d Due) Within(period time.Duration) int64 {
+	rows := float64(d.Now)
+	for _, n := range d.PerDay {
+		share := min(period.Hours()/24, 1)
+		if share <= 0 {
+			break
+		}
+		rows += share * float64(n)
+		period -= 24 * time.Hour
+	}
+	return int64(rows)
+}
+
+// Forecaster forecasts the tasks of a database, as it was when it was made.
+type Forecaster struct {
+	times []*pipeline.Run // the runs at each reference time, a day apart
+}
+
+// New reads the environment of a database.
+func New(ctx context.Context, c pipeline.Config, holds plan.Holds) (*Forecaster, error) {
+	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
+		return nil, err
+	}
+	c.DryRun = true // what the role may do to the tables does not matter
+	f := &Forecaster{}
+	first := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
+	if err := first.Database.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	for day := range Days + 1 {
+		later := c
+		later.Now = c.Now.Add(time.Duration(day) * 24 * time.Hour)
+		r := pipeline.New(ctx, later, pipeline.DiscardJournal(holds), c.Pool)
+		r.Database.Env = first.Database.Env
+		r.Database.Env.Now = later.Now
+		r.Database.OnHold = first.Database.OnHold
+		r.Database.ForgetPlans()
+		f.times = append(f.times, r)
+	}
+	return f, nil
+}
+
+// Now returns the reference time.
+func (f *Forecaster) Now() time.Time { return f.times[0].Config.Now }
+
+// Task forecasts one task. A task on another database is not known.
+func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
+	ctx = f.times[0].Database.InZone(ctx)
+	d := Due{Task: t.Name}
+	if _, external := f.times[0].Config.External[t.Name]; external {
+		d.Why = "it works on another database"
+		return d, nil
+	}
+	questions, err := f.questions(ctx, t)
+	if err != nil {
+		return d, err
+	}
+	d.Known, d.Exact = true, true
+	for _, q := range questions {
+		d.Dated = d.Dated || q.dated
+		counts, exact, why, err := q.count(ctx, f.times[0].Config.Pool)
+		if err != nil {
+			return d, err
+		}
+		if why != "" {
+			return Due{Task: t.Name, Why: why}, nil
+		}
+		d.Exact = d.Exact && exact
+		d.Now += counts[0]
+		for day := range Days {
+			d.PerDay[day] += counts[day+1]
+		}
+	}
+	return d, nil
+}
+
+// questions returns what to ask each relation of a task.
+func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, err error) {
+	byUnit := map[string]*question{}
+	for time, r := range f.times {
+		compiled, err := r.Database.Compile(t)
+		if err != nil {
+			return nil, err
+		}
+		b := r.Database.Binder(compiled, binding.State{DryRun: &binding.DryRun{}})
+		parents, err := b.Parents(ctx, compiled.Parents)
+		if err != nil {
+			return nil, err
+		}
+		for _, j := range compiled.Jobs {
+			if j.Step.Dependent() && len(parents) == 0 {
+				continue
+			}
+			s, err := b.Sweep(ctx, &j, parents)
+			if err != nil {
+				return nil, err
+			}
+			q := byUnit[j.Unit]
+			if q == nil {
+				q = &question{sweep: s, dated: isDated(compiled, j)}
+				byUnit[j.Unit] = q
+				questions = append(questions, q)
+			}
+			q.add(time, s.Where)
+		}
+	}
+	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), nil
+}
+
+// isDated reports whether a date decides when rows of a job become obsolete: a date of theirs, or one of their parents.
+func isDated(p *plan.Plan, j plan.Job) bool {
+	return j.Date != "" || (j.Step.Dependent() && p.Parents != nil && p.Parents.Date != "")
+}

@@ -1,0 +1,283 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// comparison compares a column with numbers, or with NULL if there are none.
+type comparison struct {
+	noOption
+	column, operator, text string
+	values                 []int64
+}
+
+// IsKnown returns the condition that a column is not NULL.
+func IsKnown(column string) Part {
+	return comparison{column: column, operator: "IS NOT NULL", text: "is known"}
+}
+
+// Is returns the condition that a column has one of the values.
+func Is(column string, values ...int64) Part {
+	return comparison{column: column, operator: operatorFor(values, "=", "IN"), text: "is", values: values}
+}
+
+// IsNot returns the condition that a column has none of the values.
+func IsNot(column string, values ...int64) Part {
+	return comparison{column: column, operator: operatorFor(values, "<>", "NOT IN"), text: "is not", values: values}
+}
+
+// Above returns the condition that a column is greater than a value.
+func Above(column string, value int64) Part {
+	return comparison{column: column, operator: ">", text: "is above", values: []int64{value}}
+}
+
+// AtLeast returns the condition that a column is not less than a value.
+func AtLeast(column string, value int64) Part {
+	return comparison{column: column, operator: ">=", text: "is at least", values: []int64{value}}
+}
+
+// Below returns the condition that a column is less than a value.
+func Below(column string, value int64) Part {
+	return comparison{column: column, operator: "<", text: "is below", values: []int64{value}}
+}
+
+// operatorFor returns the operator for a number of values.
+func operatorFor(values []int64, single, several string) string {
+	if len(values) == 1 {
+		return single
+	}
+	return several
+}
+
+func (p comparison) applies(c *compiler, r row) bool { return c.requireColumns(r, p.column) }
+
+// joinValues returns the values, with a text between them.
+func (p comparison) joinValues(separator string) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(p.values)), separator), "[]")
+}
+
+func (p comparison) sql(_ *compiler, r row) (sqlexpr.Expr, bool) {
+	list := p.joinValues(", ")
+	if len(p.values) > 1 {
+		list = "(" + list + ")"
+	}
+	return sqlexpr.SQL(strings.TrimSpace(fmt.Sprintf("%s.%s %s %s", r.alias, p.column, p.operator, list))), true
+}
+
+func (p comparison) describe(Env) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.column, p.text, p.joinValues(" or ")))
+}
+
+func (p comparison) columns() []string { return []string{p.column} }
+
+// Op is a comparison of a column of any type with values.
+type Op string
+
+// Comparisons. Only Null is true of NULL.
+const (
+	Equal          Op = "="
+	NotEqual       Op = "<>"
+	Less           Op = "<"
+	LessOrEqual    Op = "<="
+	Greater        Op = ">"
+	GreaterOrEqual Op = ">="
+	In             Op = "= ANY"
+	NotIn          Op = "<> ALL"
+	Null           Op = "IS NULL"
+	NotNull        Op = "IS NOT NULL"
+	StartsWith     Op = "starts with"
+)
+
+// Filter compares a column of a table that a policy names with values, which PostgreSQL reads for the type of the column.
+type Filter struct {
+	noOption
+	Column string
+	Op     Op
+	Values []string
+}
+
+func (p Filter) applies(c *compiler, r row) bool { return c.requireColumns(r, p.Column) }
+
+func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
+	column, ok := r.table.Column(p.Column)
+	var values []sqlexpr.Expr
+	for _, v := range p.Values {
+		values = append(values, typed(v, column.Type))
+	}
+	if !ok || (len(values) == 0 && p.Op != Null && p.Op != NotNull) {
+		return condition, false
+	}
+	name := r.column(p.Column)
+	switch {
+	case p.Op == Null || p.Op == NotNull:
+		return sqlexpr.Format("%s %s", name, p.Op), true
+	case p.Op == In && column.Kind == "A": // an array of arrays has elements of the wrong type
+		return sqlexpr.Format("%s IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == NotIn && column.Kind == "A":
+		return sqlexpr.Format("%s NOT IN (%s)", name, sqlexpr.Join(", ", values...)), true
+	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
+		return sqlexpr.Format("%s %s (%s::%s[])", name, p.Op, sqlexpr.Arg(p.Values, "text[]"), column.Type), true
+	case p.Op == StartsWith: // some collations know no beginnings of texts
+		return sqlexpr.Format(`starts_with(%s::text COLLATE "C", %s)`, name, sqlexpr.Arg(p.Values[0], "text")), true
+	}
+	return sqlexpr.Format("%s %s %s", name, p.Op, values[0]), true
+}
+
+// typed returns a value that is read as one of a type.
+func typed(value, sqlType string) sqlexpr.Expr {
+	return sqlexpr.Format("%s::%s", sqlexpr.Arg(value, "text"), sqlType)
+}
+
+func (p Filter) describe(Env) string {
+	text := map[Op]string{
+		Equal: "is", NotEqual: "is not", Less: "is below", LessOrEqual: "is at most", Greater: "is above",
+		GreaterOrEqual: "is at least", In: "is", NotIn: "is not", Null: "is NULL", NotNull: "is known",
+		StartsWith: "begins with",
+	}[p.Op]
+	var values []string
+	for _, v := range p.Values {
+		values = append(values, fmt.Sprintf("%q", v))
+	}
+	return strings.TrimSpace(fmt.Sprintf("%s %s %s", p.Column, text, strings.Join(values, " or ")))
+}
+
+func (p Filter) columns() []string { return []string{p.Column} }
+
+// Differs is true of a row in which at least one column does not have its new value.
+type Differs struct {
+	noOption
+	From []Assignment
+}
+
+func (p Differs) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
+
+// sql compares texts, since not all types can be compared, with the values as the columns store them.
+func (p Differs) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
+	var differ []sqlexpr.Expr
+	for _, a := range p.From {
+		detail, ok := r.table.Column(a.Column)
+		value, known := a.Value.sql(c, a.Column)
+		if !ok || !known {
+			return sqlexpr.Expr{}, false
+		}
+		differ = append(differ, sqlexpr.Format(
+			"%s::text IS DISTINCT FROM (%s)::%s::text", r.column(a.Column), value, detail.Full,
+		))
+	}
+	return sqlexpr.Format("(%s)", sqlexpr.Or(differ...)), true
+}
+
+func (p Differs) describe(Env) string { return "is not changed yet" }
+
+func (p Differs) columns() (columns []string) {
+	for _, a := range p.From {
+		columns = append(columns, a.Column)
+	}
+	return columns
+}
+
+// Newest is true of a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy are in no order:
+// they are kept, and are not counted.
+type Newest struct {
+	noOption
+	// Per are the columns of the groups; NULLs are equal. Without any, all rows are one group.
+	Per []string
+	// OrderBy is the column whose greatest values are the newest.
+	OrderBy string
+	Count   int
+}
+
+func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
+
+// maxNullable is up to how many columns of a group may have NULL in a rule that an index can serve: each combination is
+// compared in another way.
+const maxNullable = 3
+
+// sql compares a row with the last one that is kept, which an index on Per and OrderBy finds at once. Without such an
+// index that would read the table for each row: then all rows are ranked once per statement.
+func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
+	c.recordRead(r.table)
+	var per, nullable []string
+	for _, column := range p.Per {
+		if column = r.table.Stored(column); slices.Contains(per, column) {
+			continue
+		}
+		per = append(per, column)
+		if detail, ok := r.table.Column(column); !ok || !detail.NotNull {
+			nullable = append(nullable, column)
+		}
+	}
+	orderBy, served := r.table.Stored(p.OrderBy), true
+	if len(per) > 0 && r.table.Elsewhere == "" {
+		served = r.table.HasIndex(per, orderBy) && len(nullable) <= maxNullable
+	}
+	if !served {
+		return p.ranked(c, r, per, orderBy), true
+	}
+	return p.compared(c, r, per, nullable, orderBy), true
+}
+
+// compared compares a row with the last one of its group that is kept. Columns with NULL are compared by IS NULL, since
+// no index serves IS NOT DISTINCT FROM.
+func (p Newest) compared(c *compiler, r row, per, nullable []string, orderBy string) sqlexpr.Expr {
+	var cases sqlexpr.Expr
+	for nulls := range 1 << len(nullable) {
+		isNull := func(column string) bool {
+			i := slices.Index(nullable, column)
+			return i >= 0 && nulls>>i&1 == 1
+		}
+		var when, group []string
+		for _, column := range per {
+			name := pgx.Identifier{column}.Sanitize()
+			if isNull(column) {
+				when, group = append(when, r.column(column)+" IS NULL"), append(group, "n."+name+" IS NULL")
+				continue
+			}
+			group = append(group, "n."+name+" = "+r.column(column))
+			if slices.Contains(nullable, column) {
+				when = append(when, r.column(column)+" IS NOT NULL")
+			}
+		}
+		older := sqlexpr.Format(
+			"%s < (SELECT n.%[2]s FROM %[3]s AS n WHERE %[4]s ORDER BY n.%[2]s DESC OFFSET %[5]d LIMIT 1)",
+			r.column(orderBy), pgx.Identifier{orderBy}.Sanitize(), c.afterPredecessors(r.table),
+			strings.Join(append(group, "n."+pgx.Identifier{orderBy}.Sanitize()+" IS NOT NULL"), " AND "), p.Count-1,
+		)
+		if when == nil {
+			return older // no column has NULL
+		}
+		cases = sqlexpr.Format("%s WHEN %s THEN %s", cases, strings.Join(when, " AND "), older)
+	}
+	return sqlexpr.Format("CASE%s END", cases)
+}
+
+// ranked looks a row up among the ones that are not kept, which PostgreSQL hashes once per statement.
+func (p Newest) ranked(c *compiler, r row, per []string, orderBy string) sqlexpr.Expr {
+	var groups []string
+	for _, column := range per {
+		groups = append(groups, "s."+pgx.Identifier{column}.Sanitize())
+	}
+	return sqlexpr.Format(
+		"(%[1]s.tableoid, %[1]s.ctid) IN (SELECT n.tableoid, n.ctid FROM (SELECT s.tableoid, s.ctid, rank() OVER "+
+			"(PARTITION BY %[2]s ORDER BY s.%[3]s DESC) AS place FROM %[4]s AS s WHERE s.%[3]s IS NOT NULL) AS n "+
+			"WHERE n.place > %[5]d)",
+		r.alias, strings.Join(groups, ", "), pgx.Identifier{orderBy}.Sanitize(),
+		c.afterPredecessors(r.table, "tableoid", "ctid"), p.Count,
+	)
+}
+
+func (p Newest) describe(Env) string {
+	of := "the table"
+	if p.Per != nil {
+		of = "those with the same " + strings.Join(p.Per, " and ")
+	}
+	return fmt.Sprintf("is not among the %d newest (%s) of %s", p.Count, p.OrderBy, of)
+}
+
+func (p Newest) columns() []string { return append(slices.Clone(p.Per), p.OrderBy) }

@@ -1,0 +1,144 @@
+package tasks_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// runPolicies runs policies on a database that has nothing to do with Campaign, or makes a dry run.
+func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Policy) (*journal, error) {
+	t.Helper()
+	return run(t, db, func(c *pipeline.Config) {
+		c.DryRun, c.Foreign, c.ContinueOnError, c.Pipeline, c.Todo = dryRun, true, true, nil, nil
+		for _, p := range policies {
+			p.Enabled = true
+			c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())
+		}
+	})
+}
+
+// family creates customers, every third of them old, with purchases and the lines of the purchases.
+const family = `CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz, state text);
+	CREATE TABLE purchase (id int PRIMARY KEY, customer int, placed timestamptz);
+	CREATE TABLE line (id int PRIMARY KEY, purchase int, price numeric(8,2));
+	INSERT INTO customer SELECT i, CASE i % 3 WHEN 0 THEN timestamptz '2020-01-01' ELSE '2026-02-28' END, 'new'
+		FROM generate_series(1, 30) i;
+	INSERT INTO purchase SELECT i, 1 + i % 30, timestamptz '2026-01-01' + i * interval '1 hour'
+		FROM generate_series(1, 300) i;
+	INSERT INTO line SELECT i, 1 + i % 300, i FROM generate_series(1, 900) i`
+
+// Policies of family, which each delete what the one before leaves behind.
+var (
+	oldCustomers = policy.Policy{
+		Name: "a-customers", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 365},
+	}
+	orphanPurchases = policy.Policy{
+		Name: "b-purchases", Table: "purchase",
+		OrphanOf: &policy.OrphanOf{Column: "customer", ParentTable: "customer", ParentColumn: "id"},
+	}
+	orphanLines = policy.Policy{
+		Name: "c-lines", Table: "line",
+		OrphanOf: &policy.OrphanOf{Column: "purchase", ParentTable: "purchase", ParentColumn: "id"},
+	}
+)
+
+// A dry run accounts for the rows that earlier policies would delete, or remarks that its number is an estimate.
+func TestDryRunOfPoliciesInARow(t *testing.T) {
+	t.Parallel()
+	state := "closed"
+	newest := policy.Policy{
+		Name: "d-newest", Table: "purchase",
+		KeepNewest: &policy.KeepNewest{Per: []string{"customer"}, OrderBy: "placed", Count: 2},
+	}
+	for name, test := range map[string]struct {
+		setUp    string
+		policies []policy.Policy
+		// estimates are the tasks whose numbers are estimates. The others must be exact.
+		estimates []string
+	}{
+		"parents and their orphans": {policies: []policy.Policy{oldCustomers, orphanPurchases}},
+		"orphans of orphans": {
+			policies:  []policy.Policy{oldCustomers, orphanPurchases, orphanLines},
+			estimates: []string{"policy/c-lines"},
+		},
+		"the newest of the remaining ones": {policies: []policy.Policy{
+			{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}, Filters: []policy.Filter{
+				{Column: "customer", Op: "LESS", Values: []string{"10"}},
+			}},
+			newest,
+		}},
+		"the newest of the remaining ones, by an index": {
+			setUp: "CREATE INDEX ON purchase (customer, placed)",
+			policies: []policy.Policy{
+				{Name: "a", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}}, newest,
+			},
+		},
+		"the newest after orphans": {
+			policies:  []policy.Policy{oldCustomers, orphanPurchases, newest},
+			estimates: []string{"policy/d-newest"},
+		},
+		"a rule that reads what another one changes": {
+			policies: []policy.Policy{
+				{
+					Name: "a", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 365},
+					Assign: []policy.Assign{{Column: "state", Value: &state}},
+				},
+				{
+					Name: "b", Table: "customer", OlderThan: &policy.OlderThan{Column: "seen", Days: 400},
+					Filters: []policy.Filter{{Column: "state", Op: "EQUAL", Values: []string{state}}},
+				},
+			},
+			estimates: []string{"policy/b"},
+		},
+		"rows that a foreign key deletes": {
+			setUp: "ALTER TABLE purchase ADD FOREIGN KEY (customer) REFERENCES customer ON DELETE CASCADE",
+			policies: []policy.Policy{
+				oldCustomers,
+				{Name: "b", Table: "purchase", OlderThan: &policy.OlderThan{Column: "placed", Days: 50}},
+			},
+			estimates: []string{"policy/b"},
+		},
+		"orphans in a tree": {
+			setUp: "UPDATE purchase SET customer = id - 1",
+			policies: []policy.Policy{{
+				Name: "a", Table: "purchase",
+				OrphanOf: &policy.OrphanOf{Column: "customer", ParentTable: "purchase", ParentColumn: "id"},
+			}},
+			estimates: []string{"policy/a"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(family + ";" + test.setUp)
+			dryRun, err := runPolicies(t, db, true, test.policies...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j, err := runPolicies(t, db, false, test.policies...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range test.policies {
+				name := p.TaskName()
+				remarks := ""
+				for _, shown := range dryRun.previews[name] {
+					remarks += strings.Join(shown.Remarks, "; ")
+				}
+				estimate := slices.Contains(test.estimates, name)
+				if estimate != strings.Contains(remarks, "an estimate") {
+					t.Errorf("the remarks of %s are %q", name, remarks)
+				}
+				found, done := dryRun.deleted[name]+dryRun.updated[name], j.deleted[name]+j.updated[name]
+				if !estimate && (found != done || done == 0) {
+					t.Errorf("%s: the dry run found %d rows, the run %d", name, found, done)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,328 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// checker checks a policy against a database.
+type checker struct {
+	Policy
+	tx    pgx.Tx
+	env   plan.Env
+	table *campaign.Table
+	wrong failure.Violations
+}
+
+// Check checks a policy, which Validate has accepted, against a database that an environment describes. It fails with
+// failure.Violations, or with a failure.Precondition and the GRANT statements if the role lacks rights. It evaluates
+// nothing for any row.
+func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
+	c := &checker{Policy: p, tx: tx, env: env}
+	if c.table = c.find("policy.table", p.Table); c.table == nil {
+		return c.wrong.Err()
+	}
+	if why := protected(env.Catalog, c.table); why != "" {
+		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
+		return c.wrong.Err()
+	}
+	c.checkColumns()
+	if err := errors.Join(c.checkValues(ctx), c.checkAssigned(ctx)); err != nil {
+		return err
+	}
+	if c.wrong != nil {
+		return c.wrong.Err()
+	}
+	compiled, err := plan.Compile(p.Task(), env)
+	if err != nil {
+		return err
+	}
+	if compiled.Rights != nil {
+		return failure.New(
+			failure.Precondition,
+			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(
+				compiled.Rights,
+				"; ",
+			),
+		)
+	}
+	return c.checkParts(ctx, compiled)
+}
+
+// find returns the table of a name. It returns nil, with a violation, if there is none.
+func (c *checker) find(field, name string) *campaign.Table {
+	t := c.env.Catalog.Table(name)
+	switch other := c.env.Catalog.InPlaceOf(name); {
+	case t != nil:
+		return t
+	case other != nil:
+		c.wrong.Addf(field, "%s is %s, not a table", other.Quoted(), other.Kind)
+	default:
+		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema", name)
+	}
+	return nil
+}
+
+// column returns a column of a table. ok is false, with a violation, if the table has none of that name.
+func (c *checker) column(field string, t *campaign.Table, name string) (column campaign.Column, ok bool) {
+	if column, ok = t.Column(name); !ok {
+		var names []string
+		for _, d := range t.Details() {
+			names = append(names, d.Name)
+		}
+		c.wrong.Addf(field, "%s has no column %.64q; its columns are %s", t.Quoted(), name, brief(names))
+	}
+	return column, ok
+}
+
+// brief returns the first of a list of names.
+func brief(names []string) string {
+	const most = 50
+	if len(names) > most {
+		return strings.Join(names[:most], ", ") + ", …"
+	}
+	return strings.Join(names, ", ")
+}
+
+// usable fails with failure.Violations if the catalog alone shows that the policy cannot be carried out on a table. It
+// finds what has changed since the policy was set.
+func (p Policy) usable(env plan.Env, t *campaign.Table) error {
+	c := &checker{Policy: p, env: env, table: t}
+	c.checkColumns()
+	return c.wrong.Err()
+}
+
+// checkColumns checks that the columns exist, and that the policy may use them as it does.
+func (c *checker) checkColumns() {
+	c.checkDates()
+	c.checkOrphan()
+	for i, f := range c.Filters {
+		c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+	}
+	c.checkAssign()
+}
+
+// checkDates checks the columns of ages and of the newest rows.
+func (c *checker) checkDates() {
+	if a := c.OlderThan; a != nil {
+		const field = "policy.older_than.column"
+		if column, ok := c.column(field, c.table, a.Column); ok && !column.IsDate {
+			c.wrong.Addf(field, "%s is not a date, timestamp or timestamptz, but %s", column.Name, column.Full)
+		}
+	}
+	k := c.KeepNewest
+	if k == nil {
+		return
+	}
+	for i, name := range k.Per {
+		c.column(fmt.Sprintf("policy.keep_newest.per[%d]", i), c.table, name)
+	}
+	if k.OrderBy == "" && c.OlderThan != nil {
+		return // it is that column
+	}
+	const field = "policy.keep_newest.order_by"
+	if column, ok := c.column(field, c.table, k.OrderBy); ok && !column.IsDate && column.Kind != "N" {
+		c.wrong.Addf(field, "%s is not a date or a number, but %s", column.Name, column.Full)
+	}
+}
+
+// checkOrphan checks the link and the parent table.
+func (c *checker) checkOrphan() {
+	o := c.OrphanOf
+	if o == nil {
+		return
+	}
+	c.column("policy.orphan_of.column", c.table, o.Column)
+	parent := c.find("policy.orphan_of.parent_table", o.ParentTable)
+	if parent == nil {
+		return
+	}
+	c.column("policy.orphan_of.parent_column", parent, o.ParentColumn)
+	if parent.RowSecurity {
+		c.wrong.Addf(
+			"policy.orphan_of.parent_table",
+			"row security may hide rows of %s, so that a missing row proves nothing: make "+
+				"the role %s the owner of the table, or grant it BYPASSRLS",
+			parent.Quoted(),
+			c.env.Catalog.Role,
+		)
+	}
+}
+
+// checkValues checks that the values of filters can be read for the types of their columns.
+func (c *checker) checkValues(ctx context.Context) error {
+	for i, f := range c.Filters {
+		column, ok := c.table.Column(f.Column)
+		if !ok || ops[f.Op] == plan.StartsWith {
+			continue
+		}
+		for j, v := range f.Values {
+			field := fmt.Sprintf("policy.filters[%d].values[%d]", i, j)
+			c.checkClock(field, column, v)
+			read := sqlexpr.Format("SELECT %s::%s IS NULL", sqlexpr.Arg(v, "text"), column.Type)
+			if err := c.try(ctx, field, read); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkAssign checks that the columns may be assigned.
+func (c *checker) checkAssign() {
+	assigned := map[string]bool{}
+	for i, a := range c.Assign {
+		field := fmt.Sprintf("policy.assign[%d]", i)
+		column, ok := c.column(field+".column", c.table, a.Column)
+		if !ok {
+			continue
+		}
+		if why := c.unassignable(column); why != "" {
+			c.wrong.Addf(field+".column", "%s cannot be assigned: %s", column.Name, why)
+		}
+		if assigned[column.Name] {
+			c.wrong.Addf(field+".column", "%s is assigned twice", column.Name)
+		}
+		assigned[column.Name] = true
+		if a.Value == nil && column.NotNull {
+			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
+		}
+	}
+}
+
+// checkAssigned checks that the assigned columns can have their values.
+func (c *checker) checkAssigned(ctx context.Context) error {
+	for i, a := range c.Assign {
+		column, ok := c.table.Column(a.Column)
+		if !ok || a.Value == nil {
+			continue
+		}
+		field := fmt.Sprintf("policy.assign[%d].value", i)
+		c.checkClock(field, column, *a.Value)
+		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unassignable returns why a column cannot be assigned; empty if it can.
+func (c *checker) unassignable(column campaign.Column) string {
+	isColumn := func(name string) bool { return c.table.Stored(name) == column.Name }
+	switch {
+	case column.Unique:
+		return "it is part of a primary key or a unique index"
+	case column.Generated:
+		return "its values are generated"
+	case c.OlderThan != nil && c.table.Stored(c.OlderThan.Column) == column.Name:
+		return "it is the date of older_than"
+	case c.KeepNewest != nil && c.table.Stored(c.orderBy()) == column.Name:
+		return "keep_newest orders by it: each batch would change which rows are the newest"
+	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
+		return "it is in per of keep_newest: each batch would change the groups of the next one"
+	}
+	return ""
+}
+
+// clockWords are the words that PostgreSQL reads as a date that depends on its clock.
+var clockWords = regexp.MustCompile(`(?i)\b(now|today|tomorrow|yesterday)\b`)
+
+// checkClock checks that a value means the same whenever it is read: a run must do what its saved plan counted.
+func (c *checker) checkClock(field string, column campaign.Column, value string) {
+	if word := clockWords.FindString(value); word != "" && column.Kind == "D" {
+		c.wrong.Addf(field, "%q depends on the clock: use older_than, or a fixed date", word)
+	}
+}
+
+// checkFits checks that a column can have a value without changing it.
+func (c *checker) checkFits(ctx context.Context, field string, column campaign.Column, value string) error {
+	before := len(c.wrong)
+	compare := "SELECT (%[1]s::%[2]s)::text IS NOT DISTINCT FROM (%[1]s::%[3]s)::text"
+	if column.Kind == "N" { // 1 and 1.00 are the same number
+		compare = "SELECT %[1]s::%[2]s IS NOT DISTINCT FROM %[1]s::%[3]s"
+	}
+	same := false
+	err := c.try(ctx, field, sqlexpr.Format(compare, sqlexpr.Arg(value, "text"), column.Type, column.Full), &same)
+	if err == nil && len(c.wrong) == before && !same {
+		c.wrong.Addf(field, "does not fit into %s, which is %s", column.Name, column.Full)
+	}
+	return err
+}
+
+// checkParts checks that PostgreSQL can evaluate each part of the compiled rule: that it can compare the types.
+func (c *checker) checkParts(ctx context.Context, compiled *plan.Plan) error {
+	for _, part := range c.parts() {
+		clauses := compiled.Clauses(plan.Rules{{part.Part}}, c.table, c.env)
+		if len(clauses) == 0 {
+			c.wrong.Addf("policy."+part.field, "cannot be evaluated: %s", notes(compiled))
+			continue
+		}
+		query := sqlexpr.Format("SELECT FROM %s AS r WHERE %s LIMIT 0", c.table.Quoted(), clauses[0][0].Condition)
+		if err := c.try(ctx, "policy."+part.field, query); err != nil {
+			return err
+		}
+	}
+	return c.wrong.Err()
+}
+
+// notes returns the texts of a plan's notes.
+func notes(p *plan.Plan) string {
+	var texts []string
+	for _, n := range p.Notes {
+		texts = append(texts, n.Text)
+	}
+	return strings.Join(texts, "; ")
+}
+
+// try sends a query in a transaction of its own, and reads its row if dest is given. An error of the query, such as that
+// of a value that is none of its type, becomes a violation.
+func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, dest ...any) error {
+	sql, args := query.Build()
+	err := pgx.BeginFunc(ctx, c.tx, func(tx pgx.Tx) error {
+		if dest != nil {
+			return tx.QueryRow(ctx, sql, args...).Scan(dest...)
+		}
+		_, err := tx.Exec(ctx, sql, args...)
+		return err
+	})
+	refused := (*pgconn.PgError)(nil)
+	if !errors.As(err, &refused) || sqlstate.Lost(err) || pgerrcode.IsOperatorIntervention(refused.Code) ||
+		pgerrcode.IsInsufficientResources(refused.Code) {
+		return err
+	}
+	c.wrong.Addf(field, "PostgreSQL refuses it: %s", sqlstate.Explain(err))
+	return nil
+}
+
+// MissingIndex returns the statement that creates the index that finds the newest rows of a group; empty if none is
+// needed, or there is one.
+func (p Policy) MissingIndex(t *campaign.Table) string {
+	k := p.KeepNewest
+	if k == nil || len(k.Per) == 0 || t.Elsewhere != "" {
+		return ""
+	}
+	var columns, names []string
+	for _, column := range append(slices.Clone(k.Per), p.orderBy()) {
+		if column = t.Stored(column); !slices.Contains(columns, column) {
+			columns, names = append(columns, column), append(names, pgx.Identifier{column}.Sanitize())
+		}
+	}
+	if t.HasIndex(columns[:len(columns)-1], t.Stored(p.orderBy())) {
+		return ""
+	}
+	return fmt.Sprintf("CREATE INDEX ON %s (%s)", t.Quoted(), strings.Join(names, ", "))
+}

@@ -1,0 +1,87 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// part is a part of the rule, and the field of the policy that it comes from.
+type part struct {
+	field string
+	plan.Part
+}
+
+// Task returns the task that carries the policy out.
+func (p Policy) Task() plan.Task {
+	var rule plan.Rule
+	for _, part := range p.parts() {
+		rule = append(rule, part.Part)
+	}
+	verb := "Deletes"
+	if len(p.Assign) > 0 {
+		verb = "Changes"
+	}
+	return plan.Task{
+		Name:        p.TaskName(),
+		Title:       p.title(),
+		Description: fmt.Sprintf("%s rows of %s by a policy of this installation.", verb, p.Table),
+		Names:       p.names(),
+		Basis:       p.Basis(),
+		Disabled:    !p.Enabled,
+		Steps: []plan.Step{{
+			On:     p.tables,
+			Rules:  plan.Rules{rule},
+			Update: p.assignments(),
+			Limit:  p.Limit,
+		}},
+	}
+}
+
+// parts returns the parts of the rule, the cheap ones first.
+func (p Policy) parts() (parts []part) {
+	add := func(field string, of plan.Part) { parts = append(parts, part{field, of}) }
+	if a := p.OlderThan; a != nil {
+		add("older_than", plan.Past(a.Column).By(time.Duration(a.Days)*campaign.Day))
+	}
+	for i, f := range p.Filters {
+		add(fmt.Sprintf("filters[%d]", i), plan.Filter{Column: f.Column, Op: ops[f.Op], Values: f.Values})
+	}
+	if p.Assign != nil {
+		add("assign", plan.Differs{From: p.assignments()})
+	}
+	if o := p.OrphanOf; o != nil {
+		add("orphan_of", plan.Orphan{Column: o.Column, Parent: o.ParentTable, Key: o.ParentColumn})
+	}
+	if k := p.KeepNewest; k != nil {
+		add("keep_newest", plan.Newest{Per: k.Per, OrderBy: p.orderBy(), Count: k.Count})
+	}
+	return parts
+}
+
+func (p Policy) assignments() (assignments []plan.Assignment) {
+	for _, a := range p.Assign {
+		assignments = append(assignments, plan.Assignment{Column: a.Column, Value: plan.Text{Value: a.Value}})
+	}
+	return assignments
+}
+
+// tables selects the table, unless it is one that no policy may change, or its columns are not what they were: the name
+// may have come to stand for another table since the policy was set.
+func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
+	found, err := plan.Table(p.Table)(env, in)
+	for _, t := range found {
+		if why := protected(env.Catalog, t); why != "" {
+			in.Skip(t, message.PolicyTableProtected.With("table", t.Quoted(), "problem", why))
+			return nil, nil
+		}
+		if why := p.usable(env, t); why != nil {
+			in.Skip(t, message.PolicyUnusable.With("problem", why))
+			return nil, nil
+		}
+	}
+	return found, err
+}

@@ -1,0 +1,149 @@
+package policy
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
+)
+
+// namePattern matches the names of policies.
+var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
+
+// Limits of a policy.
+const (
+	maxDescription = 1_000
+	maxLimit       = 1_000_000
+	maxParts       = 50 // filters, and assigned columns
+	maxValues      = 1_000
+	maxPer         = 10
+	maxCount       = 1_000_000
+	maxName        = 255   // of a table or column, in bytes
+	maxValue       = 8_192 // bytes
+)
+
+// Validate fails with failure.Violations if the policy is wrong for every database.
+func (p Policy) Validate() error {
+	var wrong failure.Violations
+	if !namePattern.MatchString(p.Name) {
+		wrong.Add("policy.name", "must be 1 to 40 of a-z, 0-9 and -")
+	}
+	checkName(&wrong, "policy.table", p.Table)
+	if utf8.RuneCountInString(p.Description) > maxDescription || !storable(p.Description) {
+		wrong.Addf(
+			"policy.description",
+			"is longer than %d characters, or not a text that a database can store",
+			maxDescription,
+		)
+	}
+	if p.Limit < 0 || p.Limit > maxLimit {
+		wrong.Addf("policy.limit", "must be 1 to %d, or 0 for the default", maxLimit)
+	}
+	if p.OlderThan == nil && p.OrphanOf == nil && p.KeepNewest == nil {
+		wrong.Add(
+			"policy",
+			"needs older_than, orphan_of or keep_newest: filters alone do not say when a row is obsolete",
+		)
+	}
+	p.validateParts(&wrong)
+	p.validateAssign(&wrong)
+	return wrong.Err()
+}
+
+// validateParts adds what is wrong with the conditions.
+func (p Policy) validateParts(wrong *failure.Violations) {
+	if a := p.OlderThan; a != nil {
+		checkName(wrong, "policy.older_than.column", a.Column)
+		checkRange(wrong, "policy.older_than.days", a.Days, campaign.MaxDays)
+	}
+	checkLength(wrong, "policy.filters", len(p.Filters), maxParts)
+	for i, f := range p.Filters {
+		f.validate(wrong, fmt.Sprintf("policy.filters[%d]", i))
+	}
+	if o := p.OrphanOf; o != nil {
+		checkName(wrong, "policy.orphan_of.column", o.Column)
+		checkName(wrong, "policy.orphan_of.parent_table", o.ParentTable)
+		checkName(wrong, "policy.orphan_of.parent_column", o.ParentColumn)
+	}
+	if k := p.KeepNewest; k != nil {
+		checkLength(wrong, "policy.keep_newest.per", len(k.Per), maxPer)
+		for i, column := range k.Per {
+			checkName(wrong, fmt.Sprintf("policy.keep_newest.per[%d]", i), column)
+		}
+		if p.orderBy() == "" {
+			wrong.Add("policy.keep_newest.order_by", "is missing, and there is no older_than whose column it could be")
+		} else {
+			checkName(wrong, "policy.keep_newest.order_by", p.orderBy())
+		}
+		checkRange(wrong, "policy.keep_newest.count", k.Count, maxCount)
+	}
+}
+
+// validateAssign adds what is wrong with the new values.
+func (p Policy) validateAssign(wrong *failure.Violations) {
+	checkLength(wrong, "policy.assign", len(p.Assign), maxParts)
+	for i, a := range p.Assign {
+		field := fmt.Sprintf("policy.assign[%d]", i)
+		checkName(wrong, field+".column", a.Column)
+		if a.Value != nil {
+			checkValue(wrong, field+".value", *a.Value)
+		}
+	}
+}
+
+// validate adds what is wrong with a filter.
+func (f Filter) validate(wrong *failure.Violations, field string) {
+	checkName(wrong, field+".column", f.Column)
+	op, known := ops[f.Op]
+	switch n := len(f.Values); {
+	case !known:
+		wrong.Add(field+".op", "is missing or unknown")
+	case op == plan.Null || op == plan.NotNull:
+		if n > 0 {
+			wrong.Addf(field+".values", "must be empty for %s", f.Op)
+		}
+	case op == plan.In || op == plan.NotIn:
+		if n < 1 || n > maxValues {
+			wrong.Addf(field+".values", "must be 1 to %d for %s", maxValues, f.Op)
+		}
+	case n != 1:
+		wrong.Addf(field+".values", "must be one for %s", f.Op)
+	}
+	for i, v := range f.Values {
+		checkValue(wrong, fmt.Sprintf("%s.values[%d]", field, i), v)
+	}
+}
+
+func checkName(wrong *failure.Violations, field, name string) {
+	switch {
+	case name == "":
+		wrong.Add(field, "is missing")
+	case len(name) > maxName || !storable(name):
+		wrong.Addf(field, "is longer than %d bytes, or not a text that a database can store", maxName)
+	}
+}
+
+func checkValue(wrong *failure.Violations, field, value string) {
+	if len(value) > maxValue || !storable(value) {
+		wrong.Addf(field, "is longer than %d bytes, or not a text that a database can store", maxValue)
+	}
+}
+
+func checkRange(wrong *failure.Violations, field string, value, most int) {
+	if value < 1 || value > most {
+		wrong.Addf(field, "must be 1 to %d", most)
+	}
+}
+
+func checkLength(wrong *failure.Violations, field string, length, most int) {
+	if length > most {
+		wrong.Addf(field, "has %d entries; at most %d are possible", length, most)
+	}
+}
+
+// storable reports whether a database can store a text.
+func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
