@@ -127,7 +127,8 @@ func TestIDsThatAreNoIntegers(t *testing.T) {
 	someAndNothing := map[string]catalogCase{}
 	for _, sqlType := range []string{"numeric(12)", "double precision", "text"} {
 		someAndNothing[sqlType] = catalogCase{
-			setup:    someVisitors + "ALTER TABLE NmsVisitor ALTER iVisitorId DROP DEFAULT, ALTER iVisitorId TYPE " + sqlType,
+			setup: someVisitors + "ALTER TABLE NmsVisitor ALTER iVisitorId DROP DEFAULT, ALTER iVisitorId TYPE " +
+				sqlType,
 			said:     left,
 			left:     []string{"0", "1", "2", "3"},
 			retained: purge.Retained{Tables: 1},
@@ -187,7 +188,8 @@ func TestViewsAndPartitionsWithNamesOfTables(t *testing.T) {
 			retained: purge.Retained{Dependent: 2, Tables: 1}, left: allLeft,
 		},
 		"a log that is a partition": {
-			setup: someDeliveries + "CREATE TABLE every_log (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified); " +
+			setup: someDeliveries +
+				"CREATE TABLE every_log (LIKE NmsBroadLogRcp) PARTITION BY RANGE (tsLastModified); " +
 				"ALTER TABLE every_log ATTACH PARTITION NmsBroadLogRcp DEFAULT",
 			said:     "is a partition of every_log, not a table",
 			deleted:  1,
@@ -324,7 +326,8 @@ func TestRulesAndTriggersAbove(t *testing.T) {
 		bypassed = "a rule or a trigger FOR EACH STATEMENT of xtkaudit would not see their deletion"
 	)
 	statement := func(event string) string {
-		return nothing + "CREATE TRIGGER seen AFTER " + event + " ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION nothing(); "
+		return nothing + "CREATE TRIGGER seen AFTER " + event +
+			" ON XtkAudit FOR EACH STATEMENT EXECUTE FUNCTION nothing(); "
 	}
 	all, rest := []string{"0", "1", "2", "3"}, []string{"0", "3"}
 	cases := map[string]catalogCase{}
@@ -415,7 +418,8 @@ func TestIdentities(t *testing.T) {
 					generated + " AS IDENTITY")
 			}
 			db.Do(
-				"ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId DROP DEFAULT, ALTER iBroadLogId ADD GENERATED " + generated +
+				"ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId DROP DEFAULT, ALTER iBroadLogId ADD GENERATED " +
+					generated +
 					" AS IDENTITY; " + strings.Replace(
 					someDeliveries,
 					"tsLastModified)\n\t\t\tVALUES (0",
@@ -489,13 +493,15 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 	tryCatalogs(t, "lists-to-delete", left, map[string]catalogCase{
 		"to another column": {
 			setup: "ALTER TABLE NmsGroup ADD iOther integer UNIQUE; INSERT INTO NmsGroup (iGroupId, iDeleteStatus, iOther) " +
-				"VALUES (1, 1, 100), (2, 0, 1); " + related + "ALTER TABLE CusRelated ADD FOREIGN KEY (iGroupId) REFERENCES " +
+				"VALUES (1, 1, 100), (2, 0, 1); " + related +
+				"ALTER TABLE CusRelated ADD FOREIGN KEY (iGroupId) REFERENCES " +
 				"NmsGroup (iOther) NOT VALID",
 			deleted: 1,
 			left:    []string{"list 2", "related 1", "related 77"},
 		},
 		"not valid": {
-			setup: lists + related + "ALTER TABLE CusRelated ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId) " +
+			setup: lists + related +
+				"ALTER TABLE CusRelated ADD FOREIGN KEY (iGroupId) REFERENCES NmsGroup (iGroupId) " +
 				"NOT VALID",
 			deleted: 3,
 			left:    []string{"related 77"},
@@ -702,7 +708,8 @@ func TestTablesOfAllKinds(t *testing.T) {
 	tryCatalogs(t, "visitors", visitorsLeft, cases)
 	tryCatalogs(t, "deliveries", deliveriesAndLogs, map[string]catalogCase{
 		"a state that is generated": {
-			setup:   someDeliveries + "ALTER TABLE NmsDelivery DROP iState, ADD iState smallint GENERATED ALWAYS AS (55) STORED",
+			setup: someDeliveries +
+				"ALTER TABLE NmsDelivery DROP iState, ADD iState smallint GENERATED ALWAYS AS (55) STORED",
 			left:    allLeft,
 			problem: `column "istate" can only be updated to DEFAULT`,
 		},
@@ -738,7 +745,8 @@ func TestAccessMethods(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Superuser("CREATE ACCESS METHOD rows TYPE TABLE HANDLER heap_tableam_handler")
 	db.Do(
-		"ALTER TABLE NmsVisitor RENAME TO old; CREATE TABLE NmsVisitor (LIKE old INCLUDING ALL) USING rows; " + someVisitors,
+		"ALTER TABLE NmsVisitor RENAME TO old; CREATE TABLE NmsVisitor (LIKE old INCLUDING ALL) USING rows; " +
+			someVisitors,
 	)
 	for _, change := range []func(*pipeline.Config){dry, nil} {
 		if j := mustRun(t, db, change, "visitors"); j.deleted["visitors"] != 2 {

@@ -22,39 +22,41 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 		Name: "newest", Table: "purchase",
 		KeepNewest: &policy.KeepNewest{Per: []string{"customer"}, OrderBy: "placed", Count: 2},
 	}
+	const skipped, failed = pipeline.Skipped, pipeline.Failed
 	for name, test := range map[string]struct {
 		policy policy.Policy
 		change string
 		state  pipeline.State
 		want   string // in the problem, or in the log
 	}{
-		"a dropped table":           {old, "DROP TABLE customer", pipeline.Skipped, "customer is missing"},
-		"a view in place of it":     {old, "ALTER TABLE customer RENAME TO c; CREATE VIEW customer AS SELECT * FROM c", pipeline.Skipped, "view"},
-		"a dropped date":            {old, "ALTER TABLE customer DROP seen", pipeline.Skipped, `no column "seen"`},
-		"a renamed date":            {old, "ALTER TABLE customer RENAME seen TO was", pipeline.Skipped, `no column "seen"`},
-		"a renamed filter":          {old, "ALTER TABLE customer RENAME state TO status", pipeline.Skipped, `no column "state"`},
-		"a date that is a text":     {old, "ALTER TABLE customer ALTER seen TYPE text", pipeline.Skipped, "is not a date"},
-		"a date that is a number":   {old, "ALTER TABLE customer ALTER seen TYPE int USING 1", pipeline.Skipped, "is not a date"},
-		"a filter of another type":  {old, "ALTER TABLE customer ALTER state TYPE int USING 1", pipeline.Failed, "invalid input syntax"},
-		"a dropped assigned column": {changing, "ALTER TABLE customer DROP state", pipeline.Skipped, `no column "state"`},
+		"a dropped table":           {old, "DROP TABLE customer", skipped, "customer is missing"},
+		"a view in place of it":     {old, "ALTER TABLE customer RENAME TO c; CREATE VIEW customer AS SELECT * FROM c", skipped, "view"},
+		"a dropped date":            {old, "ALTER TABLE customer DROP seen", skipped, `no column "seen"`},
+		"a renamed date":            {old, "ALTER TABLE customer RENAME seen TO was", skipped, `no column "seen"`},
+		"a renamed filter":          {old, "ALTER TABLE customer RENAME state TO status", skipped, `no column "state"`},
+		"a date that is a text":     {old, "ALTER TABLE customer ALTER seen TYPE text", skipped, "is not a date"},
+		"a date that is a number":   {old, "ALTER TABLE customer ALTER seen TYPE int USING 1", skipped, "is not a date"},
+		"a filter of another type":  {old, "ALTER TABLE customer ALTER state TYPE int USING 1", failed, "invalid input syntax"},
+		"a dropped assigned column": {changing, "ALTER TABLE customer DROP state", skipped, `no column "state"`},
 		"an assigned value that does not fit": {
-			changing, "ALTER TABLE customer ALTER state TYPE varchar(3) USING 'new'", pipeline.Failed, "value too long",
+			changing, "ALTER TABLE customer ALTER state TYPE varchar(3) USING 'new'", failed, "value too long",
 		},
 		"an assigned column that is a key": {
-			changing, "ALTER TABLE customer ALTER state TYPE text; UPDATE customer SET state = id; CREATE UNIQUE INDEX ON customer (state)",
-			pipeline.Skipped, "unique index",
+			changing, "ALTER TABLE customer ALTER state TYPE text; UPDATE customer SET state = id; " +
+				"CREATE UNIQUE INDEX ON customer (state)",
+			skipped, "unique index",
 		},
-		"a dropped parent":            {orphanPurchases, "DROP TABLE customer", pipeline.Skipped, `no table "customer"`},
-		"a renamed key of the parent": {orphanPurchases, "ALTER TABLE customer RENAME id TO no", pipeline.Skipped, `no column "id"`},
-		"an empty parent":             {orphanPurchases, "TRUNCATE customer", pipeline.Skipped, "empty"},
+		"a dropped parent":            {orphanPurchases, "DROP TABLE customer", skipped, `no table "customer"`},
+		"a renamed key of the parent": {orphanPurchases, "ALTER TABLE customer RENAME id TO no", skipped, `no column "id"`},
+		"an empty parent":             {orphanPurchases, "TRUNCATE customer", skipped, "empty"},
 		"a parent whose rows are hidden": {
-			orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", pipeline.Skipped,
+			orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", skipped,
 			"row security",
 		},
-		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", pipeline.Failed, "operator"},
-		"a group's column that is gone":   {newest, "ALTER TABLE purchase DROP customer", pipeline.Skipped, `no column "customer"`},
-		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", pipeline.Failed, "operator"},
-		"an order that is a text":         {newest, "ALTER TABLE purchase ALTER placed TYPE text", pipeline.Skipped, "not a date or a number"},
+		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", failed, "operator"},
+		"a group's column that is gone":   {newest, "ALTER TABLE purchase DROP customer", skipped, `no column "customer"`},
+		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", failed, "operator"},
+		"an order that is a text":         {newest, "ALTER TABLE purchase ALTER placed TYPE text", skipped, "not a date or a number"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -31,7 +31,8 @@ func TestStatistics(t *testing.T) {
 			db.Superuser("CREATE TABLE owned_by_postgres ()")
 			if c.option != "" {
 				db.Do(
-					"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " + c.option + ")",
+					"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', " +
+						c.option + ")",
 				)
 			}
 			mustRun(t, db, dry, "statistics").checkNoLog(t, "INFO:  ")
@@ -60,7 +61,8 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 				CREATE TABLE e_log (id integer) PARTITION BY RANGE (id);
 				INSERT INTO a_log SELECT i, i % 20 FROM generate_series(0, 99) i; CREATE MATERIALIZED VIEW seen AS
 					SELECT * FROM a_log;
-				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + fmt.Sprint(mode) + `)`)
+				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` +
+				fmt.Sprint(mode) + `)`)
 			db.Superuser(
 				`CREATE FOREIGN DATA WRAPPER elsewhere;
 				CREATE SERVER elsewhere FOREIGN DATA WRAPPER elsewhere;
@@ -156,7 +158,8 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 					CREATE TABLE rtevent_new PARTITION OF NmsRtEvent FOR VALUES FROM ('2026-02-15') TO ('2100-01-01');
 				INSERT INTO NmsRtEvent VALUES (1, '2025-01-01'), (2, '2026-02-14'), (3, '2026-02-16');
 				INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('x', '2000-01-01');
-				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + c.option + ")",
+				INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + c.option +
+					")",
 			)
 			j := mustRun(t, db, c.change, behind...)
 			if j.deleted["sessions"] != 1 || j.deleted["expired-events"] != 1 {
@@ -223,7 +226,8 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 			db := pgtest.Campaign(t)
 			db.Do(
 				`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
-				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer); CREATE INDEX ON c_table (fails(i));
+				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer);
+				CREATE INDEX ON c_table (fails(i));
 				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`,
 			)
 			// The index remains empty, so that only ANALYZE evaluates the expression.

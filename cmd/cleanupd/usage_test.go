@@ -393,7 +393,8 @@ func TestMistakes(t *testing.T) {
 			[]string{"--grpc-listen", "in use"},
 		},
 		{
-			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" + taken.Addr().String() + "/d?connect_timeout=1",
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --database-url postgres://u:secret@" +
+				taken.Addr().String() + "/d?connect_timeout=1",
 			1,
 			[]string{"database"},
 		},
@@ -414,12 +415,14 @@ func TestMistakes(t *testing.T) {
 			[]string{": --forms-database-url: "},
 		},
 		{
-			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() + " --database-url " + db.URL(),
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --mid-sourcing x=" + db.URL() +
+				" --database-url " + db.URL(),
 			2,
 			[]string{"--mid-sourcing x", "main database"},
 		},
 		{
-			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() + " --database-url " + db.URL(),
+			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() +
+				" --database-url " + db.URL(),
 			2,
 			[]string{
 				"--preview-database-url",

@@ -30,12 +30,14 @@ func TestDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(
-		`CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date, unknown timestamp,
+		`CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date,
+			unknown timestamp,
 			second timestamptz, partial timestamptz, endless timestamptz);
 		CREATE INDEX ON events (by_index, id); CREATE INDEX ON events (id, second);
 		CREATE INDEX ON events (partial) WHERE partial > '2024-01-01'; CREATE INDEX ON events (endless);
 		ALTER TABLE events ALTER unknown SET STATISTICS 0;
-		INSERT INTO events SELECT i, 'x', '2020-01-01Z'::timestamptz + i * interval '1 day', '2021-01-01'::date + i, now(),
+		INSERT INTO events SELECT i, 'x', '2020-01-01Z'::timestamptz + i * interval '1 day', '2021-01-01'::date + i,
+			now(),
 			'2023-01-01Z', '2020-01-01Z', CASE WHEN i = 1 THEN '-infinity'::timestamptz ELSE 'infinity' END
 			FROM generate_series(0, 100) i`,
 	)
@@ -157,7 +159,8 @@ func TestReferences(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(`CREATE TABLE orders (a int, b int, PRIMARY KEY (a, b)); CREATE SCHEMA "Shop";
-		CREATE TABLE "Shop"."Lines" (x int, y int, CONSTRAINT of FOREIGN KEY (x, y) REFERENCES orders ON DELETE CASCADE);
+		CREATE TABLE "Shop"."Lines" (x int, y int,
+			CONSTRAINT of FOREIGN KEY (x, y) REFERENCES orders ON DELETE CASCADE);
 		CREATE TABLE notes (a int, b int, FOREIGN KEY (a, b) REFERENCES orders) PARTITION BY RANGE (a);
 		CREATE TABLE notes_1 PARTITION OF notes FOR VALUES FROM (0) TO (9)`)
 	keys := read(t, db.Pool, "public.orders").ReferencedBy

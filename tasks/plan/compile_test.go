@@ -48,10 +48,11 @@ func TestDependentRows(t *testing.T) {
 		ids   string
 	}{
 		"parents": {
-			step:  plan.Step{On: plan.Table("NmsDelivery"), OfParents: true},
-			where: "true AND ((r.iDeleteStatus <> 0)) AND r.iDeliveryId <> 0 AND r.iDeliveryId IN (SELECT unnest($1::bigint[]))",
-			dry:   "true AND r.iDeliveryId <> 0 AND r.iDeliveryId IN (SELECT unnest($1::bigint[]))",
-			ids:   "SELECT r.iDeliveryId",
+			step: plan.Step{On: plan.Table("NmsDelivery"), OfParents: true},
+			where: "true AND ((r.iDeleteStatus <> 0)) AND r.iDeliveryId <> 0" +
+				" AND r.iDeliveryId IN (SELECT unnest($1::bigint[]))",
+			dry: "true AND r.iDeliveryId <> 0 AND r.iDeliveryId IN (SELECT unnest($1::bigint[]))",
+			ids: "SELECT r.iDeliveryId",
 		},
 		"linked rows": {
 			step: plan.Step{On: plan.Table("NmsTrackingUrl"), Link: "iDeliveryId"},

@@ -23,9 +23,12 @@ import (
 // catalog does not have is refused, and checking a policy changes nothing.
 func FuzzPolicy(f *testing.F) {
 	for i, text := range []string{
-		"plain", "Upper", "select", `x"; DROP TABLE victim; --`, `"`, `""`, `a.b`, `a"."b`, "a b", "'", `\`, "$1", "$$", "%s",
-		"%[1]d", "?", "{now}", "ä", "日本", "\n", "\t", "--", "/*", "*/", "()", "::text", "1", "r", "n", "p", "v", "ctid", "NULL",
-		"now", "x) OR (true", "E'", "U&\"", "\u00a0", "\u202e", "İ", "ſ", strings.Repeat("x", 62), strings.Repeat("ä", 40),
+		"plain", "Upper", "select", `x"; DROP TABLE victim; --`, `"`, `""`, `a.b`, `a"."b`, "a b", "'",
+		`\`, "$1", "$$", "%s",
+		"%[1]d", "?", "{now}", "ä", "日本", "\n", "\t", "--", "/*", "*/", "()", "::text", "1", "r", "n",
+		"p", "v", "ctid", "NULL",
+		"now", "x) OR (true", "E'", "U&\"", "\u00a0", "\u202e", "İ", "ſ", strings.Repeat("x", 62),
+		strings.Repeat("ä", 40),
 	} {
 		f.Add(text, text, text, text, uint16(i*0x91+7))
 	}
@@ -126,8 +129,10 @@ func (z *fuzzed) create(ctx context.Context, tx pgx.Tx) bool {
 // catalogOf returns a digest of what the database has.
 func catalogOf(t *testing.T, tx pgx.Tx) (digest string) {
 	t.Helper()
-	if err := tx.QueryRow(t.Context(), `SELECT md5(concat((SELECT string_agg(c::text, ',' ORDER BY c.oid) FROM pg_class c
-		WHERE c.relnamespace::regnamespace::text NOT LIKE 'pg_%'), (SELECT string_agg(a::text, ',' ORDER BY attrelid, attnum)
+	if err := tx.QueryRow(t.Context(), `SELECT md5(concat((SELECT string_agg(c::text, ',' ORDER BY
+			c.oid) FROM pg_class c
+		WHERE c.relnamespace::regnamespace::text NOT LIKE 'pg_%'), (SELECT string_agg(a::text, ',' ORDER
+			BY attrelid, attnum)
 		FROM pg_attribute a WHERE attrelid >= 16384), (SELECT string_agg(v::text, ',') FROM victim v)))`).
 		Scan(&digest); err != nil {
 		t.Fatal(err)
@@ -210,7 +215,8 @@ var (
 	// ruleWords are the words of the statements of policies.
 	ruleWords = strings.Fields(
 		`DELETE UPDATE SET FROM ONLY AS WHERE AND OR NOT IN IS NULL TRUE CASE WHEN THEN END SELECT
-		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY ALL COLLATE starts_with tableoid ctid r n p s
+		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY ALL COLLATE starts_with
+			tableoid ctid r n p s
 		pg_catalog text int8 timestamptz bigint`,
 	)
 )

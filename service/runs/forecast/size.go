@@ -13,8 +13,8 @@ import (
 // Size is how large the database is, and how much it grows.
 type Size struct {
 	Bytes int64
-	// PerDay is by how many bytes it grows a day, and WithoutPerDay by how many it would without the cleanup; nil until the
-	// tables were sampled for a day. Space that rows leave is used again by the same table, and is not given back.
+	// PerDay is by how many bytes it grows a day, and WithoutPerDay by how many it would without the cleanup; nil until
+	// the tables were sampled for a day. Space that rows leave is used again by the same table, and is not given back.
 	PerDay, WithoutPerDay *float64
 }
 
@@ -27,15 +27,15 @@ func (s Size) In(days int, perDay *float64) *int64 {
 	return &bytes
 }
 
-// selectSize selects the size of the database, and its growth: the rows that were inserted into each table and not deleted
-// again since the first sampling of the last 30 days, with their mean size. Without the cleanup, the rows remain that its
-// runs have deleted.
+// selectSize selects the size of the database, and its growth: the rows that were inserted into each table and not
+// deleted again since the first sampling of the last 30 days, with their mean size. Without the cleanup, the rows remain
+// that its runs have deleted.
 const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),
 ours AS (SELECT format('%I.%I', n.nspname, c.relname) AS name, sum(t.rows_deleted) AS rows
-  FROM cleanupd.taken t JOIN pg_class c ON c.oid = to_regclass(t.table_name) JOIN pg_namespace n ON n.oid = c.relnamespace,
-    first
+  FROM cleanupd.taken t JOIN pg_class c ON c.oid = to_regclass(t.table_name)
+  JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN first
   WHERE t.start_time > first.time GROUP BY 1),
 grown AS (SELECT last.bytes::float8 / greatest(last.rows, 1) AS size, since.inserted, since.deleted,
     least(COALESCE(ours.rows, 0), since.deleted) AS ours

@@ -11,6 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
+type (
+	causes  = map[Cause][]string
+	results = []store.Result
+)
+
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	var (
@@ -29,45 +34,45 @@ func TestJudge(t *testing.T) {
 		bounds  Bounds
 		want    map[Cause][]string
 	}{
-		"success":           {state: store.Succeeded, results: []store.Result{works}, bounds: Bounds{1, 1}},
-		"failed task":       {store.Failed, []store.Result{works, fails}, nil, Bounds{}, map[Cause][]string{RunFailed: {"fails"}}},
-		"stale plan":        {store.Failed, []store.Result{stale}, nil, Bounds{}, map[Cause][]string{RunFailed: {"stale"}}},
-		"failed as a whole": {store.Failed, nil, nil, Bounds{}, map[Cause][]string{RunFailed: nil}},
-		"a guard alone":     {store.Failed, []store.Result{works, guarded}, nil, Bounds{}, map[Cause][]string{GuardRefused: {"guarded"}}},
+		"success":           {state: store.Succeeded, results: results{works}, bounds: Bounds{1, 1}},
+		"failed task":       {store.Failed, results{works, fails}, nil, Bounds{}, causes{RunFailed: {"fails"}}},
+		"stale plan":        {store.Failed, results{stale}, nil, Bounds{}, causes{RunFailed: {"stale"}}},
+		"failed as a whole": {store.Failed, nil, nil, Bounds{}, causes{RunFailed: nil}},
+		"a guard alone":     {store.Failed, results{works, guarded}, nil, Bounds{}, causes{GuardRefused: {"guarded"}}},
 		"a guard and another failure": {
 			store.Failed,
-			[]store.Result{guarded, fails},
+			results{guarded, fails},
 			nil,
 			Bounds{},
-			map[Cause][]string{RunFailed: {"fails"}, GuardRefused: {"guarded"}},
+			causes{RunFailed: {"fails"}, GuardRefused: {"guarded"}},
 		},
-		"a guard refuses all":       {store.Failed, nil, nil, Bounds{}, map[Cause][]string{GuardRefused: nil}},
-		"a cancelled run":           {state: store.Cancelled, results: []store.Result{works}, before: []string{"works"}},
-		"a failure before a cancel": {store.Cancelled, []store.Result{guarded, fails}, nil, Bounds{}, map[Cause][]string{GuardRefused: {"guarded"}}},
-		"rows below the bound":      {state: store.Succeeded, results: []store.Result{retains, retains2}, bounds: Bounds{Rows: 12}},
+		"a guard refuses all":       {store.Failed, nil, nil, Bounds{}, causes{GuardRefused: nil}},
+		"a cancelled run":           {state: store.Cancelled, results: results{works}, before: []string{"works"}},
+		"a failure before a cancel": {store.Cancelled, results{guarded, fails}, nil, Bounds{}, causes{GuardRefused: {"guarded"}}},
+		"rows below the bound":      {state: store.Succeeded, results: results{retains, retains2}, bounds: Bounds{Rows: 12}},
 		"rows at the bound": {
 			store.Succeeded,
-			[]store.Result{works, retains, retains2},
+			results{works, retains, retains2},
 			nil,
 			Bounds{Rows: 11},
-			map[Cause][]string{RowsRetained: {"retains", "retains2"}},
+			causes{RowsRetained: {"retains", "retains2"}},
 		},
-		"tables at the bound": {store.Succeeded, []store.Result{retains2}, nil, Bounds{Tables: 2}, map[Cause][]string{RowsRetained: {"retains2"}}},
-		"no bounds":           {state: store.Succeeded, results: []store.Result{retains2}},
-		"rows on hold":        {state: store.Succeeded, results: []store.Result{held}, bounds: Bounds{1, 1}},
+		"tables at the bound": {store.Succeeded, results{retains2}, nil, Bounds{Tables: 2}, causes{RowsRetained: {"retains2"}}},
+		"no bounds":           {state: store.Succeeded, results: results{retains2}},
+		"rows on hold":        {state: store.Succeeded, results: results{held}, bounds: Bounds{1, 1}},
 		"retained and failed": {
 			store.Failed,
-			[]store.Result{retains, fails},
+			results{retains, fails},
 			nil,
 			Bounds{Rows: 1},
-			map[Cause][]string{RunFailed: {"fails"}, RowsRetained: {"retains"}},
+			causes{RunFailed: {"fails"}, RowsRetained: {"retains"}},
 		},
-		"success after a failure": {store.Succeeded, []store.Result{works, retains}, []string{"works"}, Bounds{}, map[Cause][]string{RunRecovered: {"works"}}},
-		"another failure":         {store.Failed, []store.Result{works, fails}, []string{"works"}, Bounds{}, map[Cause][]string{RunFailed: {"fails"}}},
+		"success after a failure": {store.Succeeded, results{works, retains}, []string{"works"}, Bounds{}, causes{RunRecovered: {"works"}}},
+		"another failure":         {store.Failed, results{works, fails}, []string{"works"}, Bounds{}, causes{RunFailed: {"fails"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := map[Cause][]string{}
+			got := causes{}
 			run := &store.Run{State: c.state, Results: c.results}
 			if strings.HasPrefix(name, "a guard") {
 				run.Cause = store.CauseGuarded

@@ -215,8 +215,9 @@ func TestMailOverTLS(t *testing.T) {
 		policy  gomail.TLSPolicy
 		want    string // in the error; "" for none
 	}{
-		"smtps":                  {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", o, 0, ""},
-		"a password file":        {implicit, "smtps://u@HOST?to=a@b.example&password-file=" + url.QueryEscape(file(t, "PLANTED\n")), o, 0, ""},
+		"smtps": {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", o, 0, ""},
+		"a password file": {implicit, "smtps://u@HOST?to=a@b.example&password-file=" +
+			url.QueryEscape(file(t, "PLANTED\n")), o, 0, ""},
 		"an unknown authority":   {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", Options{}, 0, "unknown authority"},
 		"a wrong password":       {implicit, "smtps://u:WRONG@HOST?to=a@b.example", o, 0, "*** is not the password"},
 		"STARTTLS":               {starttls, "smtp://u:PLANTED@HOST?to=a@b.example", o, gomail.TLSMandatory, ""},
