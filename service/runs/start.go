@@ -53,8 +53,8 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 // ErrNoTasks reports that a database has no tasks.
 var ErrNoTasks = failure.New(
 	failure.Precondition,
-	"there is nothing to run: this is no Campaign database, since none of the known tables was found, and no policy is "+
-		"set; check the database's name, and that the role may use the schema that holds NmsDelivery",
+	"there is nothing to run: no policy is set, and this is no Campaign database, or is not served as one; check the "+
+		"database's name, --profile, and that the role may use the schema that holds NmsDelivery",
 )
 
 // Start stores a run, for any replica to claim, or returns the run that an earlier call with the same request id has

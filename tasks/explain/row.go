@@ -193,7 +193,7 @@ func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() erro
 
 // conclude sets the verdict of all steps together.
 func (x *Row) conclude() {
-	x.Verdict, x.Why = Kept, "no rule takes it"
+	x.Verdict, x.Why = Kept, "no rule deletes it"
 	rank := map[Verdict]int{Kept: 0, DeletedLater: 1, Unknown: 2, Deleted: 3}
 	for _, s := range x.Steps {
 		switch {
