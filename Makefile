@@ -165,8 +165,8 @@ fuzz: ## Each fuzz target for ten seconds; FUZZ=FuzzREST FUZZTIME=10m for one of
 docs: ## Every command of the documents, on the demo; DOCS=docs/reference/api.md for one of them
 	.ci/docs $(DOCS)
 
-model: ## Random databases against the model; SEEDS=1000
-	CLEANUPD_SUITES=model go test ./tasks -run TestRandomDatabases -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
+model: ## Random databases and policies against models; SEEDS=1000, ARGS="-policy-tables 5000"
+	CLEANUPD_SUITES=model go test ./tasks -run "TestRandomDatabases|TestRandomPolicies" -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
 
 faults: ## Runs on random databases under attack; SEEDS=200
 	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)

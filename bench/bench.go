@@ -240,7 +240,8 @@ func measure(
 const limitSlack = 200 * time.Millisecond
 
 func count(ctx context.Context, conn *pgx.Conn, t target) (all, obsolete int64, err error) {
-	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+t.obsolete+") FROM "+t.table).Scan(&all, &obsolete)
+	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+t.obsolete+") FROM "+t.table).
+		Scan(&all, &obsolete)
 	return all, obsolete, err
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -25,11 +26,12 @@ const (
 	warmUpTable = "shop.basket"
 )
 
-// PolicyCells returns a table by age, and two of which the newest rows of each group are kept: of many small groups, and
-// of few large ones.
+// PolicyCells returns the tables for a policy by age, and for some that keep the newest rows of each group: many small
+// groups in the order of time, as in a log, many small groups, and few large ones.
 func PolicyCells(rows int) []Cell {
 	return []Cell{
 		{Rows: rows, Old: 50, Scattered: true, Policy: byAge},
+		{Rows: rows, Old: 50, Policy: newest, Group: 30},
 		{Rows: rows, Old: 50, Scattered: true, Policy: newest, Group: 30},
 		{Rows: rows, Old: 50, Scattered: true, Policy: newest, Group: min(3_000, rows/4)},
 	}
@@ -70,7 +72,9 @@ func (c Cell) target() target {
 	if c.Policy == newest {
 		t.obsolete = fmt.Sprintf(
 			"id IN (SELECT id FROM (SELECT id, row_number() OVER (PARTITION BY customer ORDER BY at DESC) AS place FROM %s)"+
-				" AS ranked WHERE place > %d)", policyTable, c.kept(),
+				" AS ranked WHERE place > %d)",
+			policyTable,
+			c.kept(),
 		)
 	}
 	return t
@@ -97,14 +101,21 @@ func (c Cell) fillPolicies(ctx context.Context, pg *localpg.Server, name string)
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	group := max(c.Group, 30)
+	group, at := max(
+		c.Group,
+		30,
+	), "CASE WHEN random() <= $1 / 100.0 THEN now() - interval '200 days' ELSE now() END - "+
+		"random() * interval '10 days'"
+	if !c.Scattered {
+		at = "now() - interval '180 days' * (1 - i / $2::float8) / (1 - $1 / 100.0)"
+	}
+	at = strings.NewReplacer("$1", strconv.Itoa(c.Old), "$2", strconv.Itoa(c.Rows)).Replace(at)
 	for _, sql := range []string{
 		"CREATE SCHEMA shop",
 		"CREATE TABLE shop.basket (id int PRIMARY KEY, at timestamptz); INSERT INTO shop.basket VALUES (1, '2000-01-01')",
 		"CREATE TABLE shop.login (id bigint PRIMARY KEY, customer int NOT NULL, at timestamptz NOT NULL, agent text)",
-		fmt.Sprintf(`INSERT INTO shop.login SELECT i, random() * %[1]d, CASE WHEN random() <= %[2]d / 100.0
-				THEN now() - interval '200 days' ELSE now() END - random() * interval '10 days', repeat(md5(i::text), 2)
-			FROM generate_series(1, %[3]d) i`, c.Rows/group, c.Old, c.Rows),
+		fmt.Sprintf(`INSERT INTO shop.login SELECT i, random() * %d, %s, repeat(md5(i::text), 2)
+			FROM generate_series(1, %d) i`, c.Rows/group, at, c.Rows),
 		"CREATE INDEX ON shop.login (at); CREATE INDEX ON shop.login (customer, at)",
 	} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
@@ -138,7 +149,11 @@ func (c Cell) setPolicies(ctx context.Context, conn *pgx.Conn) error {
 // describePolicy returns the part of the cell's name about its policy.
 func (c Cell) describePolicy() string {
 	if c.Policy == newest {
-		return fmt.Sprintf("%s: %d of %d", strings.ToLower(newest), c.kept(), c.Group)
+		order := "in the order of time"
+		if c.Scattered {
+			order = "scattered"
+		}
+		return fmt.Sprintf("%s: %d of %d, %s", newest, c.kept(), c.Group, order)
 	}
 	return c.Policy
 }

@@ -22,7 +22,7 @@ func runPolicies(t *testing.T, db *pgtest.DB, dryRun bool, policies ...policy.Po
 	})
 }
 
-// family creates customers, of whom each third is old, their orders and the lines of these.
+// family creates customers, every third of them old, with purchases and the lines of the purchases.
 const family = `CREATE TABLE customer (id int PRIMARY KEY, seen timestamptz, state text);
 	CREATE TABLE purchase (id int PRIMARY KEY, customer int, placed timestamptz);
 	CREATE TABLE line (id int PRIMARY KEY, purchase int, price numeric(8,2));

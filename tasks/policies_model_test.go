@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
-	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
@@ -45,8 +44,8 @@ type randomPolicies struct {
 	changed []int64
 }
 
-// A run deletes or changes the rows that one statement of SQL would, which the test writes itself. The dry run before
-// it finds as many, and a run after it does nothing.
+// A run deletes or changes the same rows as one plain statement, which the test writes itself. The dry run before it
+// finds as many, and a run after it does nothing.
 func TestRandomPolicies(t *testing.T) {
 	t.Parallel()
 	for i := range (*policyTables + tablesPerSeed - 1) / tablesPerSeed {
@@ -177,7 +176,7 @@ func (r *randomPolicies) check(t *testing.T) {
 	}
 }
 
-// ask lets PostgreSQL say what the policies do, in a transaction that is undone.
+// ask executes the plain statements of the policies in a transaction that is undone, and stores their results.
 func (r *randomPolicies) ask(t *testing.T) {
 	t.Helper()
 	r.want, r.changed = make([][]string, len(r.policies)), make([]int64, len(r.policies))
@@ -284,5 +283,3 @@ func (r *randomPolicies) compareRows(t *testing.T) {
 		}
 	}
 }
-
-var _ = policy.Prefix

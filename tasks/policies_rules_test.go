@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// randomPolicy is a random policy, and what it means in SQL that the test writes itself.
+// randomPolicy is a random policy with its conditions in SQL, which the test writes itself.
 type randomPolicy struct {
 	policy.Policy
 	table  *randomTable
@@ -20,7 +20,7 @@ type randomPolicy struct {
 	where, set []string
 }
 
-// newRandomPolicy returns a random policy for a table. now is SQL. Rows with the key 0 are kept if zeroRecords is true.
+// newRandomPolicy returns a random policy for a table. Rows with the key 0 are kept if zeroRecords is true.
 func newRandomPolicy(rng *rand.Rand, name string, t, parent *randomTable, zeroRecords bool) *randomPolicy {
 	p := &randomPolicy{table: t}
 	p.Name, p.Table, p.Enabled = name, t.spelled(rng), true

@@ -20,7 +20,7 @@ type columnType struct {
 	integer, number, date, plain bool
 }
 
-// Values of some types.
+// Values of several types.
 var (
 	smallInts = []string{"0", "-1", "1", "2", "3", "7"}
 	moments   = []string{
@@ -30,7 +30,7 @@ var (
 	words = []string{"", "a", "ab", "abc", "B", "ä", "a'b", `a\`, "$1", "%s", "x\"y", "NULL", " a"}
 )
 
-// columnTypes are the types of columns. The schema has those that are not PostgreSQL's: see typesSQL.
+// columnTypes are the types of columns. typesSQL creates the ones in the schema "Odd types".
 var columnTypes = []columnType{
 	{sql: "smallint", read: "int2", values: smallInts, integer: true, number: true},
 	{sql: "int", read: "int4", values: smallInts, integer: true, number: true},
@@ -274,7 +274,7 @@ func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 	return t
 }
 
-// addKey adds columns for a key of some kind.
+// addKey adds columns that identify a row, or none.
 func (t *randomTable) addKey(rng *rand.Rand, names []string) {
 	key := func(i int, sql string) string {
 		at := slices.IndexFunc(columnTypes, func(of columnType) bool { return of.sql == sql })
@@ -413,7 +413,7 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 	}
 }
 
-// multiplySQL returns the statement that makes a table of some rows large.
+// multiplySQL returns the statements that copy the rows of a large table, and analyze it.
 func (t *randomTable) multiplySQL() string {
 	var names, values []string
 	for _, c := range t.columns {

@@ -154,7 +154,10 @@ func TestNotificationsOfAnOldSchema(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do(
-		`ALTER TABLE cleanupd.run DROP notified; DROP TABLE cleanupd.missed_run, cleanupd.notification, cleanupd.policy;
+		`ALTER TABLE cleanupd.run DROP notified;
+		DROP TABLE cleanupd.missed_run, cleanupd.notification, cleanupd.policy, cleanupd.table_sampling,
+			cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler, cleanupd.forecast,
+			cleanupd.sequence_sample;
 		UPDATE cleanupd.schema_version SET version = 20;
 		INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time) VALUES
 			(gen_random_uuid(), 0, 'FAILED', false, false, 'ended', now()), (gen_random_uuid(), 0, 'RUNNING', false, false, 'active', NULL)`,

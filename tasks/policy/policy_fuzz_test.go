@@ -19,8 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// No text of a policy becomes SQL: its values are parameters, and its names are quoted names of the catalog, whatever
-// these are. A name that is not in the catalog is refused, and checking a policy changes nothing.
+// No text of a policy becomes SQL: values are parameters, and names are quoted as the catalog has them. A name that the
+// catalog does not have is refused, and checking a policy changes nothing.
 func FuzzPolicy(f *testing.F) {
 	for i, text := range []string{
 		"plain", "Upper", "select", `x"; DROP TABLE victim; --`, `"`, `""`, `a.b`, `a"."b`, "a b", "'", `\`, "$1", "$$", "%s",
@@ -169,7 +169,7 @@ func (z *fuzzed) checkRefused(t *testing.T, tx pgx.Tx, before string) {
 	}
 }
 
-// checkQuoted checks a policy whose tables exist. Without what is in double quotes, its SQL is made of known words.
+// checkQuoted checks a policy whose tables exist. All words of its SQL outside double quotes are known.
 func (z *fuzzed) checkQuoted(t *testing.T, tx pgx.Tx) {
 	t.Helper()
 	p := z.policy(quoted(z.table), quoted(z.parent))

@@ -321,3 +321,18 @@ func TestLockedRowThatOthersDelete(t *testing.T) {
 		t.Errorf("result %+v, error %v, deleted %d", result, err, a.deleted())
 	}
 }
+
+// The index by which a condition reads other rows of the table does not find the rows of the sweep.
+func TestIndexOfASubquery(t *testing.T) {
+	t.Parallel()
+	db, s := dated(t, 50_000, 2, "timestamptz")
+	db.Do("CREATE INDEX newest ON t (parent, ts)")
+	s.Older = nil
+	s.Where = sqlexpr.SQL("r.ts < (SELECT n.ts FROM t AS n WHERE n.parent = r.parent AND n.ts IS NOT NULL " +
+		"ORDER BY n.ts DESC OFFSET 4 LIMIT 1)")
+	e, _ := engine(db)
+	scan, err := e.Scan(t.Context(), s)
+	if err != nil || scan.Method != purge.TableScan {
+		t.Errorf("%v, %v", scan, err)
+	}
+}

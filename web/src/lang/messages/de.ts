@@ -131,4 +131,5 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',
   POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
+  POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

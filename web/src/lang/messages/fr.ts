@@ -129,4 +129,5 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',
   POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
+  POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keep_newest, donc chaque lot lit toute la table : {statement}',
 }

@@ -120,4 +120,6 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
   POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
+  POLICY_UNINDEXED:
+    '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
