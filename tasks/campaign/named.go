@@ -84,6 +84,9 @@ LIMIT 1`
 
 // readNamed finds the tables that the scope names.
 func readNamed(ctx context.Context, db Querier, c *Catalog, names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
 	oids := map[string]uint32{}
 	for _, text := range names {
 		n, ok := parseTableName(text)
