@@ -33,18 +33,17 @@ type DroppedTables struct {
 // Cover returns which tables the tasks of a pipeline cover. It fails with campaign.ErrNotCampaign.
 func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage, err error) {
 	v.Tasks, v.Disabled, v.WorkTables = map[string][]string{}, map[string][]string{}, map[string]DroppedTables{}
-	e, err := simulate(ctx, c, holds)
-	if err != nil {
+	if err := c.Pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&c.Now); err != nil {
 		return v, err
 	}
-	database := e.simulation.Database()
-	tables := database.Env.Catalog.Tables(func(*campaign.Table) bool { return true })
-	v.Schema, v.Zone = database.Env.Catalog.Schema, database.Env.Catalog.Zone.Name
 	c.DryRun = true // which rights are missing does not matter
 	run := pipeline.New(ctx, c, pipeline.DiscardJournal(holds), c.Pool)
 	if err := run.Database.Refresh(ctx); err != nil {
 		return v, err
 	}
+	catalog := run.Database.Env.Catalog
+	v.Schema, v.Zone = catalog.Schema, catalog.Zone.Name
+	tables := catalog.Tables(func(*campaign.Table) bool { return true })
 	for _, t := range c.Pipeline {
 		v.Pipeline = append(v.Pipeline, t.Name)
 		p, err := run.Database.Compile(t)
@@ -53,7 +52,7 @@ func Cover(ctx context.Context, c pipeline.Config, holds plan.Holds) (v Coverage
 		}
 		covered := map[string]bool{}
 		for _, table := range tables {
-			covered[table.Quoted()] = e.covers(p, table)
+			covered[table.Quoted()] = covers(catalog, p, table)
 		}
 		for _, j := range p.Jobs { // of a table in another schema, too
 			covered[j.Table.Quoted()] = true

@@ -150,15 +150,20 @@ func (e *Explainer) covered(name string) (*campaign.Table, error) {
 
 // covers reports whether a plan deletes rows from a table, updates them, or rolls them up.
 func (e *Explainer) covers(p *plan.Plan, table *campaign.Table) bool {
-	return e.rollsUp(p, table) ||
+	return covers(e.simulation.Database().Env.Catalog, p, table)
+}
+
+// covers reports whether a plan deletes rows from a table of a catalog, updates them, or rolls them up.
+func covers(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
+	return rollsUp(c, p, table) ||
 		slices.ContainsFunc(p.Jobs, func(j plan.Job) bool { return candidates.Touches(j, table.Quoted()) }) ||
 		slices.ContainsFunc(p.SkippedSteps, func(s plan.Skip) bool { return s.Table == table })
 }
 
 // rollsUp reports whether a plan replaces rows of a table by their sums.
-func (e *Explainer) rollsUp(p *plan.Plan, table *campaign.Table) bool {
+func rollsUp(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
 	r := p.Task.RollUp
-	return r != nil && e.simulation.Database().Env.Catalog.Table(r.Table) == table
+	return r != nil && c.Table(r.Table) == table
 }
 
 // Row explains a row by the columns of a unique key. onText is called if the key is a text, before the row is looked for;

@@ -69,7 +69,7 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 				steps = append(steps, skipped(t.Name, skip))
 			}
 		}
-		if x.rollsUp(p, x.row.table) {
+		if rollsUp(x.simulation.Database().Env.Catalog, p, x.row.table) {
 			s, err := x.rollUpStep(ctx, p)
 			if err != nil {
 				return nil, err
