@@ -194,6 +194,35 @@ cleanupd_tables_left{job="c",task="visitors"} 1x3000`,
 			false,
 		},
 		{
+			"CleanupTaskFallingBehind",
+			"a task of two replicas",
+			`cleanupd_task_falling_behind{job="c",instance="a",task="delivery-logs"} 1x300
+cleanupd_task_falling_behind{job="c",instance="b",task="delivery-logs"} 1x300`,
+			2 * time.Hour,
+			true,
+		},
+		{
+			"CleanupTaskFallingBehind",
+			"a task in balance",
+			`cleanupd_task_falling_behind{job="c",task="delivery-logs"} 0x300`,
+			2 * time.Hour,
+			false,
+		},
+		{
+			"CleanupSequenceEnds",
+			"a hundred days are left",
+			`cleanupd_sequence_end_timestamp_seconds{job="c",sequence="public.xtknewid"} 8640000x300`,
+			2 * time.Hour,
+			true,
+		},
+		{
+			"CleanupSequenceEnds",
+			"a year is left",
+			`cleanupd_sequence_end_timestamp_seconds{job="c",sequence="public.xtknewid"} 31536000x300`,
+			2 * time.Hour,
+			false,
+		},
+		{
 			"CleanupRunFailed",
 			"one failed",
 			`cleanupd_runs_total{job="c",instance="a",state="failed",dry_run="false"} 0x30 1x90
