@@ -100,10 +100,18 @@ func TestForecastOfSequences(t *testing.T) {
 		!slices.Equal(orders.GetColumns(), []string{"shop.order_line.id", "shop.small.other"}) {
 		t.Errorf("%v", orders)
 	}
-	if n := s.db.Int(
-		"SELECT count(*) FROM cleanupd.sequence_sample WHERE sample_time > now() - interval '1 minute'",
-	); n != 2 {
-		t.Errorf("%d samples", n)
+	const recent = "SELECT count(*) FROM cleanupd.sequence_sample WHERE sample_time > now() - interval '1 minute'"
+	if n := s.db.Int(recent); n != 0 {
+		t.Errorf("a call stored %d samples", n)
+	}
+	s.db.Do("UPDATE cleanupd.table_sampler SET last_time = now() - interval '1 hour'")
+	for range 2 {
+		if err := s.manager.Forecaster.Tick(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := s.db.Int(recent); n != 2 {
+		t.Errorf("%d samples were stored", n)
 	}
 }
 

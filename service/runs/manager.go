@@ -140,16 +140,12 @@ func New(c Config) *Manager {
 		Tasks:   m.Tasks,
 		Log:     m.log,
 	}
-	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Config: m.Configure, Schedule: m.Schedule}
+	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
 	m.sampler = &growth.Sampler{
 		Pool:  m.pool,
 		Owner: m.owner,
 		Masks: inventory.Masks(tasks.Pipeline),
-		Then: func(ctx context.Context) error { // for metrics, and to sample the sequences
-			_, err := m.Forecaster.Forecast(ctx)
-			return err
-		},
-		Log: m.log,
+		Log:   m.log,
 	}
 	m.worker = worker.New(worker.Config{
 		Pool:       m.pool,

@@ -37,6 +37,7 @@ func (m *Manager) Work(ctx context.Context) {
 	}
 	if m.config.SampleEvery > 0 {
 		wg.Go(func() { m.repeat(ctx, m.config.SampleEvery, "sample the tables", m.sampler.Tick) })
+		wg.Go(func() { m.repeat(ctx, m.config.SampleEvery, "make a forecast", m.Forecaster.Tick) })
 	}
 	m.notify(ctx, &wg)
 	m.worker.Work(ctx)

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -37,9 +38,10 @@ type Forecast struct {
 	Size      Size
 }
 
-// Forecaster makes forecasts, one at a time.
+// Forecaster makes forecasts, one at a time, and records one after each sampling of the tables, while no run works.
 type Forecaster struct {
-	Pool *pgxpool.Pool
+	Pool  *pgxpool.Pool
+	Owner *instance.Owner
 	// Config returns the configuration of a run, with all tasks as they are now.
 	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
 	// Schedule returns the schedule.
@@ -109,10 +111,36 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	if made.Sequences, err = Sequences(ctx, f.Pool); err != nil {
 		return nil, err
 	}
-	if made.Size, err = ReadSize(ctx, f.Pool); err != nil {
-		return nil, err
+	made.Size, err = ReadSize(ctx, f.Pool)
+	return made, err
+}
+
+// isDue is the condition that a forecast is to be recorded: the tables have been sampled since the last one, no run works,
+// and none has ended in the last minutes, since others may follow.
+const isDue = `
+EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
+  AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
+AND NOT EXISTS (SELECT FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))`
+
+// Tick records a forecast if that is due.
+func (f *Forecaster) Tick(ctx context.Context) error {
+	if owns, err := f.Owner.Owns(ctx, f.Pool); err != nil || !owns {
+		return err
 	}
-	return made, pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
+	var due bool
+	if err := f.Pool.QueryRow(ctx, "SELECT "+isDue).Scan(&due); err != nil || !due {
+		return err
+	}
+	return f.Record(ctx)
+}
+
+// Record makes a forecast, and stores what metrics have of it, with a sample of the sequences.
+func (f *Forecaster) Record(ctx context.Context) error {
+	made, err := f.Forecast(ctx)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, f.Pool, func(tx pgx.Tx) error {
 		return errors.Join(SampleSequences(ctx, tx), made.store(ctx, tx))
 	})
 }

@@ -21,9 +21,7 @@ type Sampler struct {
 	Owner *instance.Owner
 	// Masks are the masks of work tables, which are sampled by kind.
 	Masks []inventory.Mask
-	// Then is called after each sampling; may be nil.
-	Then func(ctx context.Context) error
-	Log  *slog.Logger
+	Log   *slog.Logger
 }
 
 const (
@@ -52,8 +50,7 @@ func (s *Sampler) Tick(ctx context.Context) error {
 	if err != nil || !due {
 		return err
 	}
-	sampled := false
-	err = pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, s.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, statementTimeout); err != nil {
 			return err
 		}
@@ -61,7 +58,6 @@ func (s *Sampler) Tick(ctx context.Context) error {
 		if err != nil || !locked {
 			return err
 		}
-		sampled = true
 		start := time.Now()
 		n, err := s.sample(ctx, tx, last)
 		if err != nil {
@@ -70,10 +66,6 @@ func (s *Sampler) Tick(ctx context.Context) error {
 		s.Log.Info("sampled the tables", "changed", n, "duration", time.Since(start))
 		return nil
 	})
-	if err != nil || !sampled || s.Then == nil {
-		return err
-	}
-	return s.Then(ctx)
 }
 
 // lock locks the row of the sampler if a sampling is due and no other replica does it, and returns the time of the last
