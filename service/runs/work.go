@@ -36,11 +36,27 @@ func (m *Manager) Work(ctx context.Context) {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
 	}
 	if m.config.SampleEvery > 0 {
-		wg.Go(func() { m.repeat(ctx, m.config.SampleEvery, "sample the tables", m.sampler.Tick) })
-		wg.Go(func() { m.repeat(ctx, m.config.SampleEvery, "make a forecast", m.Forecaster.Tick) })
+		// not at once: when a replica starts, runs may be waiting for it
+		for what, do := range map[string]func(context.Context) error{
+			"sample the tables": m.sampler.Tick,
+			"make a forecast":   m.Forecaster.Tick,
+		} {
+			wg.Go(func() {
+				afterPause(ctx, m.config.SampleEvery, func() { m.repeat(ctx, m.config.SampleEvery, what, do) })
+			})
+		}
 	}
 	m.notify(ctx, &wg)
 	m.worker.Work(ctx)
+}
+
+// afterPause calls do after a pause, unless the context ends before.
+func afterPause(ctx context.Context, pause time.Duration, do func()) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(pause):
+		do()
+	}
 }
 
 // repeat does something at once, and then again after each pause, until the context ends.
