@@ -3,14 +3,13 @@ package service
 import (
 	"context"
 	"fmt"
-	"strings"
-	"unicode/utf8"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/access"
 	"github.com/cleanupd/cleanupd/service/audit"
@@ -89,7 +88,7 @@ func (s *Service) ExplainRow(
 func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err error) {
 	var wrong failure.Violations
 	check := func(field, text string) {
-		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+		if !connection.IsStorable(text) {
 			wrong.Add(field, "has a character that the database cannot store")
 		}
 	}

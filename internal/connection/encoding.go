@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -15,6 +16,9 @@ import (
 	"golang.org/x/text/encoding/korean"
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
+
+// IsStorable reports whether a text has only characters that a database can store.
+func IsStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
 // Text is a text for people, such as a message or a reason: characters that the database's encoding lacks are replaced
 // when it is stored. A text that is compared with others is a string, for which the server reports an error then.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -86,7 +87,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 func findTable(
 	ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string,
 ) (stored, problem string, err error) {
-	if name == "" || !utf8.ValidString(name) || strings.ContainsRune(name, 0) {
+	if name == "" || !connection.IsStorable(name) {
 		return name, "must be the name of a table", nil
 	}
 	var inner, materialized bool

@@ -3,9 +3,9 @@ package policy
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"unicode/utf8"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -33,7 +33,7 @@ func (p Policy) Validate() error {
 		wrong.Add("policy.name", "must be 1 to 40 of a-z, 0-9 and -")
 	}
 	checkName(&wrong, "policy.table", p.Table)
-	if utf8.RuneCountInString(p.Description) > maxDescription || !storable(p.Description) {
+	if utf8.RuneCountInString(p.Description) > maxDescription || !connection.IsStorable(p.Description) {
 		wrong.Addf(
 			"policy.description",
 			"is longer than %d characters, or not a text that a database can store",
@@ -122,13 +122,13 @@ func checkName(wrong *failure.Violations, field, name string) {
 	switch {
 	case name == "":
 		wrong.Add(field, "is missing")
-	case len(name) > maxName || !storable(name):
+	case len(name) > maxName || !connection.IsStorable(name):
 		wrong.Addf(field, "is longer than %d bytes, or not a text that a database can store", maxName)
 	}
 }
 
 func checkValue(wrong *failure.Violations, field, value string) {
-	if len(value) > maxValue || !storable(value) {
+	if len(value) > maxValue || !connection.IsStorable(value) {
 		wrong.Addf(field, "is longer than %d bytes, or not a text that a database can store", maxValue)
 	}
 }
@@ -144,6 +144,3 @@ func checkLength(wrong *failure.Violations, field string, length, most int) {
 		wrong.Addf(field, "has %d entries; at most %d are possible", length, most)
 	}
 }
-
-// storable reports whether a database can store a text.
-func storable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
@@ -92,7 +92,7 @@ func (r Rule) Validate() error {
 		if text.value == "" && !text.optional {
 			wrong.Add(text.field, "is missing")
 		}
-		if len(text.value) > maxName || strings.ContainsRune(text.value, 0) || !utf8.ValidString(text.value) {
+		if len(text.value) > maxName || !connection.IsStorable(text.value) {
 			wrong.Add(text.field, "is longer than 255 bytes, or not a text that a database can store")
 		}
 	}
