@@ -1,14 +1,12 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -57,13 +55,13 @@ func (s *Service) SetPolicy(
 	ctx context.Context, in *cleanupv1.SetPolicyRequest,
 ) (*cleanupv1.SetPolicyResponse, error) {
 	given, mask := in.GetPolicy(), in.GetUpdateMask()
-	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
-		return nil, failure.Field("policy.name", "is not the name in the request")
+	name, err := nameOf("policy.name", given.GetName(), in.GetName())
+	if err != nil {
+		return nil, err
 	}
 	if err := checkMask(mask, given, "warnings").Err(); err != nil {
 		return nil, err
 	}
-	name := cmp.Or(given.GetName(), in.GetName())
 	stored, err := s.policies.Set(ctx, policies.Change{
 		Name: name,
 		Etag: given.GetEtag(),
@@ -107,7 +105,7 @@ func notePolicy(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) er
 
 const filterOpPrefix = "FILTER_OP_"
 
-// policyOf returns the policy of a message. What is wrong in it stays wrong.
+// policyOf returns the policy in a message. It validates nothing.
 func policyOf(m *cleanupv1.Policy) policy.Policy {
 	p := policy.Policy{
 		Name:        m.GetName(),

@@ -1,13 +1,11 @@
 package service
 
 import (
-	"cmp"
 	"context"
 
 	"github.com/jackc/pgx/v5"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
-	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
@@ -42,13 +40,13 @@ func (s *UserData) SetFormsPurge(
 		return nil, s.noForms()
 	}
 	given, mask := in.GetPurge(), in.GetUpdateMask()
-	if given.GetName() != "" && in.GetName() != "" && given.GetName() != in.GetName() {
-		return nil, failure.Field("purge.name", "is not the name in the request")
+	name, err := nameOf("purge.name", given.GetName(), in.GetName())
+	if err != nil {
+		return nil, err
 	}
 	if err := checkMask(mask, given).Err(); err != nil {
 		return nil, err
 	}
-	name := cmp.Or(given.GetName(), in.GetName())
 	stored, err := s.forms.SetPurge(ctx, name, given.GetEtag(), func(before *purge.Rule) (purge.Rule, error) {
 		if before == nil {
 			if mask != nil {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -47,4 +48,13 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 		}
 	}
 	return merged
+}
+
+// nameOf returns the name of what a request changes: that in the message, whose field is named, or that in the request. It
+// fails with a failure.FieldError if they differ.
+func nameOf(field, inMessage, inRequest string) (string, error) {
+	if inMessage != "" && inRequest != "" && inMessage != inRequest {
+		return "", failure.Field(field, "is not the name in the request")
+	}
+	return cmp.Or(inMessage, inRequest), nil
 }
