@@ -149,13 +149,21 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 
 // query reads some of the metrics, and records whether that failed.
 func (d *Database) query(ctx context.Context, what string, read func(context.Context) error) {
-	failed := 0.0
-	if err := rescue.Call(func() error { return read(ctx) }); err != nil {
+	err := rescue.Call(func() error { return read(ctx) })
+	if err != nil {
 		rescue.Log(d.Log, "read metrics", err)
 		d.Log.Warn("the database does not tell metrics", "of", what, "error", err)
-		failed = 1
 	}
-	d.gauge(scrapeError, failed, what)
+	d.flag(scrapeError, err != nil, what)
+}
+
+// flag adds a gauge that is 1 or 0.
+func (d *Database) flag(desc *prometheus.Desc, on bool, labels ...string) {
+	value := 0.0
+	if on {
+		value = 1
+	}
+	d.gauge(desc, value, labels...)
 }
 
 func (d *Database) gauge(desc *prometheus.Desc, value float64, labels ...string) {
@@ -244,10 +252,6 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	value := 0.0
-	if started {
-		value = 1
-	}
-	d.gauge(otherCleaner, value)
+	d.flag(otherCleaner, started)
 	return nil
 }

@@ -33,11 +33,7 @@ func (d *Database) queryForecast(ctx context.Context) error {
 		return err
 	}
 	for task, behind := range tasks {
-		value := 0.0
-		if behind {
-			value = 1
-		}
-		d.gauge(fallingBehind, value, task)
+		d.flag(fallingBehind, behind, task)
 	}
 	sequences, err := forecast.Sequences(ctx, d.Pool)
 	if err != nil {
