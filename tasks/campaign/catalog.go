@@ -3,7 +3,6 @@ package campaign
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,14 +29,6 @@ var knownTables = []string{
 	"nmsmobileapp", "nmsappsubscriptionrcp", "nmsemailerrorstat", "nmsemailerror", "nmsmxdomain",
 	"nmspropositionrcp", "nmspropositionvisitor", "nmssimulation", "xtksessioninfo", "xtkaudit", "nmsrtevent",
 	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
-}
-
-// Scope is what a catalog covers in addition to the tables of the application.
-type Scope struct {
-	// Named are the names of further tables of any schema, as policies have them.
-	Named []string
-	// Foreign says that the database is not read as that of the application, and may have none of its tables.
-	Foreign bool
 }
 
 // Catalog describes the tables of a Campaign database, as read from PostgreSQL's catalog at one time.
@@ -257,41 +248,6 @@ func (c *Catalog) Table(name string) *Table {
 		return t
 	}
 	return c.tables[strings.ToLower(name)]
-}
-
-// All returns the tables of the application, and the others of the scope, in no order.
-func (c *Catalog) All() []*Table {
-	tables := slices.Collect(maps.Values(c.tables))
-	for _, t := range c.named {
-		if !slices.Contains(tables, t) {
-			tables = append(tables, t)
-		}
-	}
-	return tables
-}
-
-// Find returns the table that people name, with or without its schema, or one that has a partition of that name in the
-// application's schema. It returns nil if there is none.
-func (c *Catalog) Find(text string) *Table {
-	if t := c.Table(text); t != nil {
-		return t
-	}
-	n, ok := parseTableName(text)
-	if !ok {
-		return nil
-	}
-	for _, name := range n.name.candidates() {
-		for _, t := range c.All() {
-			here := t.Schema == c.Schema || c.Schema == ""
-			if n.schema.text != "" {
-				here = slices.Contains(n.schema.candidates(), t.Schema)
-			}
-			if here && (t.Name == name || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.Name == name })) {
-				return t
-			}
-		}
-	}
-	return nil
 }
 
 // InPlaceOf returns the relation that has the name of a table, but is a view, or a partition of another table. It may

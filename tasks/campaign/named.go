@@ -3,12 +3,21 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
+
+// Scope is what a catalog covers in addition to the tables of the application.
+type Scope struct {
+	// Named are the names of further tables of any schema, as policies have them.
+	Named []string
+	// Foreign says that the database is not read as that of the application, and may have none of its tables.
+	Foreign bool
+}
 
 // Column describes a column of a table that a policy names.
 type Column struct {
@@ -226,3 +235,38 @@ func (t *Table) Column(name string) (c Column, ok bool) {
 
 // Details returns the columns of a table that a policy names; nil for other tables.
 func (t *Table) Details() []Column { return t.details }
+
+// All returns the tables of the application, and the others of the scope, in no order.
+func (c *Catalog) All() []*Table {
+	tables := slices.Collect(maps.Values(c.tables))
+	for _, t := range c.named {
+		if !slices.Contains(tables, t) {
+			tables = append(tables, t)
+		}
+	}
+	return tables
+}
+
+// Find returns the table that people name, with or without its schema, or one that has a partition of that name in the
+// application's schema. It returns nil if there is none.
+func (c *Catalog) Find(text string) *Table {
+	if t := c.Table(text); t != nil {
+		return t
+	}
+	n, ok := parseTableName(text)
+	if !ok {
+		return nil
+	}
+	for _, name := range n.name.candidates() {
+		for _, t := range c.All() {
+			here := t.Schema == c.Schema || c.Schema == ""
+			if n.schema.text != "" {
+				here = slices.Contains(n.schema.candidates(), t.Schema)
+			}
+			if here && (t.Name == name || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.Name == name })) {
+				return t
+			}
+		}
+	}
+	return nil
+}
