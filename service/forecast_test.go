@@ -115,7 +115,7 @@ func TestForecastOfSequences(t *testing.T) {
 	}
 }
 
-// The database grows by the rows that stay, and without the cleanup by those that it deleted, too.
+// The database grows by the remaining rows, and without the cleanup also by the rows that it has deleted.
 func TestForecastOfTheSize(t *testing.T) {
 	t.Parallel()
 	s := shop(t)

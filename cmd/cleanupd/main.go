@@ -37,7 +37,7 @@ func main() {
 // Exit statuses other than 0 for success and 1 for failure.
 const (
 	exitUsage       = 2
-	exitDiffers     = 3   // the stored policies differ from those of a file
+	exitDiffers     = 3   // the stored policies differ from a file
 	exitInterrupted = 130 // as shells report Ctrl-C
 )
 

@@ -228,9 +228,9 @@ func (c *checker) unassignable(column campaign.Column) string {
 		return "it is part of a primary key or a unique index"
 	case column.Generated:
 		return "its values are generated"
-	case c.OlderThan != nil && c.table.Stored(c.OlderThan.Column) == column.Name:
+	case c.OlderThan != nil && isColumn(c.OlderThan.Column):
 		return "it is the date of older_than"
-	case c.KeepNewest != nil && c.table.Stored(c.orderBy()) == column.Name:
+	case c.KeepNewest != nil && isColumn(c.orderBy()):
 		return "keep_newest orders by it: each batch would change which rows are the newest"
 	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
 		return "it is in per of keep_newest: each batch would change the groups of the next one"

@@ -11,7 +11,7 @@ func isServers(f protoreflect.FieldDescriptor) bool {
 	return f.Name() == "etag" || f.Name() == "warnings"
 }
 
-// fieldOf returns the field with a name in JSON or in the proto file. It returns nil if there is no such field.
+// fieldOf returns the field with a name in JSON or in the proto file. It returns nil for an unknown name.
 func fieldOf(fields protoreflect.FieldDescriptors, name string) protoreflect.FieldDescriptor {
 	if f := fields.ByJSONName(name); f != nil {
 		return f

@@ -153,8 +153,8 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 	if err != nil {
 		return env, err
 	}
-	isOther := func(t plan.Task) bool { return t.Name != p.TaskName() }
-	config.Pipeline = append(filter(config.Pipeline, isOther), p.Task())
+	isSame := func(t plan.Task) bool { return t.Name == p.TaskName() }
+	config.Pipeline = append(slices.DeleteFunc(slices.Clone(config.Pipeline), isSame), p.Task())
 	env.Pipeline, env.RelatedListTables, env.Include = config.Pipeline, config.RelatedListTables, config.Include
 	if env.Catalog, err = campaign.LoadCatalog(ctx, tx, config.Scope()); err != nil {
 		return env, err
@@ -163,15 +163,6 @@ func (k *Keeper) env(ctx context.Context, tx pgx.Tx, p policy.Policy) (env plan.
 		return env, err
 	}
 	return env, tx.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&env.Now)
-}
-
-func filter(tasks []plan.Task, keep func(plan.Task) bool) (kept []plan.Task) {
-	for _, t := range tasks {
-		if keep(t) {
-			kept = append(kept, t)
-		}
-	}
-	return kept
 }
 
 // Unproven returns the warning that no run has done the rule by a saved plan; none if one has.
