@@ -36,16 +36,8 @@ func (b *batch) count(found *inventory.Inventory, c *counters) {
 			more, fewer, doubtful := c.since(r)
 			inserted, deleted, reset = inserted+more, deleted+fewer, reset || doubtful
 		}
-		b.inserted, b.deleted, b.reset = append(
-			b.inserted,
-			inserted,
-		), append(
-			b.deleted,
-			deleted,
-		), append(
-			b.reset,
-			reset,
-		)
+		b.inserted, b.deleted = append(b.inserted, inserted), append(b.deleted, deleted)
+		b.reset = append(b.reset, reset)
 	}
 }
 
@@ -67,7 +59,7 @@ WITH found AS (
     AS f (name, rows, bytes, index_bytes, inserted, deleted, reset))
 INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted, deleted, reset)
   SELECT t.id, $2, f.rows, f.bytes, f.index_bytes, f.inserted, f.deleted, f.reset
-  FROM found f JOIN cleanupd.sampled_table t USING (name) 
+  FROM found f JOIN cleanupd.sampled_table t USING (name)
     LEFT JOIN LATERAL (SELECT rows, bytes, index_bytes FROM cleanupd.table_sample
       WHERE table_id = t.id ORDER BY time DESC LIMIT 1) AS last ON true
   WHERE f.inserted > 0 OR f.deleted > 0 OR f.reset
