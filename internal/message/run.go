@@ -18,6 +18,30 @@ var (
 		"The replica could not go on, so that another one, or itself later, continues.",
 		"Usually nothing. If it recurs, correct what the reason names.",
 	)
+	RunPaused = runs.info(
+		"RUN_PAUSED",
+		"paused by {caller}",
+		"An operator paused the run, or no window of its schedule is open (schedule).",
+		"`cleanupd runs resume` lets it continue; a pause by the schedule ends when a window opens.",
+	)
+	CommitsNotMeasured = runs.warning(
+		"COMMITS_NOT_MEASURED",
+		"how long commits take cannot be measured, so that the pace GENTLE works with fixed pauses: {error}",
+		"The pace GENTLE calls pg_logical_emit_message to measure a small commit.",
+		"GRANT EXECUTE ON FUNCTION pg_logical_emit_message(boolean, text, text) to the role.",
+	)
+	RunContinued = runs.info(
+		"RUN_CONTINUED",
+		"resumed by {caller}",
+		"An operator ended the pause of the run, or a window of its schedule has opened (schedule).",
+		"Nothing.",
+	)
+	PaceChanged = runs.info(
+		"PACE_CHANGED",
+		"the pace is {pace} from now on, set by {caller}",
+		"An operator changed the pace of the run, or a window of its schedule has opened (schedule).",
+		"Nothing. `cleanupd runs pace` changes it.",
+	)
 	ApplicationCleanupStarted = runs.warning(
 		"APPLICATION_CLEANUP_STARTED",
 		"the application's own workflow cleanup is started, too: stop it, or two services clean one database",

@@ -118,7 +118,7 @@ func (t *task) tryBatch(ctx context.Context, fn func(tx pgx.Tx) (purge.Delta, er
 		if err := t.Binder.Engine.Commit(ctx, tx, delta); err != nil {
 			return err
 		}
-		t.Binder.Engine.Spend(delta.Deleted + delta.Updated)
+		t.Binder.Engine.Spend(delta.Deleted+delta.Updated, begun)
 		return nil
 	})
 }

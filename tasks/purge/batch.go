@@ -98,7 +98,7 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	}
 	w.offset, w.suppressing = offset, suppressing && offset > 0
 	w.progress.committed(&w.chunk, done, n.changed, retained, w.sizer)
-	e.Spend(n.changed + n.paired)
+	e.Spend(n.changed+n.paired, n.begun)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/purge/throttle"
 )
 
@@ -25,6 +26,8 @@ type Settings struct {
 	Workers int
 	// Limits configure the load above which batches wait.
 	Limits Limits
+	// Pace is how hard batches work; nil for pace.Balanced.
+	Pace *pace.Setting
 	// LockTimeout is how long a statement waits for a lock; 0 is 2 seconds.
 	LockTimeout time.Duration
 	// SynchronousCommit is the synchronous_commit of batches: on, local or off; empty is off. With off a crash of the
@@ -96,13 +99,18 @@ func New(e Engine) *Engine {
 	return &e
 }
 
-// Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
+// Wait waits while the server's load exceeds the limits, and for the pause after the last batch. It must be called outside
+// of transactions.
 func (e *Engine) Wait(ctx context.Context) error {
-	return e.throttler.Wait(ctx, e.Pool, e.Limits, e.Recorder)
+	limits := e.Limits
+	limits.Gentle = e.Pace.Get() == pace.Gentle
+	return e.throttler.Wait(ctx, e.Pool, limits, e.Recorder)
 }
 
-// Spend counts deleted or updated rows towards RowsPerSecond.
-func (e *Engine) Spend(rows int64) { e.throttler.Spend(rows, e.Limits.RowsPerSecond) }
+// Spend counts the rows that a batch deleted or updated towards RowsPerSecond, and its time towards the pause after it.
+func (e *Engine) Spend(rows int64, begun time.Time) {
+	e.throttler.Spend(rows, e.Limits.RowsPerSecond, time.Since(begun))
+}
 
 // Delta describes the changes of one batch. The sweep continues after it at Cursor.
 type Delta struct {

@@ -149,7 +149,7 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 		if err := t.engine.Commit(ctx, tx, d); err != nil {
 			return err
 		}
-		t.engine.Spend(n.changed + n.paired)
+		t.engine.Spend(n.changed+n.paired, n.begun)
 		return nil
 	})
 	return changed, err

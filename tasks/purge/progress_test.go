@@ -50,7 +50,7 @@ func TestChunksNearTheEnd(t *testing.T) {
 		{true, []int64{1024, 994, 745, 559, 419, 314, 236, 177, 133, 99, 75, 56, 42, 32, 32, 32, 31}},
 	} {
 		p := newTestProgress(5_000)
-		p.limiter.SetIdle(test.idle)
+		p.limiter.SetMode(test.idle, false)
 		var took []int64
 		for c := (chunk{}); p.take(&c); {
 			took = append(took, c.to-c.from)

@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -96,7 +97,9 @@ func (w *worker) step(ctx context.Context) error {
 	if err := e.Wait(ctx); err != nil {
 		return err
 	}
-	w.adapt()
+	if w.adapt() {
+		defer e.throttler.ProbeDuring(ctx, e.Pool)()
+	}
 	var failure, err error
 	if w.bisection.Active() && w.pickLimit() == 1 {
 		err = e.Retry(ctx, name, func() error { return w.singleRow(ctx) })
@@ -119,18 +122,27 @@ func (w *worker) step(ctx context.Context) error {
 	return err
 }
 
-// adapt fits the number of workers and statements to whether the server is otherwise idle.
-func (w *worker) adapt() {
-	idle := w.table.engine.throttler.Idle()
-	w.limiter.SetIdle(idle)
+// adapt fits the number of workers and statements, and how long a batch should take, to the pace and to whether the server
+// is otherwise idle. It reports whether batches give way to other sessions.
+func (w *worker) adapt() (givesWay bool) {
+	e := w.table.engine
+	p, idle := e.Pace.Get(), e.throttler.Idle()
+	givesWay = p == pace.Gentle && !idle
+	w.limiter.SetMode(idle || p == pace.Fast, givesWay)
+	target := cmp.Or(e.Target, DefaultTarget)
 	switch {
-	case w.table.engine.Limits.RowsPerSecond > 0: // several statements at once would exceed it
+	case givesWay:
+		target = min(target, e.throttler.BatchTarget())
 		w.sizer.LimitStatements(1)
-	case idle:
+	case e.Limits.RowsPerSecond > 0: // several statements at once would exceed it
+		w.sizer.LimitStatements(1)
+	case idle || p == pace.Fast:
 		w.sizer.LimitStatements(pace.MaxStatementsIdle)
 	default:
 		w.sizer.LimitStatements(pace.MaxStatementsBusy)
 	}
+	w.sizer.SetTarget(target)
+	return givesWay
 }
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/purge")

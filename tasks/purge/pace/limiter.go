@@ -23,13 +23,14 @@ type Limiter struct {
 	workers int
 
 	mu      sync.Mutex
-	idle    bool // the server is otherwise idle
+	idle    bool // the server is otherwise idle, or it does not matter
+	single  bool // only one worker may run
 	running int
 	allowed int
 	changed chan struct{} // closed when a worker may start
 	since   time.Time     // when this mode began
 	costs   []float64     // seconds per row in the last batches
-	single  float64       // the cost of a row with one worker
+	one     float64       // the cost of a row with one worker
 	pause   time.Duration // until the other mode is tried
 }
 
@@ -96,10 +97,14 @@ func (l *Limiter) wake() {
 	l.changed = make(chan struct{})
 }
 
-// SetIdle records whether the server is otherwise idle, and lets all workers run if so.
-func (l *Limiter) SetIdle(idle bool) {
+// SetMode lets all workers run if the server is otherwise idle, and only one if single is set. Otherwise their costs
+// decide.
+func (l *Limiter) SetMode(idle, single bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.single = single; single && l.allowed > 1 {
+		l.allow(1)
+	}
 	switch {
 	case idle && !l.idle:
 		l.allow(l.workers)
@@ -114,7 +119,7 @@ func (l *Limiter) SetIdle(idle bool) {
 func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.workers == 1 || l.idle || rows == 0 || l.running != l.allowed || begun.Before(l.since) {
+	if l.workers == 1 || l.idle || l.single || rows == 0 || l.running != l.allowed || begun.Before(l.since) {
 		return
 	}
 	enough := trialBatches * l.allowed
@@ -126,9 +131,9 @@ func (l *Limiter) Observe(begun time.Time, took time.Duration, rows int64) {
 	cost := slices.Sorted(slices.Values(l.costs))[enough/2]
 	switch elapsed := time.Since(l.since); {
 	case l.allowed == 1 && elapsed >= l.pause:
-		l.single, l.pause = cost, min(2*l.pause, maxPause)
+		l.one, l.pause = cost, min(2*l.pause, maxPause)
 		l.allow(l.workers)
-	case l.allowed > 1 && float64(l.workers)/cost < minGain/l.single:
+	case l.allowed > 1 && float64(l.workers)/cost < minGain/l.one:
 		l.allow(1)
 	case l.allowed > 1 && elapsed >= maxPause: // the cost of a row with one worker may have changed
 		l.pause = minPause

@@ -70,7 +70,7 @@ func TestLimiterOnAnIdleServer(t *testing.T) {
 		idle    bool
 		allowed int
 	}{{false, 1}, {true, 3}, {true, 3}, {false, 1}, {false, 1}, {true, 3}} {
-		l.SetIdle(test.idle)
+		l.SetMode(test.idle, false)
 		if l.allowed != test.allowed {
 			t.Errorf("%d workers may run, want %d (idle: %t)", l.allowed, test.allowed, test.idle)
 		}

@@ -127,6 +127,9 @@ func (s *Sizer) room(width, rows int64) int64 {
 // Narrow makes windows narrower after one with too many rows.
 func (s *Sizer) Narrow(rows int64) { s.Width, s.Statements = s.room(s.Width, rows), 1 }
 
+// SetTarget sets how long the next batches should take.
+func (s *Sizer) SetTarget(d time.Duration) { s.target = d }
+
 // LimitStatements sets the maximum number of statements of the next batches.
 func (s *Sizer) LimitStatements(n int64) {
 	s.maxStatements, s.Statements = n, min(s.Statements, n)

@@ -25,13 +25,15 @@ type Limits struct {
 	RetainedWAL int64
 	// RowsPerSecond limits the rows deleted or updated per second.
 	RowsPerSecond int
+	// Gentle makes small batches with pauses while other sessions are active.
+	Gentle bool
 	// MaxWait limits the time that a batch waits for one reason before a warning is logged.
 	MaxWait time.Duration
 }
 
 // enabled reports whether a batch may have to wait.
 func (l Limits) enabled() bool {
-	return l.ReplicaLag > 0 || l.ActiveSessions > 0 || l.WaitingSessions > 0 || l.WALPerSecond > 0 ||
+	return l.Gentle || l.ReplicaLag > 0 || l.ActiveSessions > 0 || l.WaitingSessions > 0 || l.WALPerSecond > 0 ||
 		l.RetainedWAL > 0 || l.RowsPerSecond > 0
 }
 
@@ -71,11 +73,12 @@ const (
 	WALRate         Reason = "WAL per second"
 	RetainedWAL     Reason = "retained WAL"
 	RowRate         Reason = "rows per second"
+	Gentle          Reason = "gentle pace"
 )
 
 // Reasons lists all the reasons for which a batch may wait.
 var Reasons = []Reason{
-	Blocking, HiddenLag, ReplicaLag, ActiveSessions, WaitingSessions, WALRate, RetainedWAL, RowRate,
+	Blocking, HiddenLag, ReplicaLag, ActiveSessions, WaitingSessions, WALRate, RetainedWAL, RowRate, Gentle,
 }
 
 // remedies maps reasons to the settings that help where batches wait for too long.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
 )
 
 // sampleEvery limits how often the server's load is sampled: batches in between use the last sample.
@@ -34,6 +35,10 @@ type Throttler struct {
 	since     time.Time // when the reason of cause last changed
 	idle      bool      // the server is otherwise idle
 	nextBatch time.Time // when RowsPerSecond allows the next batch
+	restUntil time.Time // when the pause after the last batch ends
+	governor  gentle.Governor
+	probedAt  time.Time // when a commit was last measured during a batch
+	reported  time.Time // when the governor was last reported; zero while batches need not give way
 	delays    delays
 	retained  retainedSample
 	warned    map[string]bool // subjects of earlier warnings
@@ -42,19 +47,18 @@ type Throttler struct {
 // Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
 	if !limits.enabled() {
-		return nil
+		return t.rest(ctx, pool, false, r)
 	}
 	for waited := false; ; waited = true {
 		cause, pause, err := t.check(ctx, pool, limits, r)
 		if err != nil {
 			return err
 		}
-		if cause.Reason == "" && !waited {
-			return nil
+		if cause.Reason != "" || waited {
+			r.Throttled(cause)
 		}
-		r.Throttled(cause)
 		if cause.Reason == "" {
-			return nil
+			return t.rest(ctx, pool, limits.Gentle, r)
 		}
 		if err := r.Proceed(ctx); err != nil {
 			return err
@@ -172,14 +176,17 @@ func (t *Throttler) Idle() bool {
 	return t.idle
 }
 
-// Spend counts deleted or updated rows towards a rate limit; 0 disables it.
-func (t *Throttler) Spend(rows int64, perSecond int) {
+// Spend counts the rows that a batch deleted or updated towards a rate limit, 0 disables it, and its time towards the
+// pause after it.
+func (t *Throttler) Spend(rows int64, perSecond int, took time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	t.restUntil = now.Add(t.governor.Pause(took))
 	if perSecond == 0 {
 		return
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if now := time.Now(); t.nextBatch.Before(now) {
+	if t.nextBatch.Before(now) {
 		t.nextBatch = now
 	}
 	t.nextBatch = t.nextBatch.Add(time.Duration(float64(rows) / float64(perSecond) * float64(time.Second)))

@@ -1,0 +1,134 @@
+package gentle
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The bounds of batches and of the pauses after them, as a multiple of the time that the batch took.
+const (
+	shortest  = time.Millisecond
+	longest   = 20 * time.Millisecond
+	first     = 4 * time.Millisecond
+	minRest   = 0.3
+	maxRest   = 30
+	firstRest = 3
+	// maxPause limits the pause after a batch that took long.
+	maxPause = time.Second
+)
+
+// A commit during a batch may take slow times as long as one in a pause; below fine, batches grow.
+const (
+	slow = 1.5
+	fine = 1.25
+)
+
+const (
+	// window is the number of the last commits that are compared, and quantile which of them, in order of their time.
+	window   = 12
+	quantile = 0.75
+	// quietEvery is how often all batches pause for quietFor, in which commits are measured without any.
+	quietEvery = 10 * time.Second
+	quietFor   = 100 * time.Millisecond
+)
+
+// Governor finds how long batches may take, and the pauses after them: it grows slowly and shrinks at once. The zero
+// Governor is ready to use. It is safe for concurrent use.
+type Governor struct {
+	mu     sync.Mutex
+	work   time.Duration // the time that a batch should take
+	rest   float64       // the pause after a batch, as a multiple of its time
+	quiet  samples       // commits while no batch is open
+	during samples       // commits during batches
+	reset  time.Time     // when the quiet commits were last measured
+}
+
+// samples are the times of the last commits.
+type samples []time.Duration
+
+func (s *samples) add(d time.Duration) {
+	*s = append(*s, d)
+	*s = (*s)[max(len(*s)-window, 0):]
+}
+
+// typical returns a time that most commits do not exceed.
+func (s samples) typical() time.Duration {
+	return slices.Sorted(slices.Values(s))[int(quantile*float64(len(s)))]
+}
+
+// Work returns how long a batch should take.
+func (g *Governor) Work() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begin()
+	return g.work
+}
+
+func (g *Governor) begin() {
+	if g.work == 0 {
+		g.work, g.rest = first, firstRest
+	}
+}
+
+// Pause returns how long to wait after a batch.
+func (g *Governor) Pause(batch time.Duration) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begin()
+	return min(time.Duration(float64(batch)*g.rest), maxPause)
+}
+
+// NeedsQuiet reports whether commits have to be measured without batches for a while: quietFor.
+func (g *Governor) NeedsQuiet(now time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return now.Sub(g.reset) >= quietEvery
+}
+
+// ObserveQuiet records commits while no batch was open.
+func (g *Governor) ObserveQuiet(now time.Time, took []time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.reset = now
+	for _, d := range took {
+		g.quiet.add(d)
+	}
+}
+
+// Observe records a commit during a batch, and adapts batches and pauses.
+func (g *Governor) Observe(took time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begin()
+	g.during.add(took)
+	if len(g.quiet) == 0 || len(g.during) < window {
+		return
+	}
+	switch ratio := float64(g.during.typical()) / float64(g.quiet.typical()); {
+	case ratio > slow:
+		g.work = max(g.work/2, shortest)
+		g.rest = min(g.rest*1.5, maxRest)
+		g.during = nil
+	case ratio < fine:
+		g.work = min(g.work*11/10, longest)
+		g.rest = max(g.rest*0.9, minRest)
+		g.during = g.during[window/2:]
+	}
+}
+
+// String describes the state, for people.
+func (g *Governor) String() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.quiet) == 0 || len(g.during) == 0 {
+		return "other sessions are active"
+	}
+	return fmt.Sprintf(
+		"commits take %.1f ms, %.1f ms without batches; batches of %.1f ms, then %.1f times as long a pause",
+		milliseconds(g.during.typical()), milliseconds(g.quiet.typical()), milliseconds(g.work), g.rest,
+	)
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

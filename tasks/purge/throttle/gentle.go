@@ -1,0 +1,112 @@
+package throttle
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/purge/gentle"
+)
+
+const (
+	// probeEvery limits how often a commit is measured during batches.
+	probeEvery = 25 * time.Millisecond
+	// quietProbes is how many commits are measured without batches, one each quietProbeEvery.
+	quietProbes     = 8
+	quietProbeEvery = 10 * time.Millisecond
+	// reportEvery limits how often the state of the governor is reported.
+	reportEvery = 500 * time.Millisecond
+)
+
+// BatchTarget returns how long a batch should take while it gives way.
+func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
+
+// rest waits for the pause after the last batch, if the pace is gentle and other sessions are active. From time to time it
+// measures how long commits take without batches.
+func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool, r Recorder) error {
+	now := time.Now()
+	t.mu.Lock()
+	givesWay, reported, pause := isGentle && !t.idle, t.reported, t.restUntil.Sub(now)
+	switch {
+	case !givesWay:
+		t.reported = time.Time{}
+	case now.Sub(reported) >= reportEvery:
+		t.reported = now
+	}
+	t.mu.Unlock()
+	if !givesWay {
+		if !reported.IsZero() {
+			r.Throttled(Cause{})
+		}
+		return nil
+	}
+	if now.Sub(reported) >= reportEvery {
+		r.Throttled(Cause{Gentle, t.governor.String()})
+	}
+	if err := sleep(ctx, pause); err != nil || !t.governor.NeedsQuiet(now) {
+		return err
+	}
+	return t.measureQuiet(ctx, pool, r)
+}
+
+// measureQuiet measures how long commits take without batches.
+func (t *Throttler) measureQuiet(ctx context.Context, pool *pgxpool.Pool, r Recorder) error {
+	var took []time.Duration
+	for range quietProbes {
+		if err := sleep(ctx, quietProbeEvery); err != nil {
+			return err
+		}
+		d, err := gentle.Probe(ctx, pool)
+		if err != nil {
+			if ctx.Err() == nil && !sqlstate.Lost(err) {
+				t.mu.Lock()
+				t.warnOnce(r, "probe", message.CommitsNotMeasured.With("error", sqlstate.Explain(err)))
+				t.mu.Unlock()
+			}
+			break
+		}
+		took = append(took, d)
+	}
+	t.governor.ObserveQuiet(time.Now(), took)
+	return ctx.Err()
+}
+
+// ProbeDuring measures how long a commit takes while a batch is open, unless one was measured just before. The batch
+// begins now. The caller must call end after it.
+func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := time.Now()
+	if t.idle || now.Sub(t.probedAt) < probeEvery {
+		return func() {}
+	}
+	t.probedAt = now
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if sleep(ctx, rand.N(t.governor.Work())) != nil {
+			return
+		}
+		if took, err := gentle.Probe(ctx, pool); err == nil {
+			t.governor.Observe(took)
+		}
+	}()
+	return func() { <-done }
+}
+
+// sleep waits, unless the context ends before.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
