@@ -69,6 +69,12 @@ var calls = []call{
 	{rpc: "CleanupService/GetRun", role: access.Viewer, method: "GET", path: "/v1/runs/x"},
 	{rpc: "CleanupService/ListRuns", role: access.Viewer, method: "GET", path: "/v1/runs"},
 	{rpc: "CleanupService/CancelRun", role: access.Operator, method: "POST", path: "/v1/runs/x:cancel"},
+	{
+		rpc: "CleanupService/SetPace", role: access.Operator, method: "POST", path: "/v1/runs/x:pace",
+		body: `{"pace": "PACE_FAST"}`,
+	},
+	{rpc: "CleanupService/PauseRun", role: access.Operator, method: "POST", path: "/v1/runs/x:pause"},
+	{rpc: "CleanupService/ResumeRun", role: access.Operator, method: "POST", path: "/v1/runs/x:resume"},
 	{rpc: "CleanupService/ListTasks", role: access.Viewer, method: "GET", path: "/v1/tasks"},
 	{rpc: "CleanupService/ListTables", role: access.Viewer, method: "GET", path: "/v1/tables"},
 	{rpc: "CleanupService/GetOptions", role: access.Viewer, method: "GET", path: "/v1/options"},

@@ -16,20 +16,24 @@ import (
 
 func runMessage(r *store.Run) *cleanupv1.Run {
 	out := &cleanupv1.Run{
-		Id:            r.ID,
-		State:         cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
-		DryRun:        r.DryRun,
-		RequestedBy:   r.RequestedBy,
-		ReferenceTime: timestamp(r.ReferenceTime),
-		CreateTime:    timestamppb.New(r.CreateTime),
-		StartTime:     timestamp(r.StartTime),
-		EndTime:       timestamp(r.EndTime),
-		Error:         r.Error,
-		Plan:          r.Plan,
-		WhatIf:        whatIfMessage(r.WhatIf),
-		Reason:        refusalReason(r.Reason()),
-		AcceptGuards:  trippedMessages(r.Accepted),
-		LastSequence:  r.LastSequence,
+		Id:              r.ID,
+		State:           cleanupv1.RunState(cleanupv1.RunState_value["RUN_STATE_"+string(r.State)]),
+		DryRun:          r.DryRun,
+		RequestedBy:     r.RequestedBy,
+		ReferenceTime:   timestamp(r.ReferenceTime),
+		CreateTime:      timestamppb.New(r.CreateTime),
+		StartTime:       timestamp(r.StartTime),
+		EndTime:         timestamp(r.EndTime),
+		Error:           r.Error,
+		Plan:            r.Plan,
+		WhatIf:          whatIfMessage(r.WhatIf),
+		Reason:          refusalReason(r.Reason()),
+		AcceptGuards:    trippedMessages(r.Accepted),
+		LastSequence:    r.LastSequence,
+		Pace:            paceMessage(r.Pace),
+		PauseTime:       timestamp(r.PauseTime),
+		PausedBy:        r.PausedBy,
+		PauseStopsClock: r.PauseStopsClock,
 	}
 	for i := range r.Results {
 		out.Results = append(out.Results, resultMessage(&r.Results[i]))
@@ -126,6 +130,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 			ThrottledBy:   throttleMessage(p.Throttle),
 			ScanMethod:    scanMethods[p.Scan.Method],
 			Index:         p.Scan.Index,
+			Pace:          paceMessage(p.Pace),
 		}}
 	case store.TaskFinished:
 		out.Event = &cleanupv1.RunEvent_TaskFinished{
@@ -163,6 +168,7 @@ var (
 		throttle.WALRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_WAL_RATE,
 		throttle.RetainedWAL:     cleanupv1.ThrottleReason_THROTTLE_REASON_RETAINED_WAL,
 		throttle.RowRate:         cleanupv1.ThrottleReason_THROTTLE_REASON_ROW_RATE,
+		throttle.Gentle:          cleanupv1.ThrottleReason_THROTTLE_REASON_GENTLE,
 	}
 )
 

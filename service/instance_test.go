@@ -69,6 +69,9 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 	requests := map[protoreflect.Name]proto.Message{
 		"RunCleanup": &cleanupv1.RunCleanupRequest{},
 		"CancelRun":  &cleanupv1.CancelRunRequest{RunId: run},
+		"SetPace":    &cleanupv1.SetPaceRequest{RunId: run, Pace: cleanupv1.Pace_PACE_FAST},
+		"PauseRun":   &cleanupv1.PauseRunRequest{RunId: run},
+		"ResumeRun":  &cleanupv1.ResumeRunRequest{RunId: run},
 		"SetOptions": &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(9)}},
 		"SetSchedule": &cleanupv1.SetScheduleRequest{
 			Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", MaxDuration: durationpb.New(time.Hour)},

@@ -57,6 +57,10 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		Plan:            in.GetPlan(),
 		WhatIf:          whatIf,
 		Accepted:        acceptedGuards(in.GetAcceptGuards()),
+		PauseStopsClock: in.GetPauseStopsClock(),
+	}
+	if req.Pace, err = parsePace("pace", in.GetPace()); err != nil {
+		return err
 	}
 	run, err := s.runs.Start(stream.Context(), req)
 	if err != nil {

@@ -71,6 +71,14 @@ func (s *Service) storedSchedule(ctx context.Context, stored *schedule.Schedule)
 
 func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {
 	once, err := parseTime("schedule.once", s.GetOnce())
+	if err != nil {
+		return schedule.Schedule{}, err
+	}
+	pace, err := parsePace("schedule.pace", s.GetPace())
+	if err != nil {
+		return schedule.Schedule{}, err
+	}
+	windows, err := parseWindows(s.GetWindows())
 	return schedule.Schedule{
 		Cron:            s.GetCron(),
 		MoreCrons:       s.GetMoreCrons(),
@@ -80,6 +88,9 @@ func parseSchedule(s *cleanupv1.Schedule) (schedule.Schedule, error) {
 		MaxDuration:     parseMaxDuration(s.GetMaxDuration()),
 		ContinueOnError: s.ContinueOnError == nil || s.GetContinueOnError(),
 		NextPlan:        s.GetNextPlan(),
+		Pace:            pace,
+		Windows:         windows,
+		PauseStopsClock: s.GetPauseStopsClock(),
 	}, err
 }
 
@@ -98,6 +109,13 @@ func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {
 		NextRunTime:     timestamp(s.NextRunTime),
 		LastRunId:       s.LastRunID,
 		NextPlan:        s.NextPlan,
+		Pace:            paceMessage(s.Pace),
+		PauseStopsClock: s.PauseStopsClock,
+	}
+	for _, w := range s.Windows {
+		out.Windows = append(
+			out.Windows, &cleanupv1.Window{Days: w.Days, Start: w.Start, End: w.End, Pace: paceMessage(w.Pace)},
+		)
 	}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)

@@ -21,6 +21,9 @@ import (
 var unconditional = map[protoreflect.Name]string{
 	"RunCleanup":     "starts a run; request_id makes it safe to repeat",
 	"CancelRun":      "ends a run, and overwrites nothing",
+	"SetPace":        "has one setting of a run",
+	"PauseRun":       "pauses a run, and overwrites nothing",
+	"ResumeRun":      "resumes a run, and overwrites nothing",
 	"CreateHold":     "adds a hold, and overwrites nothing",
 	"ReleaseHold":    "ends a hold, which cannot be changed otherwise",
 	"EraseUserData":  "deletes data of a Forms database, not a setting",

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,6 +33,7 @@ func NewRun() *cobra.Command {
 		server       rpc.Server
 		req          cleanupv1.RunCleanupRequest
 		maxDuration  time.Duration
+		pace         flags.Pace
 		output       format.Output
 		preview, yes bool
 		all          bool
@@ -60,6 +62,7 @@ func NewRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(maxDuration)
 			}
+			req.Pace = paceOf(pace)
 			for _, pair := range exclusiveRunFlags {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
@@ -112,11 +115,14 @@ func NewRun() *cobra.Command {
 		"continue after a failed task with the tasks that do not need it")
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
+	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
+	f.Var(&pace, "pace", "how hard the run works: "+strings.Join(flags.Paces(), ", ")+" (default that of the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
 	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(&server, knownTasks))
 	rpc.CompleteFlag(cmd, "skip-task", rpc.CompleteCleanup(&server, skippableTasks))
+	rpc.CompleteFlag(cmd, "pace", completePaces)
 	rpc.CompleteFlag(cmd, "plan", rpc.CompleteCleanup(&server, knownPlans))
 	rpc.CompleteFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
@@ -168,6 +174,8 @@ func runAfterPreview(
 		AcceptGuards:    guards,
 		ContinueOnError: req.GetContinueOnError(),
 		MaxDuration:     req.GetMaxDuration(),
+		PauseStopsClock: req.GetPauseStopsClock(),
+		Pace:            req.GetPace(),
 		Detach:          req.GetDetach(),
 	})
 	return err

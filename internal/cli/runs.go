@@ -26,12 +26,13 @@ func NewRuns() *cobra.Command {
 		output format.Output
 	)
 	return withSubcommands(&cobra.Command{
-		Use:   "runs [list | show ID | watch ID | cancel ID]",
-		Short: "List, show, watch and cancel the runs of a server",
+		Use:   "runs [list | show ID | watch ID | pause ID | resume ID | pace ID PACE | cancel ID]",
+		Short: "List, show, watch, pause, resume and cancel the runs of a server",
 		Example: "  cleanupd runs\n  cleanupd runs --state failed --since 7d\n" +
 			"  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
 	}, &server, &output, newListRuns(&server, &output), newShowRun(&server, &output), newWatchRun(&server, &output),
+		newPauseRun(&server, &output), newResumeRun(&server, &output), newSetPace(&server, &output),
 		newCancelRun(&server, &output))
 }
 

@@ -26,6 +26,9 @@ type scheduleChange struct {
 	nextPlan                 string
 	enabled, continueOnError bool
 	maxDuration              time.Duration
+	pauseStopsClock          bool
+	pace                     flags.Pace
+	windows                  windowsFlag
 }
 
 // NewSchedule returns the command schedule.
@@ -92,8 +95,14 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.BoolVar(&change.enabled, "enabled", false, "whether runs start automatically")
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
+	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
+	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(flags.Paces(), ", "))
+	f.Var(&change.windows, "window",
+		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
+			"repeated, and replaces all current ones; empty: always")
 	f.BoolVar(&change.continueOnError, "continue-on-error", true,
 		"continue after a failed task with the tasks that do not need it")
+	rpc.CompleteFlag(cmd, "pace", completePaces)
 	rpc.CompleteFlag(cmd, "next-plan", rpc.CompleteCleanup(server, knownPlans))
 	return cmd
 }
@@ -106,15 +115,23 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 		NextPlan:        c.nextPlan,
 		Enabled:         c.enabled,
 		ContinueOnError: proto.Bool(c.continueOnError),
+		PauseStopsClock: c.pauseStopsClock,
+		Pace:            paceOf(c.pace),
+		Windows:         c.windows,
 	}
 	if c.maxDuration != 0 {
 		s.MaxDuration = durationpb.New(c.maxDuration)
 	}
 	mask := &fieldmaskpb.FieldMask{}
-	for _, flag := range []string{"time-zone", "next-plan", "enabled", "continue-on-error", "max-duration"} {
+	for _, flag := range []string{
+		"time-zone", "next-plan", "enabled", "continue-on-error", "max-duration", "pause-stops-clock", "pace",
+	} {
 		if given(flag) {
 			mask.Paths = append(mask.Paths, strings.ReplaceAll(flag, "-", "_"))
 		}
+	}
+	if given("window") {
+		mask.Paths = append(mask.Paths, "windows")
 	}
 	switch {
 	case given("cron") && given("once"):
@@ -152,6 +169,9 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	}
 	if s.GetMaxDuration() != nil {
 		limit = s.GetMaxDuration().AsDuration().String()
+		if s.GetPauseStopsClock() {
+			limit += " without pauses"
+		}
 	}
 	if s.GetContinueOnError() {
 		afterError = "continues with the next task"
@@ -161,6 +181,8 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 		{"when", when},
 		{"time zone", s.GetTimeZone()},
 		{"max duration", limit},
+		{"pace", cmp.Or(strings.TrimPrefix(format.EnumName(s.GetPace()), "unspecified"), "that of the server")},
+		{"windows", cmp.Or(strings.Join(windowTexts(s.GetWindows()), "; "), "always")},
 		{"after an error", afterError},
 		{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
 		{"last run", s.GetLastRunId()},

@@ -93,6 +93,12 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers,
 		"how many batches may run at once on a large table, 1 to 16: all of them while the server is otherwise idle, "+
 			"else one, or all if together they are at least 1.5 times as fast")
+	f.Var(&c.pace, "pace",
+		"how hard runs work that request no pace: gentle gives way to other sessions by small batches and pauses, "+
+			"balanced makes batches one after another, fast uses all workers all the time")
+	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(flags.Paces(), cobra.ShellCompDirectiveNoFileComp))
+	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
+		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,
 		"how batches commit, on, local or off: with off a crash of the database server may undo the last moments of "+
 			"deletes with their counts, which the next attempt repeats; the end of a run commits as the server is set")

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Config configures a server.
@@ -41,6 +42,8 @@ type Config struct {
 	access           accessConfig
 	notify           targets.Config
 	notifyBounds     notify.Bounds
+	pace             flags.Pace
+	maxPause         time.Duration
 	console          bool
 	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
 	formsTracer      pgx.QueryTracer
@@ -57,6 +60,8 @@ func DefaultConfig() Config {
 		history:      runs.DefaultHistory,
 		planMaxAge:   runs.DefaultPlanMaxAge,
 		notifyBounds: notify.DefaultBounds,
+		pace:         flags.Pace(pace.Balanced),
+		maxPause:     runs.DefaultMaxPause,
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,
 			Workers: runs.DefaultWorkers,
@@ -108,6 +113,7 @@ func (c *Config) check() (v validConfig, err error) {
 		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
 		checkRange("--history", c.history, time.Second, math.MaxInt64),
 		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
+		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64),
 		checkInstance(c.instance),
 		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
 		checkRange("--workers", c.batches.Workers, 1, 16),

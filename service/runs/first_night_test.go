@@ -112,13 +112,19 @@ func TestFirstNight(t *testing.T) {
 	}
 }
 
+// withoutPace undoes the migration that brought the pace of runs.
+const withoutPace = `ALTER TABLE cleanupd.run DROP pace, DROP pause_time, DROP paused_by, DROP paused_for,
+	DROP pause_stops_clock, DROP window_until;
+ALTER TABLE cleanupd.schedule DROP pace, DROP windows, DROP pause_stops_clock;
+`
+
 // A database whose schedule has deleted before the guard came is not judged by it.
 func TestFirstNightOfEarlierVersions(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[string]int64{"SUCCEEDED": 1, "FAILED": 0} {
 		db := database(t)
 		db.Do(
-			`DROP TABLE cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
+			withoutPace + `DROP TABLE cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
 				cleanupd.table_sampling, cleanupd.forecast, cleanupd.sequence_sample,
 				cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler;
 			ALTER TABLE cleanupd.run DROP notified; UPDATE cleanupd.schema_version SET version = 19;

@@ -19,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/metrics"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
+	"github.com/cleanupd/cleanupd/service/runs/pacing"
 	"github.com/cleanupd/cleanupd/service/runs/scheduler"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
@@ -29,6 +30,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Defaults of Config.
@@ -38,6 +40,7 @@ const (
 	DefaultHistory    = 90 * 24 * time.Hour
 	DefaultWorkers    = 2
 	DefaultPlanMaxAge = 24 * time.Hour
+	DefaultMaxPause   = 24 * time.Hour
 	// DefaultSampleEvery is what `cleanupd serve` uses.
 	DefaultSampleEvery = 30 * time.Second
 )
@@ -71,7 +74,11 @@ type Config struct {
 	History time.Duration
 	// PlanMaxAge is how old a saved plan may be; 0 for DefaultPlanMaxAge.
 	PlanMaxAge time.Duration
-	// Settings configure batches; Workers is DefaultWorkers if it is 0.
+	// DefaultPace is the pace of runs that request none; "" for pace.Balanced.
+	DefaultPace pace.Pace
+	// MaxPause is how long a run may be paused before it ends; 0 for DefaultMaxPause.
+	MaxPause time.Duration
+	// Settings configure batches; Workers is DefaultWorkers if it is 0. Each run has its own Pace.
 	purge.Settings
 	// MidSourcing configures how deliveries on mid-sourcing servers are deleted.
 	MidSourcing midsourcing.Config
@@ -96,6 +103,8 @@ type Manager struct {
 	Tasks tasklist.Source
 	// Forecaster makes forecasts.
 	Forecaster *forecast.Forecaster
+	// Pacer pauses, resumes and paces runs.
+	Pacer *pacing.Pacer
 
 	pool, calls *pgxpool.Pool
 	config      Config
@@ -115,6 +124,7 @@ func New(c Config) *Manager {
 	c.History = cmp.Or(c.History, DefaultHistory)
 	c.PlanMaxAge = cmp.Or(c.PlanMaxAge, DefaultPlanMaxAge)
 	c.PollEvery = cmp.Or(c.PollEvery, DefaultPollEvery)
+	c.DefaultPace = cmp.Or(c.DefaultPace, pace.Balanced)
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	m := &Manager{
 		pool:   c.Pool,
@@ -138,6 +148,7 @@ func New(c Config) *Manager {
 		Pool:    m.pool,
 		Owner:   m.owner,
 		Tasks:   m.Tasks,
+		Pace:    c.DefaultPace,
 		Log:     m.log,
 	}
 	m.Forecaster = &forecast.Forecaster{Pool: m.calls, Owner: m.owner, Config: m.Configure, Schedule: m.Schedule}
@@ -162,6 +173,15 @@ func New(c Config) *Manager {
 		Scheduler:  m.scheduler,
 		Metrics:    metrics.NewReplica(m.metrics),
 	})
+	m.Pacer = &pacing.Pacer{
+		Pool:      m.calls,
+		Runs:      m.pool,
+		Owner:     m.owner,
+		Scheduler: m.scheduler,
+		Worker:    m.worker,
+		Pace:      c.DefaultPace,
+		MaxPause:  cmp.Or(c.MaxPause, DefaultMaxPause),
+	}
 	m.Log = eventlog.New(m.calls, m.pool, m.worker.Wake, m.log)
 	metrics.RegisterPools(m.metrics, m.pool, m.calls)
 	m.notifier = newNotifier(m)

@@ -154,7 +154,7 @@ func TestNotificationsOfAnOldSchema(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do(
-		`ALTER TABLE cleanupd.run DROP notified;
+		withoutPace + `ALTER TABLE cleanupd.run DROP notified;
 		DROP TABLE cleanupd.missed_run, cleanupd.notification, cleanupd.policy, cleanupd.table_sampling,
 			cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler, cleanupd.forecast,
 			cleanupd.sequence_sample;

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Request says what to run.
@@ -25,6 +26,8 @@ type Request struct {
 	DryRun          bool
 	ContinueOnError bool
 	MaxDuration     time.Duration // 0 for no limit
+	PauseStopsClock bool          `json:",omitempty"` // whether MaxDuration does not count pauses
+	Pace            pace.Pace     `json:",omitempty"` // "" for that of the service
 	RequestedBy     string
 	ByViewer        bool           // the caller may only request dry runs
 	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none

@@ -84,6 +84,11 @@ func (m *Manager) SetSchedule(
 		if err := store.SetSchedule(ctx, tx, s); err != nil {
 			return err
 		}
+		if len(s.Windows) > 0 || len(current.Windows) > 0 {
+			if err := store.ApplyWindowsAnew(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if stored, err = store.GetSchedule(ctx, tx); err != nil {
 			return err
 		}

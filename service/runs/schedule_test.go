@@ -185,7 +185,7 @@ func TestAScheduleFromBefore(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	db.Do(
-		`ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline;
+		withoutPace + `ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline;
 			ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked,
 			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
 			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;

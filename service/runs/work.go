@@ -32,6 +32,7 @@ func (m *Manager) Work(ctx context.Context) {
 		m.repeat(ctx, heartbeatEvery, "tell the others of this replica", m.heartbeat)
 		m.deregister(ctx)
 	})
+	wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "end pauses and apply windows", m.Pacer.Tick) })
 	if m.scheduler.Enabled {
 		wg.Go(func() { m.repeat(ctx, m.config.PollEvery, "keep the schedule", m.scheduler.Tick) })
 	}

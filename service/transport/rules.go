@@ -33,6 +33,9 @@ var rules = map[string]rule{
 	cleanupv1.CleanupService_ListRuns_FullMethodName:   {role: access.Viewer},
 	// of dry runs of one's own; see mayCancel
 	cleanupv1.CleanupService_CancelRun_FullMethodName:            {role: access.Viewer, audited: true},
+	cleanupv1.CleanupService_SetPace_FullMethodName:              {role: access.Operator, audited: true},
+	cleanupv1.CleanupService_PauseRun_FullMethodName:             {role: access.Operator, audited: true},
+	cleanupv1.CleanupService_ResumeRun_FullMethodName:            {role: access.Operator, audited: true},
 	cleanupv1.CleanupService_ListTasks_FullMethodName:            {role: access.Viewer},
 	cleanupv1.CleanupService_ListTables_FullMethodName:           {role: access.Viewer},
 	cleanupv1.CleanupService_GetOptions_FullMethodName:           {role: access.Viewer},

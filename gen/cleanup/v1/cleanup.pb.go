@@ -38,8 +38,10 @@ const (
 	RunState_RUN_STATE_SUCCEEDED RunState = 3
 	// At least one task failed.
 	RunState_RUN_STATE_FAILED RunState = 4
-	// Stopped by CancelRun or at `max_duration`.
+	// Stopped by CancelRun or at `max_duration`, or paused for too long.
 	RunState_RUN_STATE_CANCELLED RunState = 5
+	// Active, and paused by PauseRun or outside of the windows of its schedule: no replica works on it.
+	RunState_RUN_STATE_PAUSED RunState = 6
 )
 
 // Enum value maps for RunState.
@@ -51,6 +53,7 @@ var (
 		3: "RUN_STATE_SUCCEEDED",
 		4: "RUN_STATE_FAILED",
 		5: "RUN_STATE_CANCELLED",
+		6: "RUN_STATE_PAUSED",
 	}
 	RunState_value = map[string]int32{
 		"RUN_STATE_UNSPECIFIED": 0,
@@ -59,6 +62,7 @@ var (
 		"RUN_STATE_SUCCEEDED":   3,
 		"RUN_STATE_FAILED":      4,
 		"RUN_STATE_CANCELLED":   5,
+		"RUN_STATE_PAUSED":      6,
 	}
 )
 
@@ -356,6 +360,8 @@ const (
 	ThrottleReason_THROTTLE_REASON_RETAINED_WAL ThrottleReason = 7
 	// As many rows a second as `serve --max-rows-per-second` allows.
 	ThrottleReason_THROTTLE_REASON_ROW_RATE ThrottleReason = 8
+	// The pace is GENTLE, and other sessions are active: `detail` has how long commits take, and how long batches wait.
+	ThrottleReason_THROTTLE_REASON_GENTLE ThrottleReason = 9
 )
 
 // Enum value maps for ThrottleReason.
@@ -370,6 +376,7 @@ var (
 		6: "THROTTLE_REASON_WAL_RATE",
 		7: "THROTTLE_REASON_RETAINED_WAL",
 		8: "THROTTLE_REASON_ROW_RATE",
+		9: "THROTTLE_REASON_GENTLE",
 	}
 	ThrottleReason_value = map[string]int32{
 		"THROTTLE_REASON_UNSPECIFIED":        0,
@@ -381,6 +388,7 @@ var (
 		"THROTTLE_REASON_WAL_RATE":           6,
 		"THROTTLE_REASON_RETAINED_WAL":       7,
 		"THROTTLE_REASON_ROW_RATE":           8,
+		"THROTTLE_REASON_GENTLE":             9,
 	}
 )
 
@@ -680,9 +688,17 @@ type Run struct {
 	// The guards that the request accepts.
 	AcceptGuards []*TrippedGuard `protobuf:"bytes,14,rep,name=accept_guards,json=acceptGuards,proto3" json:"accept_guards,omitempty"`
 	// The sequence of the run's last event so far; 0 in events, and without events.
-	LastSequence  int64 `protobuf:"varint,15,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	LastSequence int64 `protobuf:"varint,15,opt,name=last_sequence,json=lastSequence,proto3" json:"last_sequence,omitempty"`
+	// The pace of the run.
+	Pace Pace `protobuf:"varint,16,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
+	// Since when the run is paused; absent if it is not.
+	PauseTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=pause_time,json=pauseTime,proto3" json:"pause_time,omitempty"`
+	// Who paused the run, as `requested_by`; "schedule" outside of the windows of the schedule, empty if it is not paused.
+	PausedBy string `protobuf:"bytes,18,opt,name=paused_by,json=pausedBy,proto3" json:"paused_by,omitempty"`
+	// Whether `max_duration` does not count pauses.
+	PauseStopsClock bool `protobuf:"varint,19,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Run) Reset() {
@@ -818,6 +834,34 @@ func (x *Run) GetLastSequence() int64 {
 		return x.LastSequence
 	}
 	return 0
+}
+
+func (x *Run) GetPace() Pace {
+	if x != nil {
+		return x.Pace
+	}
+	return Pace_PACE_UNSPECIFIED
+}
+
+func (x *Run) GetPauseTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.PauseTime
+	}
+	return nil
+}
+
+func (x *Run) GetPausedBy() string {
+	if x != nil {
+		return x.PausedBy
+	}
+	return ""
+}
+
+func (x *Run) GetPauseStopsClock() bool {
+	if x != nil {
+		return x.PauseStopsClock
+	}
+	return false
 }
 
 // TaskResult is the result of one task in one run. The counts are exact: they are written in the transactions that
@@ -1708,7 +1752,9 @@ type TaskProgress struct {
 	// How the rows of the current table are found.
 	ScanMethod ScanMethod `protobuf:"varint,10,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
 	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
-	Index         string `protobuf:"bytes,11,opt,name=index,proto3" json:"index,omitempty"`
+	Index string `protobuf:"bytes,11,opt,name=index,proto3" json:"index,omitempty"`
+	// The pace of the run.
+	Pace          Pace `protobuf:"varint,12,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1818,6 +1864,13 @@ func (x *TaskProgress) GetIndex() string {
 		return x.Index
 	}
 	return ""
+}
+
+func (x *TaskProgress) GetPace() Pace {
+	if x != nil {
+		return x.Pace
+	}
+	return Pace_PACE_UNSPECIFIED
 }
 
 // TaskFinished says that a task ended.
@@ -2123,9 +2176,13 @@ type RunCleanupRequest struct {
 	// A UUID of the caller's choice that makes the request safe to repeat, such as after UNAVAILABLE: for 24 hours the same
 	// request with the same id streams the run that the first one started, whatever became of that call. INVALID_ARGUMENT if
 	// another request, or another caller, has used the id. Empty: each request starts a run.
-	RequestId     string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RequestId string `protobuf:"bytes,10,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The pace of the run; SetPace changes it. Default: that of `serve --pace`.
+	Pace Pace `protobuf:"varint,11,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
+	// Whether `max_duration` does not count pauses. Default false.
+	PauseStopsClock bool `protobuf:"varint,12,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *RunCleanupRequest) Reset() {
@@ -2226,6 +2283,20 @@ func (x *RunCleanupRequest) GetRequestId() string {
 		return x.RequestId
 	}
 	return ""
+}
+
+func (x *RunCleanupRequest) GetPace() Pace {
+	if x != nil {
+		return x.Pace
+	}
+	return Pace_PACE_UNSPECIFIED
+}
+
+func (x *RunCleanupRequest) GetPauseStopsClock() bool {
+	if x != nil {
+		return x.PauseStopsClock
+	}
+	return false
 }
 
 // RunCleanupResponse carries one event of the run.
@@ -2733,6 +2804,291 @@ func (x *CancelRunResponse) GetRun() *Run {
 	return nil
 }
 
+// SetPaceRequest changes the pace of a run.
+type SetPaceRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run.
+	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	// The pace.
+	Pace          Pace `protobuf:"varint,2,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPaceRequest) Reset() {
+	*x = SetPaceRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPaceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPaceRequest) ProtoMessage() {}
+
+func (x *SetPaceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPaceRequest.ProtoReflect.Descriptor instead.
+func (*SetPaceRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *SetPaceRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+func (x *SetPaceRequest) GetPace() Pace {
+	if x != nil {
+		return x.Pace
+	}
+	return Pace_PACE_UNSPECIFIED
+}
+
+// SetPaceResponse carries the run.
+type SetPaceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPaceResponse) Reset() {
+	*x = SetPaceResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPaceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPaceResponse) ProtoMessage() {}
+
+func (x *SetPaceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPaceResponse.ProtoReflect.Descriptor instead.
+func (*SetPaceResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *SetPaceResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// PauseRunRequest names the run to pause.
+type PauseRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRunRequest) Reset() {
+	*x = PauseRunRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRunRequest) ProtoMessage() {}
+
+func (x *PauseRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRunRequest.ProtoReflect.Descriptor instead.
+func (*PauseRunRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *PauseRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// PauseRunResponse carries the run.
+type PauseRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseRunResponse) Reset() {
+	*x = PauseRunResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseRunResponse) ProtoMessage() {}
+
+func (x *PauseRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseRunResponse.ProtoReflect.Descriptor instead.
+func (*PauseRunResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *PauseRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
+// ResumeRunRequest names the run to resume.
+type ResumeRunRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the run.
+	RunId         string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRunRequest) Reset() {
+	*x = ResumeRunRequest{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRunRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRunRequest) ProtoMessage() {}
+
+func (x *ResumeRunRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRunRequest.ProtoReflect.Descriptor instead.
+func (*ResumeRunRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *ResumeRunRequest) GetRunId() string {
+	if x != nil {
+		return x.RunId
+	}
+	return ""
+}
+
+// ResumeRunResponse carries the run. It is running, or waits for a replica.
+type ResumeRunResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The run.
+	Run           *Run `protobuf:"bytes,1,opt,name=run,proto3" json:"run,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeRunResponse) Reset() {
+	*x = ResumeRunResponse{}
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeRunResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeRunResponse) ProtoMessage() {}
+
+func (x *ResumeRunResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeRunResponse.ProtoReflect.Descriptor instead.
+func (*ResumeRunResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *ResumeRunResponse) GetRun() *Run {
+	if x != nil {
+		return x.Run
+	}
+	return nil
+}
+
 // ListTasksRequest asks for a page of the pipeline.
 type ListTasksRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2746,7 +3102,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2758,7 +3114,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[23]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2771,7 +3127,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{23}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ListTasksRequest) GetPageSize() int32 {
@@ -2801,7 +3157,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2813,7 +3169,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[24]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2826,7 +3182,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{24}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -2852,7 +3208,7 @@ type GetOptionsRequest struct {
 
 func (x *GetOptionsRequest) Reset() {
 	*x = GetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2864,7 +3220,7 @@ func (x *GetOptionsRequest) String() string {
 func (*GetOptionsRequest) ProtoMessage() {}
 
 func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[25]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2877,7 +3233,7 @@ func (x *GetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*GetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{25}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
 }
 
 // GetOptionsResponse has the effective options.
@@ -2899,7 +3255,7 @@ type GetOptionsResponse struct {
 
 func (x *GetOptionsResponse) Reset() {
 	*x = GetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2911,7 +3267,7 @@ func (x *GetOptionsResponse) String() string {
 func (*GetOptionsResponse) ProtoMessage() {}
 
 func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[26]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2924,7 +3280,7 @@ func (x *GetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*GetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{26}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *GetOptionsResponse) GetOptions() *Options {
@@ -2979,7 +3335,7 @@ type SetOptionsRequest struct {
 
 func (x *SetOptionsRequest) Reset() {
 	*x = SetOptionsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2991,7 +3347,7 @@ func (x *SetOptionsRequest) String() string {
 func (*SetOptionsRequest) ProtoMessage() {}
 
 func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[27]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3004,7 +3360,7 @@ func (x *SetOptionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsRequest.ProtoReflect.Descriptor instead.
 func (*SetOptionsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{27}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetOptionsRequest) GetOptions() *Options {
@@ -3047,7 +3403,7 @@ type SetOptionsResponse struct {
 
 func (x *SetOptionsResponse) Reset() {
 	*x = SetOptionsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3059,7 +3415,7 @@ func (x *SetOptionsResponse) String() string {
 func (*SetOptionsResponse) ProtoMessage() {}
 
 func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[28]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3072,7 +3428,7 @@ func (x *SetOptionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetOptionsResponse.ProtoReflect.Descriptor instead.
 func (*SetOptionsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{28}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetOptionsResponse) GetOptions() *Options {
@@ -3119,7 +3475,7 @@ type GetScheduleRequest struct {
 
 func (x *GetScheduleRequest) Reset() {
 	*x = GetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3131,7 +3487,7 @@ func (x *GetScheduleRequest) String() string {
 func (*GetScheduleRequest) ProtoMessage() {}
 
 func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[29]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3144,7 +3500,7 @@ func (x *GetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*GetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{29}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
 }
 
 // GetScheduleResponse carries the schedule.
@@ -3161,7 +3517,7 @@ type GetScheduleResponse struct {
 
 func (x *GetScheduleResponse) Reset() {
 	*x = GetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3173,7 +3529,7 @@ func (x *GetScheduleResponse) String() string {
 func (*GetScheduleResponse) ProtoMessage() {}
 
 func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[30]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3186,7 +3542,7 @@ func (x *GetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*GetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{30}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GetScheduleResponse) GetSchedule() *Schedule {
@@ -3220,7 +3576,7 @@ type SetScheduleRequest struct {
 
 func (x *SetScheduleRequest) Reset() {
 	*x = SetScheduleRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3588,7 @@ func (x *SetScheduleRequest) String() string {
 func (*SetScheduleRequest) ProtoMessage() {}
 
 func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[31]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3601,7 @@ func (x *SetScheduleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleRequest.ProtoReflect.Descriptor instead.
 func (*SetScheduleRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{31}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetScheduleRequest) GetSchedule() *Schedule {
@@ -3282,7 +3638,7 @@ type SetScheduleResponse struct {
 
 func (x *SetScheduleResponse) Reset() {
 	*x = SetScheduleResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3294,7 +3650,7 @@ func (x *SetScheduleResponse) String() string {
 func (*SetScheduleResponse) ProtoMessage() {}
 
 func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[32]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3307,7 +3663,7 @@ func (x *SetScheduleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetScheduleResponse.ProtoReflect.Descriptor instead.
 func (*SetScheduleResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{32}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *SetScheduleResponse) GetSchedule() *Schedule {
@@ -3340,7 +3696,7 @@ type ListRemoteDeliveriesRequest struct {
 
 func (x *ListRemoteDeliveriesRequest) Reset() {
 	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3352,7 +3708,7 @@ func (x *ListRemoteDeliveriesRequest) String() string {
 func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[33]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3365,7 +3721,7 @@ func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{33}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
@@ -3402,7 +3758,7 @@ type ListRemoteDeliveriesResponse struct {
 
 func (x *ListRemoteDeliveriesResponse) Reset() {
 	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3414,7 +3770,7 @@ func (x *ListRemoteDeliveriesResponse) String() string {
 func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
 
 func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[34]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3427,7 +3783,7 @@ func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
 func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{34}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
@@ -3465,7 +3821,7 @@ type RemoteDelivery struct {
 
 func (x *RemoteDelivery) Reset() {
 	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3477,7 +3833,7 @@ func (x *RemoteDelivery) String() string {
 func (*RemoteDelivery) ProtoMessage() {}
 
 func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[35]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3490,7 +3846,7 @@ func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
 func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{35}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *RemoteDelivery) GetAccount() string {
@@ -3546,7 +3902,7 @@ type CreateHoldRequest struct {
 
 func (x *CreateHoldRequest) Reset() {
 	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +3914,7 @@ func (x *CreateHoldRequest) String() string {
 func (*CreateHoldRequest) ProtoMessage() {}
 
 func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[36]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +3927,7 @@ func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
 func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{36}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *CreateHoldRequest) GetHold() *Hold {
@@ -3592,7 +3948,7 @@ type CreateHoldResponse struct {
 
 func (x *CreateHoldResponse) Reset() {
 	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3604,7 +3960,7 @@ func (x *CreateHoldResponse) String() string {
 func (*CreateHoldResponse) ProtoMessage() {}
 
 func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[37]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3617,7 +3973,7 @@ func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
 func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{37}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *CreateHoldResponse) GetHold() *Hold {
@@ -3642,7 +3998,7 @@ type ListHoldsRequest struct {
 
 func (x *ListHoldsRequest) Reset() {
 	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3654,7 +4010,7 @@ func (x *ListHoldsRequest) String() string {
 func (*ListHoldsRequest) ProtoMessage() {}
 
 func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[38]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3667,7 +4023,7 @@ func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
 func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{38}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListHoldsRequest) GetPageSize() int32 {
@@ -3704,7 +4060,7 @@ type ListHoldsResponse struct {
 
 func (x *ListHoldsResponse) Reset() {
 	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3716,7 +4072,7 @@ func (x *ListHoldsResponse) String() string {
 func (*ListHoldsResponse) ProtoMessage() {}
 
 func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3729,7 +4085,7 @@ func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
 func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListHoldsResponse) GetHolds() []*Hold {
@@ -3757,7 +4113,7 @@ type ReleaseHoldRequest struct {
 
 func (x *ReleaseHoldRequest) Reset() {
 	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3769,7 +4125,7 @@ func (x *ReleaseHoldRequest) String() string {
 func (*ReleaseHoldRequest) ProtoMessage() {}
 
 func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3782,7 +4138,7 @@ func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ReleaseHoldRequest) GetHoldId() string {
@@ -3803,7 +4159,7 @@ type ReleaseHoldResponse struct {
 
 func (x *ReleaseHoldResponse) Reset() {
 	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3815,7 +4171,7 @@ func (x *ReleaseHoldResponse) String() string {
 func (*ReleaseHoldResponse) ProtoMessage() {}
 
 func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3828,7 +4184,7 @@ func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ReleaseHoldResponse) GetHold() *Hold {
@@ -3849,7 +4205,7 @@ type ExplainTaskRequest struct {
 
 func (x *ExplainTaskRequest) Reset() {
 	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +4217,7 @@ func (x *ExplainTaskRequest) String() string {
 func (*ExplainTaskRequest) ProtoMessage() {}
 
 func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +4230,7 @@ func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
 func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ExplainTaskRequest) GetTask() string {
@@ -3906,7 +4262,7 @@ type ExplainTaskResponse struct {
 
 func (x *ExplainTaskResponse) Reset() {
 	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3918,7 +4274,7 @@ func (x *ExplainTaskResponse) String() string {
 func (*ExplainTaskResponse) ProtoMessage() {}
 
 func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3931,7 +4287,7 @@ func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
 func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainTaskResponse) GetTask() string {
@@ -4003,7 +4359,7 @@ type ExplainedStatement struct {
 
 func (x *ExplainedStatement) Reset() {
 	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4371,7 @@ func (x *ExplainedStatement) String() string {
 func (*ExplainedStatement) ProtoMessage() {}
 
 func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4384,7 @@ func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
 func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainedStatement) GetTable() string {
@@ -4101,7 +4457,7 @@ type ExplainRowRequest struct {
 
 func (x *ExplainRowRequest) Reset() {
 	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4113,7 +4469,7 @@ func (x *ExplainRowRequest) String() string {
 func (*ExplainRowRequest) ProtoMessage() {}
 
 func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4126,7 +4482,7 @@ func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
 func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainRowRequest) GetTable() string {
@@ -4156,7 +4512,7 @@ type KeyColumn struct {
 
 func (x *KeyColumn) Reset() {
 	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4168,7 +4524,7 @@ func (x *KeyColumn) String() string {
 func (*KeyColumn) ProtoMessage() {}
 
 func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4181,7 +4537,7 @@ func (x *KeyColumn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
 func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *KeyColumn) GetColumn() string {
@@ -4225,7 +4581,7 @@ type ExplainRowResponse struct {
 
 func (x *ExplainRowResponse) Reset() {
 	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4237,7 +4593,7 @@ func (x *ExplainRowResponse) String() string {
 func (*ExplainRowResponse) ProtoMessage() {}
 
 func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4250,7 +4606,7 @@ func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
 func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ExplainRowResponse) GetTable() string {
@@ -4341,7 +4697,7 @@ type ExplainedStep struct {
 
 func (x *ExplainedStep) Reset() {
 	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4353,7 +4709,7 @@ func (x *ExplainedStep) String() string {
 func (*ExplainedStep) ProtoMessage() {}
 
 func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4366,7 +4722,7 @@ func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
 func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ExplainedStep) GetTask() string {
@@ -4444,7 +4800,7 @@ type ExplainedPart struct {
 
 func (x *ExplainedPart) Reset() {
 	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4456,7 +4812,7 @@ func (x *ExplainedPart) String() string {
 func (*ExplainedPart) ProtoMessage() {}
 
 func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4469,7 +4825,7 @@ func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
 func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ExplainedPart) GetOf() string {
@@ -4524,7 +4880,7 @@ type ExplainedRun struct {
 
 func (x *ExplainedRun) Reset() {
 	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4536,7 +4892,7 @@ func (x *ExplainedRun) String() string {
 func (*ExplainedRun) ProtoMessage() {}
 
 func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
+	mi := &file_cleanup_v1_cleanup_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4549,7 +4905,7 @@ func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
 func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ExplainedRun) GetRunId() string {
@@ -4585,7 +4941,7 @@ var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x19cleanup/v1/forecast.proto\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x90\x05\n" +
+	"cleanup.v1\x1a\x19cleanup/v1/forecast.proto\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x06\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -4604,7 +4960,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\awhat_if\x18\f \x01(\v2\x13.cleanup.v1.OptionsR\x06whatIf\x121\n" +
 	"\x06reason\x18\r \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12=\n" +
 	"\raccept_guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12#\n" +
-	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\"\xeb\x06\n" +
+	"\rlast_sequence\x18\x0f \x01(\x03R\flastSequence\x12$\n" +
+	"\x04pace\x18\x10 \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\x129\n" +
+	"\n" +
+	"pause_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tpauseTime\x12\x1b\n" +
+	"\tpaused_by\x18\x12 \x01(\tR\bpausedBy\x12*\n" +
+	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\xeb\x06\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4691,7 +5052,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"task_count\x18\x03 \x01(\x05R\ttaskCount\"V\n" +
 	"\bThrottle\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.cleanup.v1.ThrottleReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xad\x03\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xd3\x03\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
@@ -4705,7 +5066,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\vscan_method\x18\n" +
 	" \x01(\x0e2\x16.cleanup.v1.ScanMethodR\n" +
 	"scanMethod\x12\x14\n" +
-	"\x05index\x18\v \x01(\tR\x05indexB\x10\n" +
+	"\x05index\x18\v \x01(\tR\x05index\x12$\n" +
+	"\x04pace\x18\f \x01(\x0e2\x10.cleanup.v1.PaceR\x04paceB\x10\n" +
 	"\x0e_rows_expected\">\n" +
 	"\fTaskFinished\x12.\n" +
 	"\x06result\x18\x01 \x01(\v2\x16.cleanup.v1.TaskResultR\x06result\"\xed\x01\n" +
@@ -4727,7 +5089,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x1d\n" +
 	"\n" +
 	"depends_on\x18\x05 \x03(\tR\tdependsOn\x12\x1a\n" +
-	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\x83\x03\n" +
+	"\bdisabled\x18\x06 \x01(\bR\bdisabled\"\xd5\x03\n" +
 	"\x11RunCleanupRequest\x12\x14\n" +
 	"\x05tasks\x18\x01 \x03(\tR\x05tasks\x12\x1d\n" +
 	"\n" +
@@ -4741,7 +5103,9 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\raccept_guards\x18\t \x03(\v2\x18.cleanup.v1.TrippedGuardR\facceptGuards\x12\x1d\n" +
 	"\n" +
 	"request_id\x18\n" +
-	" \x01(\tR\trequestId\"@\n" +
+	" \x01(\tR\trequestId\x12$\n" +
+	"\x04pace\x18\v \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\x12*\n" +
+	"\x11pause_stops_clock\x18\f \x01(\bR\x0fpauseStopsClock\"@\n" +
 	"\x12RunCleanupResponse\x12*\n" +
 	"\x05event\x18\x01 \x01(\v2\x14.cleanup.v1.RunEventR\x05event\"v\n" +
 	"\x0fWatchRunRequest\x12\x15\n" +
@@ -4773,6 +5137,19 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x10CancelRunRequest\x12\x15\n" +
 	"\x06run_id\x18\x01 \x01(\tR\x05runId\"6\n" +
 	"\x11CancelRunResponse\x12!\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"M\n" +
+	"\x0eSetPaceRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\x12$\n" +
+	"\x04pace\x18\x02 \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\"4\n" +
+	"\x0fSetPaceResponse\x12!\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"(\n" +
+	"\x0fPauseRunRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\"5\n" +
+	"\x10PauseRunResponse\x12!\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\")\n" +
+	"\x10ResumeRunRequest\x12\x15\n" +
+	"\x06run_id\x18\x01 \x01(\tR\x05runId\"6\n" +
+	"\x11ResumeRunResponse\x12!\n" +
 	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"N\n" +
 	"\x10ListTasksRequest\x12\x1b\n" +
 	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
@@ -4911,14 +5288,15 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12!\n" +
 	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12\x14\n" +
-	"\x05tasks\x18\x04 \x03(\tR\x05tasks*\x9a\x01\n" +
+	"\x05tasks\x18\x04 \x03(\tR\x05tasks*\xb0\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
 	"\x11RUN_STATE_RUNNING\x10\x02\x12\x17\n" +
 	"\x13RUN_STATE_SUCCEEDED\x10\x03\x12\x14\n" +
 	"\x10RUN_STATE_FAILED\x10\x04\x12\x17\n" +
-	"\x13RUN_STATE_CANCELLED\x10\x05*\xd2\x01\n" +
+	"\x13RUN_STATE_CANCELLED\x10\x05\x12\x14\n" +
+	"\x10RUN_STATE_PAUSED\x10\x06*\xd2\x01\n" +
 	"\tTaskState\x12\x1a\n" +
 	"\x16TASK_STATE_UNSPECIFIED\x10\x00\x12\x16\n" +
 	"\x12TASK_STATE_PENDING\x10\x01\x12\x16\n" +
@@ -4942,7 +5320,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x1aPREVIEW_ACTION_UNSPECIFIED\x10\x00\x12\x19\n" +
 	"\x15PREVIEW_ACTION_DELETE\x10\x01\x12\x19\n" +
 	"\x15PREVIEW_ACTION_UPDATE\x10\x02\x12\x17\n" +
-	"\x13PREVIEW_ACTION_DROP\x10\x03*\xc1\x02\n" +
+	"\x13PREVIEW_ACTION_DROP\x10\x03*\xdd\x02\n" +
 	"\x0eThrottleReason\x12\x1f\n" +
 	"\x1bTHROTTLE_REASON_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bTHROTTLE_REASON_REPLICA_LAG\x10\x01\x12&\n" +
@@ -4952,7 +5330,8 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x18THROTTLE_REASON_BLOCKING\x10\x05\x12\x1c\n" +
 	"\x18THROTTLE_REASON_WAL_RATE\x10\x06\x12 \n" +
 	"\x1cTHROTTLE_REASON_RETAINED_WAL\x10\a\x12\x1c\n" +
-	"\x18THROTTLE_REASON_ROW_RATE\x10\b*\xac\x01\n" +
+	"\x18THROTTLE_REASON_ROW_RATE\x10\b\x12\x1a\n" +
+	"\x16THROTTLE_REASON_GENTLE\x10\t*\xac\x01\n" +
 	"\n" +
 	"ScanMethod\x12\x1b\n" +
 	"\x17SCAN_METHOD_UNSPECIFIED\x10\x00\x12\x15\n" +
@@ -4976,14 +5355,17 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
 	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\xad\x10\n" +
+	"\rTRUTH_UNKNOWN\x10\x032\x82\x12\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
 	"\bWatchRun\x12\x1b.cleanup.v1.WatchRunRequest\x1a\x1c.cleanup.v1.WatchRunResponse0\x01\x12?\n" +
 	"\x06GetRun\x12\x19.cleanup.v1.GetRunRequest\x1a\x1a.cleanup.v1.GetRunResponse\x12E\n" +
 	"\bListRuns\x12\x1b.cleanup.v1.ListRunsRequest\x1a\x1c.cleanup.v1.ListRunsResponse\x12H\n" +
-	"\tCancelRun\x12\x1c.cleanup.v1.CancelRunRequest\x1a\x1d.cleanup.v1.CancelRunResponse\x12H\n" +
+	"\tCancelRun\x12\x1c.cleanup.v1.CancelRunRequest\x1a\x1d.cleanup.v1.CancelRunResponse\x12B\n" +
+	"\aSetPace\x12\x1a.cleanup.v1.SetPaceRequest\x1a\x1b.cleanup.v1.SetPaceResponse\x12E\n" +
+	"\bPauseRun\x12\x1b.cleanup.v1.PauseRunRequest\x1a\x1c.cleanup.v1.PauseRunResponse\x12H\n" +
+	"\tResumeRun\x12\x1c.cleanup.v1.ResumeRunRequest\x1a\x1d.cleanup.v1.ResumeRunResponse\x12H\n" +
 	"\tListTasks\x12\x1c.cleanup.v1.ListTasksRequest\x1a\x1d.cleanup.v1.ListTasksResponse\x12K\n" +
 	"\n" +
 	"ListTables\x12\x1d.cleanup.v1.ListTablesRequest\x1a\x1e.cleanup.v1.ListTablesResponse\x12K\n" +
@@ -5025,7 +5407,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 53)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
 	(TaskState)(0),                       // 1: cleanup.v1.TaskState
@@ -5060,214 +5442,235 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*ListRunsResponse)(nil),             // 30: cleanup.v1.ListRunsResponse
 	(*CancelRunRequest)(nil),             // 31: cleanup.v1.CancelRunRequest
 	(*CancelRunResponse)(nil),            // 32: cleanup.v1.CancelRunResponse
-	(*ListTasksRequest)(nil),             // 33: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 34: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 35: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 36: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 37: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 38: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 39: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 40: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 41: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 42: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 43: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 44: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 45: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 46: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 47: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 48: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 49: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 50: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 51: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 52: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 53: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 54: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 55: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 56: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 57: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 58: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 59: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 60: cleanup.v1.ExplainedRun
-	nil,                                  // 61: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 62: cleanup.v1.LogEntry.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 63: google.protobuf.Timestamp
-	(*Options)(nil),                      // 64: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 65: cleanup.v1.TrippedGuard
-	(*Message)(nil),                      // 66: cleanup.v1.Message
-	(*durationpb.Duration)(nil),          // 67: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 68: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 69: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 70: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 71: cleanup.v1.Hold
-	(*ListTablesRequest)(nil),            // 72: cleanup.v1.ListTablesRequest
-	(*GetGuardsRequest)(nil),             // 73: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 74: cleanup.v1.SetGuardsRequest
-	(*ListPoliciesRequest)(nil),          // 75: cleanup.v1.ListPoliciesRequest
-	(*GetPolicyRequest)(nil),             // 76: cleanup.v1.GetPolicyRequest
-	(*SetPolicyRequest)(nil),             // 77: cleanup.v1.SetPolicyRequest
-	(*DeletePolicyRequest)(nil),          // 78: cleanup.v1.DeletePolicyRequest
-	(*GetForecastRequest)(nil),           // 79: cleanup.v1.GetForecastRequest
-	(*WhoAmIRequest)(nil),                // 80: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 81: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 82: cleanup.v1.ListAuditRequest
-	(*ListTablesResponse)(nil),           // 83: cleanup.v1.ListTablesResponse
-	(*GetGuardsResponse)(nil),            // 84: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 85: cleanup.v1.SetGuardsResponse
-	(*ListPoliciesResponse)(nil),         // 86: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyResponse)(nil),            // 87: cleanup.v1.GetPolicyResponse
-	(*SetPolicyResponse)(nil),            // 88: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyResponse)(nil),         // 89: cleanup.v1.DeletePolicyResponse
-	(*GetForecastResponse)(nil),          // 90: cleanup.v1.GetForecastResponse
-	(*WhoAmIResponse)(nil),               // 91: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 92: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 93: cleanup.v1.ListAuditResponse
+	(*SetPaceRequest)(nil),               // 33: cleanup.v1.SetPaceRequest
+	(*SetPaceResponse)(nil),              // 34: cleanup.v1.SetPaceResponse
+	(*PauseRunRequest)(nil),              // 35: cleanup.v1.PauseRunRequest
+	(*PauseRunResponse)(nil),             // 36: cleanup.v1.PauseRunResponse
+	(*ResumeRunRequest)(nil),             // 37: cleanup.v1.ResumeRunRequest
+	(*ResumeRunResponse)(nil),            // 38: cleanup.v1.ResumeRunResponse
+	(*ListTasksRequest)(nil),             // 39: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 40: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 41: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 42: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 43: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 44: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 45: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 46: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 47: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 48: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 49: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 50: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 51: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 52: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 53: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 54: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 55: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 56: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 57: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 58: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 59: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 60: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 61: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 62: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 63: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 64: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 65: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 66: cleanup.v1.ExplainedRun
+	nil,                                  // 67: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 68: cleanup.v1.LogEntry.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 69: google.protobuf.Timestamp
+	(*Options)(nil),                      // 70: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 71: cleanup.v1.TrippedGuard
+	(Pace)(0),                            // 72: cleanup.v1.Pace
+	(*Message)(nil),                      // 73: cleanup.v1.Message
+	(*durationpb.Duration)(nil),          // 74: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 75: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 76: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 77: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 78: cleanup.v1.Hold
+	(*ListTablesRequest)(nil),            // 79: cleanup.v1.ListTablesRequest
+	(*GetGuardsRequest)(nil),             // 80: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 81: cleanup.v1.SetGuardsRequest
+	(*ListPoliciesRequest)(nil),          // 82: cleanup.v1.ListPoliciesRequest
+	(*GetPolicyRequest)(nil),             // 83: cleanup.v1.GetPolicyRequest
+	(*SetPolicyRequest)(nil),             // 84: cleanup.v1.SetPolicyRequest
+	(*DeletePolicyRequest)(nil),          // 85: cleanup.v1.DeletePolicyRequest
+	(*GetForecastRequest)(nil),           // 86: cleanup.v1.GetForecastRequest
+	(*WhoAmIRequest)(nil),                // 87: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 88: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 89: cleanup.v1.ListAuditRequest
+	(*ListTablesResponse)(nil),           // 90: cleanup.v1.ListTablesResponse
+	(*GetGuardsResponse)(nil),            // 91: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 92: cleanup.v1.SetGuardsResponse
+	(*ListPoliciesResponse)(nil),         // 93: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyResponse)(nil),            // 94: cleanup.v1.GetPolicyResponse
+	(*SetPolicyResponse)(nil),            // 95: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyResponse)(nil),         // 96: cleanup.v1.DeletePolicyResponse
+	(*GetForecastResponse)(nil),          // 97: cleanup.v1.GetForecastResponse
+	(*WhoAmIResponse)(nil),               // 98: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 99: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 100: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	63,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	63,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	63,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	63,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	69,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	69,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	69,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	69,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	64,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	70,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	65,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	1,   // 9: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	63,  // 10: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	63,  // 11: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	13,  // 12: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	66,  // 13: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
-	12,  // 14: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,   // 15: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	61,  // 16: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,   // 17: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	63,  // 18: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	63,  // 19: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	65,  // 20: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	63,  // 21: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	15,  // 22: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	16,  // 23: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	18,  // 24: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	19,  // 25: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	20,  // 26: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	21,  // 27: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	10,  // 28: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,   // 29: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	17,  // 30: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,   // 31: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	11,  // 32: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,   // 33: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	62,  // 34: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	10,  // 35: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	67,  // 36: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	64,  // 37: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	65,  // 38: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	14,  // 39: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	14,  // 40: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	10,  // 41: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	7,   // 42: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,   // 43: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	63,  // 44: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	63,  // 45: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	10,  // 46: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	10,  // 47: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	22,  // 48: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	64,  // 49: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	64,  // 50: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	68,  // 51: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	69,  // 52: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	64,  // 53: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	68,  // 54: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	64,  // 55: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	64,  // 56: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	68,  // 57: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	69,  // 58: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	70,  // 59: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	70,  // 60: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	68,  // 61: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	70,  // 62: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	45,  // 63: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	63,  // 64: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
-	71,  // 65: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	71,  // 66: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	71,  // 67: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	71,  // 68: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	63,  // 69: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	54,  // 70: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	54,  // 71: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 72: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 73: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	56,  // 74: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	63,  // 75: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 76: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	63,  // 77: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	58,  // 78: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	60,  // 79: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 80: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	59,  // 81: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 82: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	63,  // 83: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 84: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	63,  // 85: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	23,  // 86: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	25,  // 87: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	27,  // 88: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	29,  // 89: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	31,  // 90: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	33,  // 91: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	72,  // 92: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	35,  // 93: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	37,  // 94: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	39,  // 95: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	41,  // 96: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	43,  // 97: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	52,  // 98: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	55,  // 99: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	46,  // 100: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	48,  // 101: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	50,  // 102: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	73,  // 103: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	74,  // 104: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	75,  // 105: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	76,  // 106: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	77,  // 107: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	78,  // 108: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	79,  // 109: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
-	80,  // 110: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	81,  // 111: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	82,  // 112: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 113: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 114: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 115: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 116: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 117: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 118: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	83,  // 119: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	36,  // 120: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	38,  // 121: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	40,  // 122: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	42,  // 123: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	44,  // 124: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	53,  // 125: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	57,  // 126: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	47,  // 127: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	49,  // 128: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	51,  // 129: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	84,  // 130: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	85,  // 131: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	86,  // 132: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	87,  // 133: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	88,  // 134: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	89,  // 135: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	90,  // 136: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
-	91,  // 137: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	92,  // 138: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	93,  // 139: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	113, // [113:140] is the sub-list for method output_type
-	86,  // [86:113] is the sub-list for method input_type
-	86,  // [86:86] is the sub-list for extension type_name
-	86,  // [86:86] is the sub-list for extension extendee
-	0,   // [0:86] is the sub-list for field type_name
+	71,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	72,  // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
+	69,  // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
+	1,   // 11: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	69,  // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	69,  // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	13,  // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	73,  // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	12,  // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,   // 17: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	67,  // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,   // 19: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	69,  // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	69,  // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	71,  // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	69,  // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	15,  // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	16,  // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	18,  // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	19,  // 27: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	20,  // 28: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	21,  // 29: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	10,  // 30: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,   // 31: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	17,  // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,   // 33: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	72,  // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	11,  // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,   // 36: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	68,  // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	10,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	74,  // 39: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	70,  // 40: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	71,  // 41: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	72,  // 42: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	14,  // 43: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	14,  // 44: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	10,  // 45: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	7,   // 46: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,   // 47: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	69,  // 48: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	69,  // 49: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	10,  // 50: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	10,  // 51: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	72,  // 52: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	10,  // 53: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	10,  // 54: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	10,  // 55: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	22,  // 56: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	70,  // 57: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	70,  // 58: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	75,  // 59: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	76,  // 60: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	70,  // 61: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	75,  // 62: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	70,  // 63: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	70,  // 64: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	75,  // 65: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	76,  // 66: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	77,  // 67: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	77,  // 68: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	75,  // 69: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	77,  // 70: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	51,  // 71: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	69,  // 72: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	78,  // 73: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	78,  // 74: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	78,  // 75: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	78,  // 76: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	69,  // 77: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	60,  // 78: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	60,  // 79: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 80: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 81: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	62,  // 82: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	69,  // 83: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	8,   // 84: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	69,  // 85: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	64,  // 86: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	66,  // 87: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 88: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	65,  // 89: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	8,   // 90: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	69,  // 91: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	9,   // 92: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	69,  // 93: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	23,  // 94: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	25,  // 95: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	27,  // 96: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	29,  // 97: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	31,  // 98: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	33,  // 99: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	35,  // 100: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	37,  // 101: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	39,  // 102: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	79,  // 103: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	41,  // 104: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	43,  // 105: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	45,  // 106: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	47,  // 107: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	49,  // 108: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	58,  // 109: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	61,  // 110: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	52,  // 111: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	54,  // 112: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	56,  // 113: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	80,  // 114: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	81,  // 115: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	82,  // 116: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	83,  // 117: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	84,  // 118: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	85,  // 119: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	86,  // 120: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	87,  // 121: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	88,  // 122: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	89,  // 123: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	24,  // 124: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	26,  // 125: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	28,  // 126: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	30,  // 127: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	32,  // 128: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	34,  // 129: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	36,  // 130: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	38,  // 131: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	40,  // 132: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	90,  // 133: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	42,  // 134: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	44,  // 135: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	46,  // 136: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	48,  // 137: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	50,  // 138: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	59,  // 139: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	63,  // 140: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	53,  // 141: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	55,  // 142: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	57,  // 143: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	91,  // 144: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	92,  // 145: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	93,  // 146: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	94,  // 147: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	95,  // 148: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	96,  // 149: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	97,  // 150: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	98,  // 151: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	99,  // 152: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	100, // 153: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	124, // [124:154] is the sub-list for method output_type
+	94,  // [94:124] is the sub-list for method input_type
+	94,  // [94:94] is the sub-list for extension type_name
+	94,  // [94:94] is the sub-list for extension extendee
+	0,   // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5280,6 +5683,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_options_proto_init()
+	file_cleanup_v1_pace_proto_init()
 	file_cleanup_v1_policy_proto_init()
 	file_cleanup_v1_schedule_proto_init()
 	file_cleanup_v1_server_proto_init()
@@ -5296,14 +5700,14 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[19].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[33].OneofWrappers = []any{}
+	file_cleanup_v1_cleanup_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      10,
-			NumMessages:   53,
+			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -24,6 +24,9 @@ const (
 	CleanupService_GetRun_FullMethodName               = "/cleanup.v1.CleanupService/GetRun"
 	CleanupService_ListRuns_FullMethodName             = "/cleanup.v1.CleanupService/ListRuns"
 	CleanupService_CancelRun_FullMethodName            = "/cleanup.v1.CleanupService/CancelRun"
+	CleanupService_SetPace_FullMethodName              = "/cleanup.v1.CleanupService/SetPace"
+	CleanupService_PauseRun_FullMethodName             = "/cleanup.v1.CleanupService/PauseRun"
+	CleanupService_ResumeRun_FullMethodName            = "/cleanup.v1.CleanupService/ResumeRun"
 	CleanupService_ListTasks_FullMethodName            = "/cleanup.v1.CleanupService/ListTasks"
 	CleanupService_ListTables_FullMethodName           = "/cleanup.v1.CleanupService/ListTables"
 	CleanupService_GetOptions_FullMethodName           = "/cleanup.v1.CleanupService/GetOptions"
@@ -55,8 +58,8 @@ const (
 // CleanupService runs the cleanup of a Campaign database and reports its progress.
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup, CancelRun,
+// SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
 // `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
 // too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
 // now.
@@ -86,6 +89,20 @@ type CleanupServiceClient interface {
 	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
 	// an unknown run.
 	CancelRun(ctx context.Context, in *CancelRunRequest, opts ...grpc.CallOption) (*CancelRunResponse, error)
+	// SetPace changes the pace of an active run, from its next batch on. In a window of the schedule, the pace applies
+	// until that window closes. INVALID_ARGUMENT without a pace; NOT_FOUND for an unknown run; FAILED_PRECONDITION if the
+	// run has ended.
+	SetPace(ctx context.Context, in *SetPaceRequest, opts ...grpc.CallOption) (*SetPaceResponse, error)
+	// PauseRun pauses an active run: it keeps its place, and once the call returns no replica works on it, and no
+	// connection has a lock, a transaction or a snapshot of it. A current batch ends first; what takes longer than a
+	// second is interrupted, and repeated later. The run remains the active run. A paused run ends as CANCELLED after
+	// `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set. It returns a paused run unchanged.
+	// NOT_FOUND for an unknown run; FAILED_PRECONDITION if the run has ended.
+	PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*PauseRunResponse, error)
+	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
+	// opens and closes. It returns a run that is not paused unchanged. NOT_FOUND for an unknown run; FAILED_PRECONDITION if
+	// the run has ended.
+	ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*ResumeRunResponse, error)
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
@@ -242,6 +259,36 @@ func (c *cleanupServiceClient) CancelRun(ctx context.Context, in *CancelRunReque
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CancelRunResponse)
 	err := c.cc.Invoke(ctx, CleanupService_CancelRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) SetPace(ctx context.Context, in *SetPaceRequest, opts ...grpc.CallOption) (*SetPaceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPaceResponse)
+	err := c.cc.Invoke(ctx, CleanupService_SetPace_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) PauseRun(ctx context.Context, in *PauseRunRequest, opts ...grpc.CallOption) (*PauseRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseRunResponse)
+	err := c.cc.Invoke(ctx, CleanupService_PauseRun_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *cleanupServiceClient) ResumeRun(ctx context.Context, in *ResumeRunRequest, opts ...grpc.CallOption) (*ResumeRunResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeRunResponse)
+	err := c.cc.Invoke(ctx, CleanupService_ResumeRun_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -475,8 +522,8 @@ func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditReque
 // CleanupService runs the cleanup of a Campaign database and reports its progress.
 //
 // If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup and
-// CancelRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
+// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup, CancelRun,
+// SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
 // `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
 // too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
 // now.
@@ -506,6 +553,20 @@ type CleanupServiceServer interface {
 	// CancelRun stops a run after its current batches. It returns a run that has already ended unchanged. NOT_FOUND for
 	// an unknown run.
 	CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error)
+	// SetPace changes the pace of an active run, from its next batch on. In a window of the schedule, the pace applies
+	// until that window closes. INVALID_ARGUMENT without a pace; NOT_FOUND for an unknown run; FAILED_PRECONDITION if the
+	// run has ended.
+	SetPace(context.Context, *SetPaceRequest) (*SetPaceResponse, error)
+	// PauseRun pauses an active run: it keeps its place, and once the call returns no replica works on it, and no
+	// connection has a lock, a transaction or a snapshot of it. A current batch ends first; what takes longer than a
+	// second is interrupted, and repeated later. The run remains the active run. A paused run ends as CANCELLED after
+	// `serve --max-pause`, and at its `max_duration` unless `pause_stops_clock` is set. It returns a paused run unchanged.
+	// NOT_FOUND for an unknown run; FAILED_PRECONDITION if the run has ended.
+	PauseRun(context.Context, *PauseRunRequest) (*PauseRunResponse, error)
+	// ResumeRun lets a paused run continue on any replica, also outside of the windows of its schedule: until the next one
+	// opens and closes. It returns a run that is not paused unchanged. NOT_FOUND for an unknown run; FAILED_PRECONDITION if
+	// the run has ended.
+	ResumeRun(context.Context, *ResumeRunRequest) (*ResumeRunResponse, error)
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
@@ -614,6 +675,15 @@ func (UnimplementedCleanupServiceServer) ListRuns(context.Context, *ListRunsRequ
 }
 func (UnimplementedCleanupServiceServer) CancelRun(context.Context, *CancelRunRequest) (*CancelRunResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method CancelRun not implemented")
+}
+func (UnimplementedCleanupServiceServer) SetPace(context.Context, *SetPaceRequest) (*SetPaceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPace not implemented")
+}
+func (UnimplementedCleanupServiceServer) PauseRun(context.Context, *PauseRunRequest) (*PauseRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseRun not implemented")
+}
+func (UnimplementedCleanupServiceServer) ResumeRun(context.Context, *ResumeRunRequest) (*ResumeRunResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeRun not implemented")
 }
 func (UnimplementedCleanupServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
@@ -774,6 +844,60 @@ func _CleanupService_CancelRun_Handler(srv interface{}, ctx context.Context, dec
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
 		return srv.(CleanupServiceServer).CancelRun(ctx, req.(*CancelRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_SetPace_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPaceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).SetPace(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_SetPace_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).SetPace(ctx, req.(*SetPaceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_PauseRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).PauseRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_PauseRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).PauseRun(ctx, req.(*PauseRunRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _CleanupService_ResumeRun_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeRunRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(CleanupServiceServer).ResumeRun(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: CleanupService_ResumeRun_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(CleanupServiceServer).ResumeRun(ctx, req.(*ResumeRunRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -1192,6 +1316,18 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "CancelRun",
 			Handler:    _CleanupService_CancelRun_Handler,
+		},
+		{
+			MethodName: "SetPace",
+			Handler:    _CleanupService_SetPace_Handler,
+		},
+		{
+			MethodName: "PauseRun",
+			Handler:    _CleanupService_PauseRun_Handler,
+		},
+		{
+			MethodName: "ResumeRun",
+			Handler:    _CleanupService_ResumeRun_Handler,
 		},
 		{
 			MethodName: "ListTasks",

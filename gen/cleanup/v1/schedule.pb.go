@@ -61,9 +61,18 @@ type Schedule struct {
 	UpcomingRunTimes []*timestamppb.Timestamp `protobuf:"bytes,11,rep,name=upcoming_run_times,json=upcomingRunTimes,proto3" json:"upcoming_run_times,omitempty"`
 	// Output only. Why runs of an enabled schedule do not start, or will be refused: no server runs with --schedule
 	// (SCHEDULE_NOT_KEPT), or the guard `first` refuses them (SCHEDULE_REFUSED).
-	Warnings      []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Warnings []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// The pace of its runs. Unspecified: that of `serve --pace`.
+	Pace Pace `protobuf:"varint,13,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
+	// The times in which its runs may work, at most 20; empty, the default: always. Outside of them a run is paused, not
+	// cancelled, and continues when one opens. Where windows overlap, the pace of the first one applies. A change takes effect
+	// on the active run. PauseRun, ResumeRun and SetPace override the windows until the next one opens or closes; a run
+	// paused by PauseRun remains paused.
+	Windows []*Window `protobuf:"bytes,14,rep,name=windows,proto3" json:"windows,omitempty"`
+	// Whether `max_duration` does not count pauses. Default false.
+	PauseStopsClock bool `protobuf:"varint,15,opt,name=pause_stops_clock,json=pauseStopsClock,proto3" json:"pause_stops_clock,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Schedule) Reset() {
@@ -180,12 +189,33 @@ func (x *Schedule) GetWarnings() []*Message {
 	return nil
 }
 
+func (x *Schedule) GetPace() Pace {
+	if x != nil {
+		return x.Pace
+	}
+	return Pace_PACE_UNSPECIFIED
+}
+
+func (x *Schedule) GetWindows() []*Window {
+	if x != nil {
+		return x.Windows
+	}
+	return nil
+}
+
+func (x *Schedule) GetPauseStopsClock() bool {
+	if x != nil {
+		return x.PauseStopsClock
+	}
+	return false
+}
+
 var File_cleanup_v1_schedule_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/schedule.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x04\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a\x15cleanup/v1/pace.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x05\n" +
 	"\bSchedule\x12\x12\n" +
 	"\x04cron\x18\x01 \x01(\tR\x04cron\x12\x1d\n" +
 	"\n" +
@@ -200,7 +230,10 @@ const file_cleanup_v1_schedule_proto_rawDesc = "" +
 	"\tnext_plan\x18\n" +
 	" \x01(\tR\bnextPlan\x12H\n" +
 	"\x12upcoming_run_times\x18\v \x03(\v2\x1a.google.protobuf.TimestampR\x10upcomingRunTimes\x12/\n" +
-	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarningsB\x14\n" +
+	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12$\n" +
+	"\x04pace\x18\r \x01(\x0e2\x10.cleanup.v1.PaceR\x04pace\x12,\n" +
+	"\awindows\x18\x0e \x03(\v2\x12.cleanup.v1.WindowR\awindows\x12*\n" +
+	"\x11pause_stops_clock\x18\x0f \x01(\bR\x0fpauseStopsClockB\x14\n" +
 	"\x12_continue_on_errorB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
@@ -221,6 +254,8 @@ var file_cleanup_v1_schedule_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil), // 1: google.protobuf.Timestamp
 	(*durationpb.Duration)(nil),   // 2: google.protobuf.Duration
 	(*Message)(nil),               // 3: cleanup.v1.Message
+	(Pace)(0),                     // 4: cleanup.v1.Pace
+	(*Window)(nil),                // 5: cleanup.v1.Window
 }
 var file_cleanup_v1_schedule_proto_depIdxs = []int32{
 	1, // 0: cleanup.v1.Schedule.once:type_name -> google.protobuf.Timestamp
@@ -228,11 +263,13 @@ var file_cleanup_v1_schedule_proto_depIdxs = []int32{
 	1, // 2: cleanup.v1.Schedule.next_run_time:type_name -> google.protobuf.Timestamp
 	1, // 3: cleanup.v1.Schedule.upcoming_run_times:type_name -> google.protobuf.Timestamp
 	3, // 4: cleanup.v1.Schedule.warnings:type_name -> cleanup.v1.Message
-	5, // [5:5] is the sub-list for method output_type
-	5, // [5:5] is the sub-list for method input_type
-	5, // [5:5] is the sub-list for extension type_name
-	5, // [5:5] is the sub-list for extension extendee
-	0, // [0:5] is the sub-list for field type_name
+	4, // 5: cleanup.v1.Schedule.pace:type_name -> cleanup.v1.Pace
+	5, // 6: cleanup.v1.Schedule.windows:type_name -> cleanup.v1.Window
+	7, // [7:7] is the sub-list for method output_type
+	7, // [7:7] is the sub-list for method input_type
+	7, // [7:7] is the sub-list for extension type_name
+	7, // [7:7] is the sub-list for extension extendee
+	0, // [0:7] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_schedule_proto_init() }
@@ -241,6 +278,7 @@ func file_cleanup_v1_schedule_proto_init() {
 		return
 	}
 	file_cleanup_v1_message_proto_init()
+	file_cleanup_v1_pace_proto_init()
 	file_cleanup_v1_schedule_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{

@@ -12,6 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/internal/timezone"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Schedule says when runs of the whole pipeline start automatically.
@@ -23,7 +24,10 @@ type Schedule struct {
 	Enabled         bool
 	MaxDuration     time.Duration // of its runs; 0 for no limit
 	ContinueOnError bool          // whether its runs continue after a failed task
+	PauseStopsClock bool          // whether MaxDuration does not count pauses
 	NextPlan        string        // the dry run that the next run follows; "" for none
+	Pace            pace.Pace     // of its runs; "" for that of the service
+	Windows         []Window      // in which its runs may work; empty for always
 
 	NextRunTime *time.Time // nil if no run is due
 	LastRunID   string     // "" before the first one, or if it was pruned
@@ -39,7 +43,8 @@ func (s *Schedule) Etag() string {
 	if s.Once != nil {
 		once = s.Once.UTC()
 	}
-	return etag.Of(s.crons(), once, s.TimeZone, s.Enabled, s.MaxDuration, s.ContinueOnError, s.NextPlan)
+	return etag.Of(s.crons(), once, s.TimeZone, s.Enabled, s.MaxDuration, s.ContinueOnError, s.NextPlan, s.Pace,
+		fmt.Sprint(s.Windows), s.PauseStopsClock)
 }
 
 func (s *Schedule) String() string {
@@ -56,8 +61,17 @@ func (s *Schedule) String() string {
 	if s.MaxDuration > 0 {
 		when += ", for " + s.MaxDuration.String() + " at most"
 	}
+	if s.PauseStopsClock {
+		when += " without pauses"
+	}
 	if !s.ContinueOnError {
 		when += ", until a task fails"
+	}
+	if s.Pace != "" {
+		when += ", " + string(s.Pace)
+	}
+	for i, w := range s.Windows {
+		when += []string{", in ", " and "}[min(i, 1)] + w.String()
 	}
 	if s.NextPlan != "" {
 		when += ", the next run by plan " + s.NextPlan
@@ -89,6 +103,7 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	if problem := TimeLimitProblem(s.MaxDuration); problem != "" {
 		wrong.Add("schedule.max_duration", problem)
 	}
+	wrong = append(wrong, s.invalidWindows()...)
 	next := s.Once
 	switch {
 	case s.Once != nil && (s.Cron != "" || len(s.MoreCrons) > 0):

@@ -3,6 +3,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
@@ -26,7 +28,9 @@ type Scheduler struct {
 	Pool    *pgxpool.Pool
 	Owner   *instance.Owner
 	Tasks   tasklist.Source
-	Log     *slog.Logger
+	// Pace is that of runs whose schedule has none.
+	Pace pace.Pace
+	Log  *slog.Logger
 }
 
 // Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule
@@ -153,10 +157,21 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 	if err != nil {
 		return err
 	}
+	now, err := store.Now(ctx, tx)
+	if err != nil {
+		return err
+	}
+	phase, err := pending.Phase(now)
+	if err != nil {
+		return fmt.Errorf("the stored schedule: %w", err)
+	}
 	run, err := store.InsertRun(ctx, tx, store.NewRun{
 		Slots:           store.DeletingSlots,
 		ContinueOnError: pending.ContinueOnError,
 		MaxDuration:     pending.MaxDuration,
+		PauseStopsClock: pending.PauseStopsClock,
+		Pace:            cmp.Or(pending.Pace, s.Pace),
+		Phase:           phase,
 		RequestedBy:     store.Schedule,
 		Plan:            plan,
 		Pipeline:        list.Names(),

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Candidates selects the runs that a replica may claim.
@@ -65,6 +66,7 @@ type Claim struct {
 	WhatIf          map[string]int
 	ReferenceTime   time.Time
 	TraceParent     string // the span of the call that requested it
+	Pace            pace.Pace
 	LeaseUntil      time.Time
 	Resumed         bool // it was claimed before
 	FailedAttempts  int  // the last ones, without progress
@@ -89,7 +91,7 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, le
 				WHEN progress = `+progress+` THEN setbacks + 1 ELSE 1 END, progress = ''
 		FROM waiting WHERE run.id = waiting.id
 		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted, what_if, reference_time, trace_parent,
-			lease_until, before > 0, setbacks, waiting.state, waiting.holder`,
+			pace, lease_until, before > 0, setbacks, waiting.state, waiting.holder`,
 		args,
 	)
 	c, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[Claim])
@@ -155,18 +157,37 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 const (
 	StopCancelled   = "cancelled by request"
 	StopMaxDuration = "max_duration reached"
+	// StopPaused only ends the attempt: the run is paused.
+	StopPaused = "paused"
 )
 
-// stopReason is the SQL for why a run must stop; empty if it need not, NULL if the epoch has ended.
-const stopReason = `(SELECT CASE WHEN cancel_requested THEN '` + StopCancelled + `'
-	WHEN clock_timestamp() >= start_time + max_duration THEN '` + StopMaxDuration + `' ELSE '' END
+// limitReached is the SQL condition that the time limit of a run is reached.
+const limitReached = `clock_timestamp() >= start_time + max_duration + CASE WHEN pause_stops_clock THEN paused_for
+	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END`
+
+// Order says what a worker has to do from its next batch on.
+type Order struct {
+	Stop string // why the run must stop; "" if it need not
+	Pace pace.Pace
+}
+
+// order is the SQL for the fields of an Order, as an array; NULL if the epoch has ended.
+const order = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` + limitReached + ` THEN '` +
+	StopMaxDuration + `' WHEN state = 'PAUSED' THEN '` + StopPaused + `' ELSE '' END, pace]
 	FROM cleanupd.run WHERE ` + inEpoch + `)`
+
+// ParseOrder returns the order that a statement returned; nil if the epoch has ended.
+func ParseOrder(fields []string) *Order {
+	if fields == nil {
+		return nil
+	}
+	return &Order{fields[0], pace.Pace(fields[1])}
+}
 
 // RequestCancel requests that a run be stopped, and reports whether no replica works on it.
 func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
-	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1
-		AND state IN ('QUEUED', 'RUNNING')
-		RETURNING state = 'QUEUED' OR lease_until < clock_timestamp()`, id).
+	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1 AND `+active+`
+		RETURNING `+idleRun, id).
 		Scan(&idle)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil

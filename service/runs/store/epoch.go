@@ -98,7 +98,7 @@ func renewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration, as
 	return fencedIfNone(db.Exec(
 		ctx,
 		"UPDATE cleanupd.run SET lease_until = clock_timestamp() + @lease::interval"+assignment+`
-		WHERE `+inEpoch+` AND state = 'RUNNING'`,
+		WHERE `+inEpoch+` AND state IN ('RUNNING', 'PAUSED')`,
 		e.args(pgx.StrictNamedArgs{"lease": lease}),
 	))
 }
@@ -109,7 +109,7 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(
 		ctx,
 		"UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' "+
-			"WHERE id = $1 AND epoch = $2 AND state = 'RUNNING'",
+			"WHERE id = $1 AND epoch = $2 AND state IN ('RUNNING', 'PAUSED')",
 		e.RunID, e.Number,
 	); err != nil {
 		return err

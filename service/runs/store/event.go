@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Kind is the kind of an event.
@@ -91,6 +92,7 @@ type Progress struct {
 	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
 	Scan     purge.Scan     `json:"Way,omitzero"`
 	Throttle purge.Throttle `json:"ThrottledBy,omitzero"`
+	Pace     pace.Pace      `json:"Pace,omitempty"` // "" if an earlier version wrote it
 }
 
 // Channel is the channel of notifications: that a run has new events, or waits to be claimed.

@@ -325,7 +325,7 @@ func Deletions(ctx context.Context, db campaign.Querier, table string, limit int
 		ctx,
 		`WITH active AS (SELECT r.id, s.root, r.start_time, sum(s.rows_deleted)::bigint AS rows FROM cleanupd.run r
 			JOIN cleanupd.space s ON s.run_id = r.id
-		  WHERE r.state = 'RUNNING' AND NOT r.dry_run GROUP BY 1, 2, 3)
+		  WHERE r.state IN ('RUNNING', 'PAUSED') AND NOT r.dry_run GROUP BY 1, 2, 3)
 		SELECT run_id::text, start_time, rows_deleted, ARRAY(SELECT DISTINCT s.task FROM cleanupd.space s
 			WHERE s.run_id = t.run_id AND $1 IN (s.root, s.relation) AND s.rows_deleted > 0 ORDER BY 1)
 		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT *

@@ -185,6 +185,6 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 
 // DeletingRuns reads the ids of the runs that delete now.
 func DeletingRuns(ctx context.Context, db campaign.Querier) ([]uuid.UUID, error) {
-	rows, _ := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state = 'RUNNING' AND NOT dry_run")
+	rows, _ := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state IN ('RUNNING', 'PAUSED') AND NOT dry_run")
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }

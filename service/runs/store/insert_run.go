@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,9 +16,11 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // The slots that a run may take, in order. Each has one active run at most. Dry runs of viewers share one, so that
@@ -36,7 +39,10 @@ type NewRun struct {
 	Slots           []int16
 	DryRun          bool
 	ContinueOnError bool
-	MaxDuration     time.Duration // 0 for no limit
+	MaxDuration     time.Duration   // 0 for no limit
+	PauseStopsClock bool            // whether MaxDuration does not count pauses
+	Pace            pace.Pace       // "" for pace.Balanced
+	Phase           *schedule.Phase // of the windows that apply to it; nil without windows
 	RequestedBy     string
 	Plan            uuid.UUID // uuid.Nil if it follows none
 	WhatIf          map[string]int
@@ -100,13 +106,20 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 			return nil, err
 		}
 	}
+	var windowUntil *time.Time
+	if r.Phase != nil {
+		windowUntil = &r.Phase.Until
+		r.Pace = cmp.Or(r.Phase.Pace, r.Pace)
+	}
+	r.Pace = cmp.Or(r.Pace, pace.Balanced)
 	for _, slot := range r.Slots {
 		tag, err := tx.Exec(
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
-				plan, what_if, accepted, request_id, request_digest, reference_time)
+				plan, what_if, accepted, request_id, request_digest, pace, pause_stops_clock, window_until, reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
-				@trace_parent, @plan, @what_if, @accepted, @request_id, @request_digest, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
+				@trace_parent, @plan, @what_if, @accepted, @request_id, @request_digest, @pace,
+				@pause_stops_clock, @window_until, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
 			ON CONFLICT DO NOTHING`,
 			pgx.StrictNamedArgs{
 				"id":                id,
@@ -121,6 +134,9 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 				"accepted":          accepted,
 				"request_id":        zeronull.UUID(r.RequestID),
 				"request_digest":    r.RequestDigest,
+				"pace":              r.Pace,
+				"pause_stops_clock": r.PauseStopsClock,
+				"window_until":      windowUntil,
 			},
 		)
 		if err != nil {
@@ -131,6 +147,11 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		}
 		if err := insertTasks(ctx, tx, id, r); err != nil {
 			return nil, fmt.Errorf("store the run: %w", err)
+		}
+		if r.Phase != nil && !r.Phase.Open {
+			if err := PauseRun(ctx, tx, id, Schedule); err != nil {
+				return nil, err
+			}
 		}
 		return GetRun(ctx, tx, id)
 	}

@@ -55,7 +55,7 @@ func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 
 // ActiveIDs reads the ids of the active runs, and whether the schedule is enabled.
 func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, scheduled bool, err error) {
-	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING')
+	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE `+active+`
 		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
 		Scan(&ids, &scheduled)
 	return ids, scheduled, err

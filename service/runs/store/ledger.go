@@ -20,18 +20,18 @@ const (
 	stateHoldCreated = "CU002"
 )
 
-// orFail returns a query of the reason to stop a run. It fails, and its transaction with it, if from has no reason
-// because the epoch has ended, or if a hold was created after @last_hold; NULL if that does not matter.
+// orFail returns a query of the order of a run. It fails, and its transaction with it, if from has no order because the
+// epoch has ended, or if a hold was created after @last_hold; NULL if that does not matter.
 func orFail(from string) string {
-	return `SELECT CASE WHEN count(reason) <> 1 THEN cleanupd.fenced()
-		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN cleanupd.held_meanwhile()
-		ELSE max(reason) END FROM ` + from
+	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
+		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.held_meanwhile()]
+		ELSE max(fields) END FROM ` + from
 }
 
-// askToProceed queries the reason to stop; writeLedger also writes the counts of a batch, and the size that its tables
+// askToProceed queries the order; writeLedger also writes the counts of a batch, and the size that its tables
 // had before their first batch.
 var (
-	askToProceed = orFail("(SELECT " + stopReason + " AS reason) AS asked")
+	askToProceed = orFail("(SELECT " + order + " AS fields) AS asked")
 
 	writeLedger = `
 WITH space AS (
@@ -51,7 +51,7 @@ counts AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
     tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
     remote_deliveries_left = remote_deliveries_left + @recorded, ` + setRetained + `
-  WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + stopReason + ` AS reason)
+  WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + order + ` AS fields)
 ` + orFail("counts")
 )
 
@@ -65,7 +65,7 @@ func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["dependent"], args["on_hold"], args["tables_left"] = r.Dependent, r.OnHold, r.Tables
 }
 
-// ProceedStatement returns a query of why a run must stop; "" if it need not. lastHold is the number of the last hold
+// ProceedStatement returns a query of the order of a run, for ParseOrder. lastHold is the number of the last hold
 // that the current task has read; nil if holds do not matter. LedgerError translates its errors.
 func ProceedStatement(e Epoch, lastHold *int64) (sql string, args pgx.StrictNamedArgs) {
 	return askToProceed, e.args(pgx.StrictNamedArgs{"last_hold": lastHold})
@@ -117,22 +117,24 @@ func LedgerError(err error) error {
 
 // StartedTask is a task of a run as StartTask found it.
 type StartedTask struct {
-	StopReason *string // why the run must stop; "" if it need not, nil if the epoch has ended
-	Started    bool    // now, and not by a previous worker
+	Order   *Order // nil if the epoch has ended
+	Started bool   // now, and not by a previous worker
 	Progress
 }
 
 // StartTask starts a task, unless a previous worker has started it.
 func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
+	var fields []string
 	err = tx.QueryRow(
 		ctx,
 		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
-		SELECT `+stopReason+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, tables_dropped, batches
+		SELECT `+order+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, tables_dropped, batches
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
-	).Scan(&t.StopReason, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
+	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
+	t.Order = ParseOrder(fields)
 	return t, err
 }
 

@@ -39,7 +39,7 @@ func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) e
 			  AND (EXISTS (SELECT FROM cleanupd.event WHERE run_id = d.id AND sequence < d.last_sequence)
 			    OR EXISTS (SELECT FROM cleanupd.task WHERE run_id = d.id AND (preview IS NOT NULL
 			    OR planned IS NOT NULL)))
-			  AND NOT EXISTS (SELECT FROM cleanupd.run WHERE plan = d.id AND state IN ('QUEUED', 'RUNNING'))
+			  AND NOT EXISTS (SELECT FROM cleanupd.run WHERE plan = d.id AND `+active+`)
 			    AND NOT EXISTS (SELECT FROM cleanupd.schedule WHERE next_plan = d.id)
 			ORDER BY end_time LIMIT 1 FOR UPDATE SKIP LOCKED),
 		events AS (DELETE FROM cleanupd.event AS e USING old WHERE e.run_id = id AND e.sequence < last_sequence),

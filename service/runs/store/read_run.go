@@ -18,6 +18,7 @@ import (
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted, last_sequence,
+  pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
@@ -56,7 +57,8 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 		var previews map[string][]preview.Table
 		err := row.Scan(
 			&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime, &r.EndTime,
-			&r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Results, &spaces, &previews,
+			&r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence,
+			&r.Pace, &r.PauseTime, &r.PausedBy, &r.PauseStopsClock, &r.Results, &spaces, &previews,
 		)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
@@ -83,7 +85,7 @@ func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error
 
 // ActiveRuns reads the active runs in some slots.
 func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
-	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND state IN ('QUEUED', 'RUNNING') ORDER BY slot", slots)
+	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
 }
 
 // Filter selects runs. Its zero value selects all of them.

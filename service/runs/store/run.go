@@ -13,6 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
@@ -35,13 +36,17 @@ type State string
 const (
 	Queued    State = "QUEUED"
 	Running   State = "RUNNING"
+	Paused    State = "PAUSED"
 	Succeeded State = "SUCCEEDED"
 	Failed    State = "FAILED"
 	Cancelled State = "CANCELLED"
 )
 
 // Active reports whether the run has not ended yet.
-func (s State) Active() bool { return s == Queued || s == Running }
+func (s State) Active() bool { return s == Queued || s == Running || s == Paused }
+
+// active is the SQL condition that a run has not ended yet.
+const active = "end_time IS NULL"
 
 // Cause is the kind of reason why a run did not succeed.
 type Cause string
@@ -74,9 +79,15 @@ type Run struct {
 	// WhatIf has options that a dry run replaces, by name; nil if there are none.
 	WhatIf map[string]int `json:"WhatIf"`
 	// Accepted are the guards that do not refuse it.
-	Accepted     []guard.Trip `json:"Accepted,omitempty"`
-	LastSequence int64        `json:"-"`
-	Results      []Result     `json:"Results"`
+	Accepted []guard.Trip `json:"Accepted,omitempty"`
+	Pace     pace.Pace    `json:"Pace,omitempty"` // "" if an earlier version wrote it
+	// PauseTime is since when the run is paused, nil if it is not, and PausedBy who paused it.
+	PauseTime *time.Time `json:"PauseTime,omitempty"`
+	PausedBy  string     `json:"PausedBy,omitempty"`
+	// PauseStopsClock says that the time limit does not count pauses.
+	PauseStopsClock bool     `json:"PauseStopsClock,omitempty"`
+	LastSequence    int64    `json:"-"`
+	Results         []Result `json:"Results"`
 }
 
 // Result has the exact counts of one task.

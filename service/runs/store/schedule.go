@@ -30,7 +30,7 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	rows, _ := db.Query(
 		ctx,
 		`SELECT COALESCE(cron, ''), more_crons, once, time_zone, enabled, COALESCE(max_duration, '0'), continue_on_error,
-			COALESCE(next_plan::text, ''), next_run_time, COALESCE(last_run_id::text, '')
+			pause_stops_clock, COALESCE(next_plan::text, ''), pace, windows, next_run_time, COALESCE(last_run_id::text, '')
 		FROM cleanupd.schedule `+condition,
 	)
 	s, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[schedule.Schedule])
@@ -86,7 +86,7 @@ func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState
 	err = db.QueryRow(
 		ctx,
 		`SELECT true, COALESCE(`+otherTimeline+`, false), COALESCE(enabled AND next_run_time <= clock_timestamp(), false),
-			pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1) AND state IN ('QUEUED', 'RUNNING'))
+			pending AND NOT EXISTS (SELECT FROM cleanupd.run WHERE slot = ANY ($1) AND `+active+`)
 		FROM cleanupd.schedule`,
 		DeletingSlots,
 	).Scan(&s.Stored, &s.OtherTimeline, &s.Due, &s.Pending)
@@ -122,7 +122,8 @@ func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
 		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
 		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
-		next_plan = excluded.next_plan, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`)
+		next_plan = excluded.next_plan, pace = excluded.pace, windows = excluded.windows,
+		pause_stops_clock = excluded.pause_stops_clock, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`)
 	return err
 }
 
@@ -141,9 +142,10 @@ func storeSchedule(
 	tag, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
-			next_run_time, next_plan, timeline)
+			next_run_time, next_plan, pace, windows, pause_stops_clock, timeline)
 		VALUES (@cron, COALESCE(@more_crons, '{}'::text[]), @once, @time_zone, @enabled,
-			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, `+timeline+`)
+			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, @pace, COALESCE(@windows::jsonb, '[]'),
+			@pause_stops_clock, `+timeline+`)
 		ON CONFLICT (only_row) `+onConflict,
 		pgx.StrictNamedArgs{
 			"cron":              zeronull.Text(s.Cron),
@@ -155,6 +157,9 @@ func storeSchedule(
 			"continue_on_error": s.ContinueOnError,
 			"next_run_time":     s.NextRunTime,
 			"next_plan":         zeronull.UUID(plan),
+			"pace":              s.Pace,
+			"windows":           s.Windows,
+			"pause_stops_clock": s.PauseStopsClock,
 		},
 	)
 	return tag.RowsAffected() > 0, err

@@ -22,13 +22,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // grace is for how long the current statement may continue when the replica stops.
 const grace = 10 * time.Second
 
-// errStopping reports that this replica is stopping, and another one will continue the run.
-var errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
+var (
+	// errStopping reports that this replica is stopping, and another one will continue the run.
+	errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
+	// errPaused reports that the run is paused.
+	errPaused = fmt.Errorf("%w: the run is paused", pipeline.ErrLost)
+)
 
 // attempt is a try of a worker to execute a run.
 type attempt struct {
@@ -36,6 +41,7 @@ type attempt struct {
 	claim *claim
 	// stopping is closed when this replica is to stop after the current batch.
 	stopping <-chan struct{}
+	pace     *pace.Setting
 
 	// writing serializes transactions with events, so that these are in the order of what happened: the progress of a
 	// task never follows its end.
@@ -47,7 +53,7 @@ type attempt struct {
 }
 
 func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
-	return &attempt{w: w, claim: c, stopping: ctx.Done()}
+	return &attempt{w: w, claim: c, stopping: ctx.Done(), pace: pace.NewSetting(c.Pace)}
 }
 
 // runAttempt executes a run to its end, or returns what prevented that.
@@ -69,6 +75,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	}
 	goBackground(func() { a.w.renewLease(background, a.claim, lose) })
 	goBackground(func() { a.writeProgress(background) })
+	goBackground(func() { a.watchOrders(background, lose) })
 	err := rescue.Call(func() error { return a.runPipeline(working) })
 	rescue.Log(a.w.Log, "run "+a.claim.RunID.String(), err)
 	stop()
@@ -150,6 +157,7 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 	config.DryRun = c.DryRun
 	config.ContinueOnError = c.ContinueOnError
 	config.WhatIf = c.WhatIf
+	config.Settings.Pace = a.pace
 	config.Standby = a.w.Standby
 	config.Pipeline = all.Tasks
 	config.External = all.External

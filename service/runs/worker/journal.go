@@ -46,23 +46,25 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 	return err
 }
 
-// checkStop returns an error if this replica is to stop, or the run is: reason is "" if it need not, and nil if the
-// epoch has ended.
-func (a *attempt) checkStop(reason *string) error {
+// obey sets the pace, and returns an error if this replica or the run has to stop. o is nil if the epoch has ended.
+func (a *attempt) obey(o *store.Order) error {
 	select {
 	case <-a.stopping:
 		return errStopping
 	default:
 	}
 	switch {
-	case reason == nil:
+	case o == nil:
 		return store.ErrFenced
-	case *reason != "":
+	case o.Stop == store.StopPaused:
+		return errPaused
+	case o.Stop != "":
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.stopReason = *reason
+		a.stopReason = o.Stop
 		return pipeline.ErrStopped
 	}
+	a.pace.Set(o.Pace)
 	return nil
 }
 
@@ -83,7 +85,7 @@ func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 		if t, err = store.StartTask(ctx, tx, r.claim.Epoch, name); err != nil {
 			return nil, err
 		}
-		if err := r.checkStop(t.StopReason); err != nil || !t.Started {
+		if err := r.obey(t.Order); err != nil || !t.Started {
 			return nil, err
 		}
 		return []store.Event{{

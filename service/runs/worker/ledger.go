@@ -16,7 +16,7 @@ type entry struct {
 	counted bool // it adds the delta to the exact counts; otherwise it only asks whether to proceed
 	sql     string
 	args    pgx.StrictNamedArgs
-	reason  *string // why the run must stop; "" if it need not, nil if the epoch has ended
+	order   []string // for store.ParseOrder
 }
 
 // newEntry returns the entry of a batch. It is a question if there is nothing to count.
@@ -46,7 +46,7 @@ func (a *attempt) proceed(ctx context.Context) error {
 
 // send executes the statement outside a transaction.
 func (e *entry) send(ctx context.Context) error {
-	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.reason)
+	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.order)
 }
 
 // settle counts the batch if the statement succeeded, and fails if it did not, or if the run must stop.
@@ -62,7 +62,7 @@ func (e *entry) settle(err error) error {
 	if !a.claim.DryRun {
 		a.w.Metrics.Committed(a.current.name(), e.delta)
 	}
-	return a.checkStop(e.reason)
+	return a.obey(store.ParseOrder(e.order))
 }
 
 // ledger implements purge.Ledger.
@@ -71,6 +71,6 @@ type ledger struct{ *attempt }
 // Write implements purge.Ledger.
 func (l ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	e := l.newEntry(d)
-	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.reason) })
+	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.order) })
 	return e.settle, nil
 }

@@ -75,6 +75,7 @@ func (a *attempt) writeProgress(ctx context.Context) {
 				return nil, nil
 			}
 			quiet = 0
+			e.Progress.Pace = a.pace.Get()
 			return []store.Event{e}, nil
 		})
 	}

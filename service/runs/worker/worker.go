@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -110,7 +111,7 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 		switch {
 		case err == nil:
 			return
-		case ctx.Err() != nil:
+		case ctx.Err() != nil || errors.Is(err, errPaused):
 			log.Warn("left the run", "reason", err)
 			w.release(ctx, c)
 			return

@@ -1,0 +1,146 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/proto"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/cli/format"
+	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/flags"
+)
+
+// paceOf returns the pace that a flag or an argument gives.
+func paceOf(p flags.Pace) cleanupv1.Pace {
+	return cleanupv1.Pace(cleanupv1.Pace_value["PACE_"+string(p)])
+}
+
+// completePaces offers the paces.
+var completePaces = cobra.FixedCompletions(flags.Paces(), cobra.ShellCompDirectiveNoFileComp)
+
+// runResponse is a response with the run that was changed.
+type runResponse interface {
+	proto.Message
+	GetRun() *cleanupv1.Run
+}
+
+// newChangeRun returns a command that changes an active run, and prints what became of it.
+func newChangeRun(
+	server *rpc.Server, output *format.Output, cmd *cobra.Command,
+	change func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error),
+	describe func(run *cleanupv1.Run) string,
+) *cobra.Command {
+	cmd.RunE = rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		resp, err := change(cmd.Context(), client, args)
+		if err != nil {
+			return err
+		}
+		if *output != format.Table {
+			return output.Print(cmd.OutOrStdout(), resp, nil)
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", resp.GetRun().GetId(), describe(resp.GetRun()))
+		return err
+	})
+	active := rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))
+	cmd.ValidArgsFunction = rpc.FirstArgument(active)
+	return cmd
+}
+
+func newPauseRun(server *rpc.Server, output *format.Output) *cobra.Command {
+	return newChangeRun(server, output, &cobra.Command{
+		Use:   "pause ID",
+		Short: "Pause a run after its current batch; it keeps its place",
+		Long: "Pause a run after its current batch. It keeps its place, remains the active run, and has no lock and no\n" +
+			"transaction. cleanupd runs resume lets it continue; serve --max-pause says when it ends otherwise.",
+		Example: "  cleanupd runs pause 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:    flags.OneArgument("the id of one run"),
+	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+		return client.PauseRun(ctx, &cleanupv1.PauseRunRequest{RunId: args[0]})
+	}, func(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) })
+}
+
+func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
+	return newChangeRun(server, output, &cobra.Command{
+		Use:     "resume ID",
+		Short:   "Let a paused run continue",
+		Example: "  cleanupd runs resume 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:    flags.OneArgument("the id of one run"),
+	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+		return client.ResumeRun(ctx, &cleanupv1.ResumeRunRequest{RunId: args[0]})
+	}, func(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) })
+}
+
+func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
+	return newChangeRun(server, output, &cobra.Command{
+		Use:   "pace ID PACE",
+		Short: "Change how hard an active run works: " + strings.Join(flags.Paces(), ", "),
+		Long: "Change how hard an active run works, from its next batch on:\n" +
+			"gentle gives way to other sessions by small batches and pauses, balanced makes batches one after another, and\n" +
+			"fast uses all workers all the time.",
+		Example: "  cleanupd runs pace 01a20609-283b-755d-90ec-99cde01f104d gentle",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return flags.Errorf("give the id of one run and a pace: %s", strings.Join(flags.Paces(), ", "))
+			}
+			return nil
+		},
+	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+		var to flags.Pace
+		if err := to.Set(args[1]); err != nil {
+			return nil, flags.Errorf("the pace %.20q %w", args[1], err)
+		}
+		return client.SetPace(ctx, &cleanupv1.SetPaceRequest{RunId: args[0], Pace: paceOf(to)})
+	}, func(run *cleanupv1.Run) string { return "has the pace " + format.EnumName(run.GetPace()) })
+}
+
+// windowsFlag are windows of a schedule, each as [DAYS] START-END [PACE].
+type windowsFlag []*cleanupv1.Window
+
+// Set implements pflag.Value. An empty text removes all windows.
+func (w *windowsFlag) Set(text string) error {
+	if text == "" {
+		*w = nil
+		return nil
+	}
+	window := &cleanupv1.Window{}
+	parts := strings.Fields(text)
+	if len(parts) > 1 && !strings.Contains(parts[0], ":") {
+		window.Days, parts = strings.Split(strings.ToUpper(parts[0]), ","), parts[1:]
+	}
+	start, end, ok := strings.Cut(parts[0], "-")
+	if !ok || len(parts) > 2 {
+		return fmt.Errorf("must be [DAYS] START-END [PACE], such as 'MON,TUE 22:00-06:00 fast'")
+	}
+	window.Start, window.End = start, end
+	if len(parts) == 2 {
+		var pace flags.Pace
+		if err := pace.Set(parts[1]); err != nil {
+			return fmt.Errorf("the pace %w", err)
+		}
+		window.Pace = paceOf(pace)
+	}
+	*w = append(*w, window)
+	return nil
+}
+
+// String implements pflag.Value.
+func (w *windowsFlag) String() string { return strings.Join(windowTexts(*w), "; ") }
+
+// Type implements pflag.Value.
+func (w *windowsFlag) Type() string { return "window" }
+
+// windowTexts returns windows as flags give them.
+func windowTexts(windows []*cleanupv1.Window) (texts []string) {
+	for _, w := range windows {
+		text := strings.TrimSpace(strings.Join(w.GetDays(), ",") + " " + w.GetStart() + "-" + w.GetEnd())
+		if w.GetPace() != 0 {
+			text += " " + format.EnumName(w.GetPace())
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}

@@ -1,0 +1,315 @@
+package runs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/service/runs"
+	"github.com/cleanupd/cleanupd/service/runs/schedule"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// unused is 1 if no session of the database, except for the one that asks, has a transaction, a snapshot or a lock.
+const unused = `SELECT CASE WHEN EXISTS (SELECT FROM pg_stat_activity AS a WHERE datname = current_database()
+	AND pid <> pg_backend_pid() AND (xact_start IS NOT NULL OR backend_xmin IS NOT NULL
+		OR EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid))) THEN 0 ELSE 1 END`
+
+func pause(t *testing.T, m *runs.Manager, id string) *store.Run {
+	t.Helper()
+	run, err := m.Pacer.Pause(t.Context(), id, "ann")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func resume(t *testing.T, m *runs.Manager, id string) *store.Run {
+	t.Helper()
+	run, err := m.Pacer.Resume(t.Context(), id, "ben")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+// A paused run keeps its place and is the active run, has no transaction, lock or snapshot, and any replica continues it,
+// also after the one that paused it has gone.
+func TestPause(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 2_000)
+	single := func(c *runs.Config) { c.MaxRows = 1; c.Lease = time.Hour }
+	a, workA, stopA := replica(t, db, "a", single)
+	b, workB, _ := replica(t, db, "b", single)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions", "audit-trail"}})
+	workA()
+	untilDeleting(t, db, run.ID)
+	if got := pause(t, b, run.ID); got.State != store.Paused || got.PausedBy != "ann" || got.PauseTime == nil {
+		t.Errorf("paused: %s by %q since %v", got.State, got.PausedBy, got.PauseTime)
+	}
+	rest := db.Int("SELECT count(*) FROM XtkSessionInfo")
+	if rest == 0 {
+		t.Fatal("the run had deleted everything before it was paused")
+	}
+	db.Until(unused) // replicas also look for runs now and then
+	if again := pause(t, a, run.ID); again.State != store.Paused {
+		t.Errorf("a second pause: %s", again.State)
+	}
+	if _, err := b.Start(t.Context(), runs.Request{Tasks: []string{"sessions"}}); !isActive(err, run.ID) {
+		t.Errorf("a second run: %v", err)
+	}
+	stopA()
+	workB()
+	db.Until("SELECT count(*) FROM cleanupd.replica WHERE name = 'b'") // it has looked for runs
+	if now := db.Int("SELECT count(*) FROM XtkSessionInfo"); now != rest {
+		t.Errorf("%d rows were deleted during the pause", rest-now)
+	}
+	if got := resume(t, b, run.ID); got.State != store.Running || got.PauseTime != nil || got.PausedBy != "" {
+		t.Errorf("resumed: %s, paused by %q since %v", got.State, got.PausedBy, got.PauseTime)
+	}
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 2_000)
+	for _, text := range []string{"paused by ann", "resumed by ben"} {
+		if !said(events, severity.Info, text) {
+			t.Errorf("%q is not in the log: %q", text, logs(events))
+		}
+	}
+	if _, err := b.Pacer.Pause(t.Context(), run.ID, "ann"); err == nil {
+		t.Error("a run that has ended was paused")
+	}
+}
+
+func isActive(err error, id string) bool {
+	active := (*runs.ActiveError)(nil)
+	return errors.As(err, &active) && active.RunID == id
+}
+
+// A run that is paused before a replica has claimed it waits.
+func TestPauseOfAQueuedRun(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	pause(t, m, run.ID)
+	work()
+	db.Until("SELECT count(*) FROM cleanupd.replica WHERE name = 'a'")
+	if got := resume(t, m, run.ID); got.State != store.Queued || got.StartTime != nil {
+		t.Errorf("resumed: %s, started at %v", got.State, got.StartTime)
+	}
+	checkFinished(t, watch(t, m, run.ID), 10)
+}
+
+// What takes long when a run is paused is interrupted, and done again when it continues.
+func TestPauseInterruptsALongStatement(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 3)
+	release := holdLast(db, 2)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'")
+	if got := pause(t, m, run.ID); got.State != store.Paused {
+		t.Errorf("it is %s", got.State)
+	}
+	db.Until(unused)
+	release()
+	resume(t, m, run.ID)
+	checkFinished(t, watch(t, m, run.ID), 3)
+}
+
+// A paused run can be cancelled, and ends after the longest pause, and at its time limit unless pauses stop its clock.
+func TestEndOfAPausedRun(t *testing.T) {
+	t.Parallel()
+	const longer = "UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', " +
+		"start_time = start_time - interval '2 hours'"
+	for name, test := range map[string]struct {
+		request runs.Request
+		cancel  bool
+		want    string // the error of the run; "" if it is still paused
+	}{
+		"cancelled":         {cancel: true, want: store.StopCancelled},
+		"the longest pause": {want: "paused for longer than --max-pause (1h30m0s)"},
+		"the time limit":    {request: runs.Request{MaxDuration: time.Hour}, want: store.StopMaxDuration},
+		"the clock is stopped": {
+			request: runs.Request{MaxDuration: 110 * time.Minute, PauseStopsClock: true},
+			want:    "paused for longer than --max-pause (1h30m0s)",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 1_000)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows, c.MaxPause = 1, 90*time.Minute })
+			test.request.Tasks = []string{"sessions"}
+			run := start(t, m, test.request)
+			work()
+			untilDeleting(t, db, run.ID)
+			pause(t, m, run.ID)
+			if test.cancel {
+				if _, err := m.Cancel(t.Context(), run.ID); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				db.Do(longer)
+			}
+			events := watch(t, m, run.ID)
+			last := events[len(events)-1].Run
+			if last.State != store.Cancelled || last.Error != test.want {
+				t.Errorf("%s: %s, want %s", last.State, last.Error, test.want)
+			}
+			deleted := 1_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
+			if counted := last.Result("sessions").RowsDeleted; counted != deleted {
+				t.Errorf("%d rows were counted, %d deleted", counted, deleted)
+			}
+		})
+	}
+}
+
+// Time limits go on counting during pauses, unless these stop the clock.
+func TestPauseStopsClock(t *testing.T) {
+	t.Parallel()
+	for stops, want := range map[bool]store.State{true: store.Succeeded, false: store.Cancelled} {
+		t.Run(fmt.Sprint(stops), func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 500)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+			run := start(t, m, runs.Request{
+				Tasks: []string{"sessions"}, MaxDuration: time.Hour, PauseStopsClock: stops,
+			})
+			work()
+			untilDeleting(t, db, run.ID)
+			pause(t, m, run.ID)
+			db.Do("UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', start_time = start_time - interval '2 hours'")
+			if stops {
+				resume(t, m, run.ID)
+			}
+			events := watch(t, m, run.ID)
+			if last := events[len(events)-1].Run; last.State != want {
+				t.Errorf("%s: %s", last.State, last.Error)
+			}
+		})
+	}
+}
+
+// A change of the pace takes effect on the replica that executes the run, and a later replica has it, too.
+func TestSetPace(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 2_000)
+	single := func(c *runs.Config) { c.MaxRows, c.DefaultPace = 1, pace.Fast }
+	a, workA, stopA := replica(t, db, "a", single)
+	b, workB, _ := replica(t, db, "b", single)
+	run := start(t, a, runs.Request{Tasks: []string{"sessions"}})
+	if run.Pace != pace.Fast {
+		t.Errorf("the pace is %s, want that of the service", run.Pace)
+	}
+	workA()
+	untilDeleting(t, db, run.ID)
+	if got, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Balanced, "ann"); err != nil || got.Pace != pace.Balanced {
+		t.Errorf("%v, %v", got, err)
+	}
+	hasPace := func(p pace.Pace) {
+		db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Kind' = 'task_progress' AND body->'Progress'->>'Pace' = $1", p)
+	}
+	hasPace(pace.Balanced)
+	if _, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Gentle, "ann"); err != nil {
+		t.Error(err)
+	}
+	stopA()
+	workB()
+	hasPace(pace.Gentle)
+	events := watch(t, b, run.ID)
+	checkFinished(t, events, 2_000)
+	if !said(events, severity.Info, "the pace is GENTLE from now on, set by ann") {
+		t.Errorf("the change is not in the log: %q", logs(events))
+	}
+}
+
+// at returns a window from one to another hour from now, in UTC.
+func at(from, to int) schedule.Window {
+	hour := func(n int) string { return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format("15:04") }
+	return schedule.Window{Start: hour(from), End: hour(to), Pace: pace.Fast}
+}
+
+// windowed sets the windows of the schedule.
+func windowed(t *testing.T, m *runs.Manager, windows ...schedule.Window) {
+	t.Helper()
+	setSchedule(t, m, schedule.Schedule{
+		Enabled: true, TimeZone: "UTC", ContinueOnError: true, Windows: windows, Pace: pace.Gentle,
+	})
+}
+
+const pausedRuns = "SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED' AND paused_by = "
+
+// A run of the schedule works only while a window is open, with the pace of that window. Its windows can be changed and
+// overridden while it is active.
+func TestWindows(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	db.Do(cleanedByHand)
+	sessions(db, 1_000)
+	release := holdLast(db, 1_000)
+	m, work, _ := replica(t, db, "a", keeps)
+	windowed(t, m, at(2, 4))
+	db.Do(due)
+	work()
+	db.Until(pausedRuns + "'schedule'")
+	if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE start_time IS NOT NULL"); n > 0 {
+		t.Error("the run began outside of its windows")
+	}
+	windowed(t, m, at(-1, 1))
+	fast := "SELECT count(*) FROM cleanupd.run WHERE state = 'RUNNING' AND pace = 'FAST'"
+	db.Until(fast)
+	windowed(t, m, at(-3, -1))
+	db.Until(pausedRuns + "'schedule'")
+	id := db.Strings("SELECT id::text FROM cleanupd.run")[0]
+	if got := resume(t, m, id); got.State != store.Running {
+		t.Errorf("resumed outside of the windows: %s", got.State)
+	}
+	pause(t, m, id)
+	windowed(t, m, at(-1, 1))
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE window_until > now()")
+	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
+		t.Error("a window ended the pause of an operator")
+	}
+	windowed(t, m)
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE window_until IS NULL AND pace = 'GENTLE'")
+	resume(t, m, id)
+	release()
+	checkFinished(t, watch(t, m, id), 1_000)
+}
+
+// What windows cannot be is refused, with each wrong field.
+func TestInvalidWindows(t *testing.T) {
+	t.Parallel()
+	m, _, _ := replica(t, database(t), "a", keeps)
+	_, err := replaceSchedule(t, m, schedule.Schedule{Windows: []schedule.Window{
+		{Days: []string{"MON", "MO"}, Start: "22", End: "24:00"}, {Start: "1:00", End: ""},
+	}})
+	for _, field := range []string{
+		"schedule.windows[0].days[1]", "schedule.windows[0].start", "schedule.windows[0].end", "schedule.windows[1].start",
+		"schedule.windows[1].end",
+	} {
+		if !violates(err, field) {
+			t.Errorf("%s is not refused: %v", field, err)
+		}
+	}
+	many := make([]schedule.Window, 21)
+	if _, err := replaceSchedule(t, m, schedule.Schedule{Windows: many}); !violates(err, "schedule.windows") {
+		t.Errorf("21 windows: %v", err)
+	}
+}
+
+func violates(err error, field string) bool {
+	wrong := failure.Violations(nil)
+	return errors.As(err, &wrong) && slices.ContainsFunc(wrong, func(v failure.Violation) bool { return v.Field == field })
+}

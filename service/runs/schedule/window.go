@@ -1,0 +1,118 @@
+package schedule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// Window is a weekly time in which the runs of the schedule may work. Its JSON is stored.
+type Window struct {
+	Days  []string  `json:"days,omitempty"` // the days on which it opens, as in days; every day if it is empty
+	Start string    `json:"start"`          // HH:MM
+	End   string    `json:"end"`            // on the next day if it is not after Start
+	Pace  pace.Pace `json:"pace,omitempty"` // "" for that of the schedule
+}
+
+// days are the names of the days of the week, in the order of time.Weekday.
+var days = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
+
+// maxWindows is how many windows a schedule may have.
+const maxWindows = 20
+
+func (w Window) String() string {
+	text := w.Start + "-" + w.End
+	if len(w.Days) > 0 {
+		text = strings.Join(w.Days, ",") + " " + text
+	}
+	if w.Pace != "" {
+		text += " " + string(w.Pace)
+	}
+	return text
+}
+
+// clock is the layout of the times of windows.
+const clock = "15:04"
+
+// invalidWindows returns the violations of the windows.
+func (s *Schedule) invalidWindows() (wrong failure.Violations) {
+	if len(s.Windows) > maxWindows {
+		wrong.Addf("schedule.windows", "has %d windows: %d at most", len(s.Windows), maxWindows)
+		return wrong
+	}
+	for i, w := range s.Windows {
+		field := fmt.Sprintf("schedule.windows[%d].", i)
+		for d, day := range w.Days {
+			if !slices.Contains(days, day) {
+				wrong.Addf(fmt.Sprintf("%sdays[%d]", field, d), "%.20q is not a day: %s", day, strings.Join(days, ", "))
+			}
+		}
+		for name, text := range map[string]string{"start": w.Start, "end": w.End} {
+			if _, err := time.Parse(clock, text); err != nil || len(text) != len(clock) {
+				wrong.Addf(field+name, "%.20q is not a time of day, such as 22:00", text)
+			}
+		}
+	}
+	slices.SortStableFunc(wrong, func(a, b failure.Violation) int { return strings.Compare(a.Field, b.Field) })
+	return wrong
+}
+
+// Phase is a time in which the same windows are open.
+type Phase struct {
+	Open  bool      // a window is
+	Pace  pace.Pace // of the first one that is; "" for that of the schedule
+	Until time.Time // when the next window opens or closes
+}
+
+// longest is the number of days within which any window opens or closes.
+const longest = 8
+
+// Phase returns the phase of a complete schedule at a moment; nil without windows.
+func (s *Schedule) Phase(now time.Time) (*Phase, error) {
+	if len(s.Windows) == 0 {
+		return nil, nil
+	}
+	zone, err := time.LoadLocation(s.TimeZone)
+	if err != nil {
+		return nil, err
+	}
+	p := &Phase{Until: now.AddDate(0, 0, longest)}
+	today := shown(now.In(zone)).Truncate(24 * time.Hour)
+	for _, w := range s.Windows {
+		for day := -2; day <= longest; day++ {
+			from, to, opens := w.on(today.AddDate(0, 0, day), zone)
+			if !opens {
+				continue
+			}
+			for _, at := range []time.Time{from, to} {
+				if at.After(now) && at.Before(p.Until) {
+					p.Until = at
+				}
+			}
+			if !p.Open && !now.Before(from) && now.Before(to) {
+				p.Open, p.Pace = true, w.Pace
+			}
+		}
+	}
+	return p, nil
+}
+
+// on returns when the window opens and closes, if it opens on a day.
+func (w Window) on(day time.Time, zone *time.Location) (from, to time.Time, opens bool) {
+	if len(w.Days) > 0 && !slices.Contains(w.Days, days[day.Weekday()]) {
+		return from, to, false
+	}
+	at := func(text string) time.Time {
+		t, _ := time.Parse(clock, text)
+		return day.Add(time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute)
+	}
+	start, end := at(w.Start), at(w.End)
+	if !end.After(start) {
+		end = end.AddDate(0, 0, 1)
+	}
+	return moment(start, zone), moment(end, zone), true
+}

@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+)
+
+// idleRun is the SQL condition that no replica works on an active run.
+const idleRun = "(state = 'QUEUED' OR holder = '' OR lease_until < clock_timestamp())"
+
+// ReadOrder reads the order of a run; nil if the epoch has ended.
+func ReadOrder(ctx context.Context, db campaign.Querier, e Epoch) (*Order, error) {
+	var fields []string
+	err := db.QueryRow(ctx, "SELECT "+order, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
+	return ParseOrder(fields), err
+}
+
+// IsIdle reports whether no replica works on a run that has not ended.
+func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, err error) {
+	err = db.QueryRow(ctx, "SELECT "+idleRun+" FROM cleanupd.run WHERE id = $1 AND "+active, id).Scan(&idle)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return true, nil
+	}
+	return idle, err
+}
+
+// PauseRun pauses a locked run that has not ended. by is who does it.
+func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE cleanupd.run SET state = 'PAUSED', pause_time = COALESCE(pause_time, clock_timestamp()), paused_by = $2
+		WHERE id = $1`,
+		id, by,
+	)
+	return err
+}
+
+// ResumeRun lets a locked run that is paused continue: its replica, if it has not left the run yet, or any other.
+func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	if _, err := tx.Exec(
+		ctx,
+		`UPDATE cleanupd.run SET state = CASE WHEN start_time IS NULL THEN 'QUEUED' ELSE 'RUNNING' END,
+			paused_for = paused_for + (clock_timestamp() - pause_time), pause_time = NULL, paused_by = '',
+			lease_until = COALESCE(lease_until, clock_timestamp())
+		WHERE id = $1`,
+		id,
+	); err != nil {
+		return err
+	}
+	return NotifyWaiting(ctx, tx, id)
+}
+
+// SetPace changes the pace of a run.
+func SetPace(ctx context.Context, tx pgx.Tx, id uuid.UUID, p pace.Pace) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET pace = $2 WHERE id = $1", id, p)
+	return err
+}
+
+// LogToRun writes a message to the log of a locked run, whether or not a replica works on it. If the server was restarted
+// since the epoch of the run began, it begins another one.
+func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error {
+	err := AppendEvents(ctx, tx, e, LogEvent("", m))
+	if !errors.Is(err, ErrFenced) {
+		return err
+	}
+	if e, err = BeginEpoch(ctx, tx, e.RunID); err != nil {
+		return err
+	}
+	return AppendEvents(ctx, tx, e, LogEvent("", m))
+}
+
+// PausedTooLong is a run that is paused and has to end.
+type PausedTooLong struct {
+	ID uuid.UUID
+	// LimitReached says that its time limit has passed, and not only the longest pause.
+	LimitReached bool
+}
+
+// FindPausedTooLong reads the paused runs whose time limit has passed, or that were paused for longer than longest. A pause
+// outside of the windows of the schedule ends by itself.
+func FindPausedTooLong(ctx context.Context, db campaign.Querier, longest time.Duration) ([]PausedTooLong, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT id, COALESCE(`+limitReached+`, false) FROM cleanupd.run
+		WHERE state = 'PAUSED' AND (`+limitReached+` OR pause_time < clock_timestamp() - $1::interval AND paused_by <> $2)`,
+		longest, Schedule,
+	)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedTooLong])
+}
+
+// WindowedRun is an active run of the schedule, to which its windows apply.
+type WindowedRun struct {
+	Epoch
+	State    State
+	PausedBy string
+	Pace     pace.Pace
+}
+
+// LockWindowedRun locks and reads the run to which windows have to be applied anew; nil if there is none, or another
+// replica does that.
+func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
+	rows, _ := tx.Query(
+		ctx,
+		`SELECT id, epoch, state, paused_by, pace FROM cleanupd.run
+		WHERE `+active+` AND window_until <= clock_timestamp() LIMIT 1 FOR UPDATE SKIP LOCKED`,
+	)
+	r, err := pgx.CollectOneRow(rows, func(row pgx.CollectableRow) (r WindowedRun, err error) {
+		return r, row.Scan(&r.RunID, &r.Number, &r.State, &r.PausedBy, &r.Pace)
+	})
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	return &r, err
+}
+
+// SetWindowUntil stores when windows apply to a run anew; nil without windows.
+func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Time) error {
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = $2 WHERE id = $1", id, until)
+	return err
+}
+
+// ApplyWindowsAnew lets the windows of the schedule apply anew to its active run.
+func ApplyWindowsAnew(ctx context.Context, tx pgx.Tx) error {
+	_, err := tx.Exec(
+		ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active, Schedule,
+	)
+	return err
+}

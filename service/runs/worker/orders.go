@@ -1,0 +1,39 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+const (
+	// ordersEvery is how often orders are read while no batch reads them.
+	ordersEvery = 500 * time.Millisecond
+	// pauseGrace is for how long the current statement may continue when the run is paused.
+	pauseGrace = time.Second
+)
+
+// watchOrders sets the pace and interrupts what goes on after the run was paused, such as the count of a large table,
+// until the context ends. The place of the run is that of its last batch.
+func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc) {
+	ticker := time.NewTicker(ordersEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+		}
+		o, err := store.ReadOrder(ctx, a.w.Pool, a.claim.Epoch)
+		if err == nil && errors.Is(a.obey(o), errPaused) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pauseGrace):
+				lose(errPaused)
+			}
+			return
+		}
+	}
+}
