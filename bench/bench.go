@@ -19,6 +19,7 @@ import (
 // Options say what to measure.
 type Options struct {
 	Cells   []Cell
+	Methods []string      // the names of those to compare with the baseline; empty for all
 	Repeats int           // of each method on each cell; the median counts
 	Limit   time.Duration // of one measurement: a method that does not end by then is rated by its rows so far
 	Alone   bool          // no application runs at the same time

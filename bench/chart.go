@@ -2,37 +2,61 @@ package main
 
 import (
 	"fmt"
+	"image/color"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/plotutil"
 	"gonum.org/v1/plot/vg"
+	"gonum.org/v1/plot/vg/draw"
 )
 
-// Draw writes the results as a bar chart to a file: a group of bars per cell, one bar per method.
-func Draw(file string, results []Result) error {
-	p := plot.New()
-	p.Title.Text, p.Y.Label.Text = "rows deleted a second", "rows/s"
-	p.Legend.Top = true
-	var cells []string
-	for i := 0; i < len(results); i += len(Methods) {
-		cells = append(cells, fmt.Sprintf("%d", i/len(Methods)+1))
-	}
-	const width = vg.Length(12)
-	for m, method := range Methods {
-		var values plotter.Values
-		for i := m; i < len(results); i += len(Methods) {
-			values = append(values, results[i].RowsPerS)
+// Draw writes a chart of each cell: the speed of each method against the application's 99th percentile, with the idle
+// application as the origin. A method above and to the left of another one is faster and gentler. The files of further cells
+// have the number of the cell in their names.
+func Draw(file string, results []Result, idle Result) error {
+	for number, rest := 1, results; len(rest) > 0; number++ {
+		n := 1
+		for n < len(rest) && rest[n].Cell == rest[0].Cell {
+			n++
 		}
-		bars, err := plotter.NewBarChart(values, width)
+		name := file
+		if number > 1 {
+			extension := filepath.Ext(file)
+			name = fmt.Sprintf("%s-%d%s", strings.TrimSuffix(file, extension), number, extension)
+		}
+		if err := drawCell(name, rest[:n], idle); err != nil {
+			return err
+		}
+		rest = rest[n:]
+	}
+	return nil
+}
+
+// drawCell writes the chart of one cell.
+func drawCell(file string, results []Result, idle Result) error {
+	p := plot.New()
+	p.Title.Text = results[0].Cell.String()
+	p.X.Label.Text, p.Y.Label.Text = "p99 of the application's transactions, ms", "rows deleted a second"
+	p.X.Min, p.Y.Min = milliseconds(idle.P99), 0
+	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, false, -vg.Centimeter
+	for i, r := range results {
+		point, err := plotter.NewScatter(plotter.XYs{{X: milliseconds(r.P99), Y: r.RowsPerS}})
 		if err != nil {
 			return err
 		}
-		bars.Color, bars.LineStyle.Width = plotutil.SoftColors[m%len(plotutil.SoftColors)], 0
-		bars.Offset = width * vg.Length(m-len(Methods)/2)
-		p.Add(bars)
-		p.Legend.Add(method.Name, bars)
+		point.Shape, point.Color, point.Radius = plotutil.Shape(i), color.Gray{Y: 110}, vg.Points(4)
+		if strings.HasPrefix(r.Method, "cleanupd") {
+			point.Color, point.Radius = plotutil.Color(i), vg.Points(6)
+		}
+		point.GlyphStyle = draw.GlyphStyle{Color: point.Color, Radius: point.Radius, Shape: point.Shape}
+		p.Add(point)
+		p.Legend.Add(r.Method, point)
 	}
-	p.NominalX(cells...)
-	return p.Save(vg.Length(len(cells))*3.5*vg.Centimeter+4*vg.Centimeter, 10*vg.Centimeter, file)
+	return p.Save(24*vg.Centimeter, 15*vg.Centimeter, file)
 }
+
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -54,10 +54,18 @@ func newCommand() *cobra.Command {
 			if most := rows / holdSize; o.Holds < 0 || o.Holds > most {
 				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
 			}
+			if chart != "" && o.Alone {
+				return errors.New("--chart shows the application, which does not run with --alone")
+			}
 			if chart != "" {
 				if _, err := os.Stat(filepath.Dir(chart)); err != nil ||
 					!slices.Contains([]string{".svg", ".png", ".pdf"}, filepath.Ext(chart)) {
 					return fmt.Errorf("--chart: %q is no .svg, .png or .pdf in a folder that is there", chart)
+				}
+			}
+			for _, name := range o.Methods {
+				if !slices.ContainsFunc(Methods, func(m Method) bool { return m.Name == name }) {
+					return fmt.Errorf("--method: there is none with the name %q", name)
 				}
 			}
 			o.Cells = DefaultCells(rows)
@@ -87,7 +95,7 @@ func newCommand() *cobra.Command {
 			if err := Print(cmd.OutOrStdout(), results, idle); err != nil || chart == "" {
 				return err
 			}
-			return Draw(chart, results)
+			return Draw(chart, results, idle)
 		},
 	}
 	f := cmd.Flags()
@@ -108,6 +116,10 @@ func newCommand() *cobra.Command {
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
 	f.BoolVar(&policies, "policies", false, "measure policies on tables of another application instead of a task")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")
-	f.StringVar(&chart, "chart", "", "write a chart to this file (.svg, .png or .pdf)")
+	f.StringArrayVar(
+		&o.Methods, "method", nil,
+		"compare only the baseline and the method with this name; may be repeated (default all)",
+	)
+	f.StringVar(&chart, "chart", "", "write a chart of speed against the application's p99 to this file (.svg, .png or .pdf), one more a further cell")
 	return cmd
 }

@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Method is a way to delete.
@@ -17,8 +20,10 @@ type Method struct {
 	limited bool
 	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
 	from bool
-	// tight says that the service uses one worker and small batches, and gives way to others.
+	// tight says that the service has limits that make it give way to others.
 	tight bool
+	// pace is that of the service; "" for pace.Balanced.
+	pace pace.Pace
 	// synchronous says that each COMMIT waits for the disk, which is PostgreSQL's default, and that each statement is a
 	// transaction. Otherwise commits are asynchronous, and perCommit statements share one, as with the service.
 	synchronous bool
@@ -62,7 +67,7 @@ var batched = []Method{
 var Methods = allMethods()
 
 // allMethods returns the baseline, each batched statement with commits as the service's and as by default, and the
-// service: as by default, with synchronous commits, and giving way to others.
+// service: at each pace, with synchronous commits, and giving way to others by its limits.
 func allMethods() []Method {
 	all := []Method{{Name: "one DELETE", statement: "DELETE FROM " + table + " WHERE " + old, synchronous: true}}
 	for _, m := range batched {
@@ -74,21 +79,26 @@ func allMethods() []Method {
 	return append(
 		all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, synchronous", synchronous: true},
 		Method{Name: "cleanupd, giving way", tight: true},
+		Method{Name: "cleanupd, gentle", pace: pace.Gentle},
+		Method{Name: "cleanupd, fast", pace: pace.Fast},
 	)
 }
 
 // methods returns the methods to compare on a cell: with holds only the service, without and with them.
 func (o Options) methods(c Cell) []Method {
-	if c.Policy != "" {
+	switch {
+	case c.Policy != "":
 		return c.policyMethods()
+	case o.Holds > 0:
+		return []Method{
+			{Name: "cleanupd"},
+			{Name: fmt.Sprintf("cleanupd, %d holds of %d", o.Holds, holdSize), holds: o.Holds},
+		}
+	case len(o.Methods) > 0:
+		others := func(m Method) bool { return m.Name != Methods[0].Name && !slices.Contains(o.Methods, m.Name) }
+		return slices.DeleteFunc(slices.Clone(Methods), others)
 	}
-	if o.Holds == 0 {
-		return Methods
-	}
-	return []Method{
-		{Name: "cleanupd"},
-		{Name: fmt.Sprintf("cleanupd, %d holds of %d", o.Holds, holdSize), holds: o.Holds},
-	}
+	return Methods
 }
 
 // run executes the statement, once or until nothing is left or the context ends, and records how long each took.

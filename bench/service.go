@@ -58,7 +58,13 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 	}
 	s := &service{
 		manager: runs.New(
-			runs.Config{Pool: pool, Replica: "bench", Log: slog.New(slog.DiscardHandler), Settings: settings},
+			runs.Config{
+				Pool:        pool,
+				Replica:     "bench",
+				Log:         slog.New(slog.DiscardHandler),
+				Settings:    settings,
+				DefaultPace: m.pace,
+			},
 		),
 		pool: pool,
 	}
