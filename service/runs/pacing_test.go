@@ -3,7 +3,10 @@ package runs_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -312,4 +315,36 @@ func TestInvalidWindows(t *testing.T) {
 func violates(err error, field string) bool {
 	wrong := failure.Violations(nil)
 	return errors.As(err, &wrong) && slices.ContainsFunc(wrong, func(v failure.Violation) bool { return v.Field == field })
+}
+
+// VACUUM gives way as autovacuum does in a gentle run only.
+func TestVacuumOfAGentleRun(t *testing.T) {
+	t.Parallel()
+	for p, want := range map[pace.Pace]string{
+		pace.Gentle: "SET vacuum_cost_delay = 2", pace.Balanced: "RESET vacuum_cost_delay",
+	} {
+		t.Run(string(p), func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			var mu sync.Mutex
+			seen := map[string]bool{}
+			_, pool := db.Inject(func(sql string) string {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.Contains(sql, "vacuum_cost_delay") {
+					seen[sql] = true
+				}
+				return ""
+			})
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = pool })
+			run := start(t, m, runs.Request{Tasks: []string{"statistics"}, Pace: p})
+			work()
+			checkFinished(t, watch(t, m, run.ID), 0)
+			mu.Lock()
+			defer mu.Unlock()
+			if !maps.Equal(seen, map[string]bool{want: true}) {
+				t.Errorf("%v were executed, want %q", seen, want)
+			}
+		})
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/vacuum"
 )
 
@@ -117,8 +118,20 @@ func (t *task) vacuumOne(ctx context.Context, conn *pgx.Conn, s vacuum.Storage, 
 	if err := t.recordVacuumed(ctx, s.Quoted(), sizes...); err != nil {
 		return err
 	}
+	if _, err := conn.Exec(ctx, vacuumDelay(t.Binder.Engine.Pace.Get())); err != nil {
+		return err
+	}
 	_, err := conn.Exec(ctx, command+" "+s.Quoted())
 	return err
+}
+
+// vacuumDelay returns the statement that sets how VACUUM gives way to others: with the gentle pace as autovacuum does by
+// default, otherwise as the server's settings say.
+func vacuumDelay(p pace.Pace) string {
+	if p == pace.Gentle {
+		return "SET vacuum_cost_delay = 2" // milliseconds
+	}
+	return "RESET vacuum_cost_delay"
 }
 
 // recordVacuumed records which table was done last, and the size of the next one, for whose lock it waits only briefly.

@@ -102,8 +102,10 @@ func (g *Governor) Observe(took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.begin()
-	g.during.add(took)
-	if len(g.quiet) == 0 || len(g.during) < window {
+	if len(g.quiet) == 0 {
+		return
+	}
+	if g.during.add(took); len(g.during) < window {
 		return
 	}
 	switch ratio := float64(g.during.typical()) / float64(g.quiet.typical()); {
