@@ -24,6 +24,8 @@ type Options struct {
 	Limit   time.Duration // of one measurement: a method that does not end by then is rated by its rows so far
 	Alone   bool          // no application runs at the same time
 	Holds   int           // 0: all methods are compared; otherwise the service without and with so many holds
+	// Bursts is for how long the application runs, and then rests, by turns; 0: it runs all the time.
+	Bursts time.Duration
 	// SharedBuffers is the server's shared_buffers; empty: a quarter of the memory, as PostgreSQL's documentation
 	// advises.
 	SharedBuffers string
@@ -38,6 +40,8 @@ type Result struct {
 	LongestStmt time.Duration // the 99th percentile of the statements' times
 	P50, P99    time.Duration // of the application
 	WAL         int64         // bytes
+	// BesideRowsPerS and RestRowsPerS are the speeds while the application runs and rests by turns.
+	BesideRowsPerS, RestRowsPerS float64
 }
 
 // settings make the private server a realistic one: it is durable, and has autovacuum.
@@ -199,12 +203,20 @@ func measure(
 		clean = func(ctx context.Context) error { return s.run(ctx, cell.target().task) }
 	}
 	endBeside := func() ([]time.Duration, error) { return nil, nil }
-	if !o.Alone {
-		b, err := startBeside(ctx, pg, super)
+	var b *bursts
+	switch {
+	case o.Bursts > 0:
+		b = startBursts(ctx, pg, super, conn, o.Bursts)
+		endBeside = func() ([]time.Duration, error) {
+			err := b.end()
+			return b.took, err
+		}
+	case !o.Alone:
+		application, err := startBeside(ctx, pg, super)
 		if err != nil {
 			return r, err
 		}
-		endBeside = b.end
+		endBeside = application.end
 	}
 	limited, cancel := context.WithTimeout(ctx, o.Limit)
 	defer cancel()
@@ -234,6 +246,10 @@ func measure(
 		before-after,
 	)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
+	if b != nil {
+		r.BesideRowsPerS = float64(b.among) / b.busy.Seconds()
+		r.RestRowsPerS = float64(b.rows) / b.idle.Seconds()
+	}
 	return r, nil
 }
 
@@ -253,6 +269,8 @@ func median(samples []Result) Result {
 	out.LongestStmt = middle(samples, func(r Result) time.Duration { return r.LongestStmt })
 	out.P50 = middle(samples, func(r Result) time.Duration { return r.P50 })
 	out.P99 = middle(samples, func(r Result) time.Duration { return r.P99 })
+	out.BesideRowsPerS = middle(samples, func(r Result) float64 { return r.BesideRowsPerS })
+	out.RestRowsPerS = middle(samples, func(r Result) float64 { return r.RestRowsPerS })
 	out.WAL = middle(samples, func(r Result) int64 { return r.WAL })
 	for _, r := range samples {
 		out.Finished = out.Finished && r.Finished

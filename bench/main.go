@@ -54,8 +54,8 @@ func newCommand() *cobra.Command {
 			if most := rows / holdSize; o.Holds < 0 || o.Holds > most {
 				return fmt.Errorf("--holds must be 0 to %d with so many rows, not %d", most, o.Holds)
 			}
-			if chart != "" && o.Alone {
-				return errors.New("--chart shows the application, which does not run with --alone")
+			if chart != "" && (o.Alone || o.Bursts > 0) {
+				return errors.New("--chart cannot be combined with --alone or --bursts")
 			}
 			if chart != "" {
 				if _, err := os.Stat(filepath.Dir(chart)); err != nil ||
@@ -92,6 +92,9 @@ func newCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if o.Bursts > 0 {
+				return PrintBursts(cmd.OutOrStdout(), results, idle)
+			}
 			if err := Print(cmd.OutOrStdout(), results, idle); err != nil || chart == "" {
 				return err
 			}
@@ -108,6 +111,10 @@ func newCommand() *cobra.Command {
 		fmt.Sprintf(
 			"compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize,
 		),
+	)
+	f.DurationVar(
+		&o.Bursts, "bursts", 0,
+		"let the application run for this time and rest for as long, by turns, and compare BALANCED and GENTLE",
 	)
 	f.StringVar(
 		&o.SharedBuffers, "shared-buffers", "",

@@ -87,6 +87,8 @@ func allMethods() []Method {
 // methods returns the methods to compare on a cell: with holds only the service, without and with them.
 func (o Options) methods(c Cell) []Method {
 	switch {
+	case o.Bursts > 0:
+		return []Method{{Name: "cleanupd"}, {Name: "cleanupd, gentle", pace: pace.Gentle}}
 	case c.Policy != "":
 		return c.policyMethods()
 	case o.Holds > 0:
