@@ -12,15 +12,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // paceOf returns the pace that a flag or an argument gives.
-func paceOf(p flags.Pace) cleanupv1.Pace {
+func paceOf(p pace.Pace) cleanupv1.Pace {
 	return cleanupv1.Pace(cleanupv1.Pace_value["PACE_"+string(p)])
 }
 
 // completePaces offers the paces.
-var completePaces = cobra.FixedCompletions(flags.Paces(), cobra.ShellCompDirectiveNoFileComp)
+var completePaces = cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp)
 
 // runResponse is a response with the run that was changed.
 type runResponse interface {
@@ -77,19 +78,19 @@ func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 	return newChangeRun(server, output, &cobra.Command{
 		Use:   "pace ID PACE",
-		Short: "Change how hard an active run works: " + strings.Join(flags.Paces(), ", "),
+		Short: "Change how hard an active run works: " + strings.Join(pace.Names(), ", "),
 		Long: "Change how hard an active run works, from its next batch on:\n" +
 			"gentle gives way to other sessions by small batches and pauses, balanced makes batches one after another, and\n" +
 			"fast uses all workers all the time.",
 		Example: "  cleanupd runs pace 01a20609-283b-755d-90ec-99cde01f104d gentle",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return flags.Errorf("give the id of one run and a pace: %s", strings.Join(flags.Paces(), ", "))
+				return flags.Errorf("give the id of one run and a pace: %s", strings.Join(pace.Names(), ", "))
 			}
 			return nil
 		},
 	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
-		var to flags.Pace
+		var to pace.Pace
 		if err := to.Set(args[1]); err != nil {
 			return nil, flags.Errorf("the pace %.20q %w", args[1], err)
 		}
@@ -117,11 +118,11 @@ func (w *windowsFlag) Set(text string) error {
 	}
 	window.Start, window.End = start, end
 	if len(parts) == 2 {
-		var pace flags.Pace
-		if err := pace.Set(parts[1]); err != nil {
+		var p pace.Pace
+		if err := p.Set(parts[1]); err != nil {
 			return fmt.Errorf("the pace %w", err)
 		}
-		window.Pace = paceOf(pace)
+		window.Pace = paceOf(p)
 	}
 	*w = append(*w, window)
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/watch"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // exclusiveRunFlags are pairs of flags that cannot be given together.
@@ -33,7 +34,7 @@ func NewRun() *cobra.Command {
 		server       rpc.Server
 		req          cleanupv1.RunCleanupRequest
 		maxDuration  time.Duration
-		pace         flags.Pace
+		runPace      pace.Pace
 		output       format.Output
 		preview, yes bool
 		all          bool
@@ -62,7 +63,7 @@ func NewRun() *cobra.Command {
 				}
 				req.MaxDuration = durationpb.New(maxDuration)
 			}
-			req.Pace = paceOf(pace)
+			req.Pace = paceOf(runPace)
 			for _, pair := range exclusiveRunFlags {
 				if cmd.Flags().Changed(pair[0]) && cmd.Flags().Changed(pair[1]) {
 					return flags.Errorf("give either --%s or --%s", pair[0], pair[1])
@@ -116,7 +117,7 @@ func NewRun() *cobra.Command {
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(&pace, "pace", "how hard the run works: "+strings.Join(flags.Paces(), ", ")+" (default that of the server)")
+	f.Var(&runPace, "pace", "how hard the run works: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")

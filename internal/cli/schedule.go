@@ -17,6 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/terminal"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // scheduleChange has the values of the flags of `schedule set`.
@@ -27,7 +28,7 @@ type scheduleChange struct {
 	enabled, continueOnError bool
 	maxDuration              time.Duration
 	pauseStopsClock          bool
-	pace                     flags.Pace
+	pace                     pace.Pace
 	windows                  windowsFlag
 }
 
@@ -96,7 +97,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(flags.Paces(), ", "))
+	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", "))
 	f.Var(&change.windows, "window",
 		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
 			"repeated, and replaces all current ones; empty: always")

@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // NewCommand returns the command serve.
@@ -96,7 +97,7 @@ func NewCommand() *cobra.Command {
 	f.Var(&c.pace, "pace",
 		"how hard runs work that request no pace: gentle gives way to other sessions by small batches and pauses, "+
 			"balanced makes batches one after another, fast uses all workers all the time")
-	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(flags.Paces(), cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
 	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,

@@ -42,7 +42,7 @@ type Config struct {
 	access           accessConfig
 	notify           targets.Config
 	notifyBounds     notify.Bounds
-	pace             flags.Pace
+	pace             pace.Pace
 	maxPause         time.Duration
 	console          bool
 	tracer           pgx.QueryTracer // of all databases except that of Forms, nil without tracing
@@ -60,7 +60,7 @@ func DefaultConfig() Config {
 		history:      runs.DefaultHistory,
 		planMaxAge:   runs.DefaultPlanMaxAge,
 		notifyBounds: notify.DefaultBounds,
-		pace:         flags.Pace(pace.Balanced),
+		pace:         pace.Balanced,
 		maxPause:     runs.DefaultMaxPause,
 		batches: purge.Settings{
 			Target:  purge.DefaultTarget,

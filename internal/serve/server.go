@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
-	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 	"github.com/cleanupd/cleanupd/userdata"
 )
@@ -227,7 +226,7 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 		SampleEvery:  runs.DefaultSampleEvery,
 		History:      c.history,
 		PlanMaxAge:   c.planMaxAge,
-		DefaultPace:  pace.Pace(c.pace),
+		DefaultPace:  c.pace,
 		MaxPause:     c.maxPause,
 		Instance:     c.instance,
 		Settings:     c.batches,

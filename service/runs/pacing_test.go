@@ -128,11 +128,13 @@ func TestPauseInterruptsALongStatement(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 3)
 }
 
+// longer makes the pause of a run begin two hours earlier, and the run, too.
+const longer = "UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', " +
+	"start_time = start_time - interval '2 hours'"
+
 // A paused run can be cancelled, and ends after the longest pause, and at its time limit unless pauses stop its clock.
 func TestEndOfAPausedRun(t *testing.T) {
 	t.Parallel()
-	const longer = "UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', " +
-		"start_time = start_time - interval '2 hours'"
 	for name, test := range map[string]struct {
 		request runs.Request
 		cancel  bool
@@ -191,7 +193,7 @@ func TestPauseStopsClock(t *testing.T) {
 			work()
 			untilDeleting(t, db, run.ID)
 			pause(t, m, run.ID)
-			db.Do("UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', start_time = start_time - interval '2 hours'")
+			db.Do(longer)
 			if stops {
 				resume(t, m, run.ID)
 			}
@@ -221,7 +223,10 @@ func TestSetPace(t *testing.T) {
 		t.Errorf("%v, %v", got, err)
 	}
 	hasPace := func(p pace.Pace) {
-		db.Until("SELECT count(*) FROM cleanupd.event WHERE body->>'Kind' = 'task_progress' AND body->'Progress'->>'Pace' = $1", p)
+		db.Until(
+			"SELECT count(*) FROM cleanupd.event WHERE body->>'Kind' = 'task_progress' AND body->'Progress'->>'Pace' = $1",
+			p,
+		)
 	}
 	hasPace(pace.Balanced)
 	if _, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Gentle, "ann"); err != nil {
@@ -314,7 +319,8 @@ func TestInvalidWindows(t *testing.T) {
 
 func violates(err error, field string) bool {
 	wrong := failure.Violations(nil)
-	return errors.As(err, &wrong) && slices.ContainsFunc(wrong, func(v failure.Violation) bool { return v.Field == field })
+	return errors.As(err, &wrong) &&
+		slices.ContainsFunc(wrong, func(v failure.Violation) bool { return v.Field == field })
 }
 
 // VACUUM gives way as autovacuum does in a gentle run only.

@@ -45,7 +45,7 @@ const (
 // Pause pauses a run on behalf of a caller, waits until no replica works on it, and returns it. It fails with
 // store.ErrNotFound, or errEnded.
 func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
-	run, err := p.change(ctx, id, audit.Details{}, func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	pause := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.Schedule {
 			return nil
 		}
@@ -53,7 +53,8 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 			return err
 		}
 		return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", caller))
-	})
+	}
+	run, err := p.change(ctx, id, audit.Details{}, pause)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +77,7 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 
 // Resume lets a run continue that is paused, and returns it. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
-	return p.change(ctx, id, audit.Details{}, func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	resume := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State != store.Paused {
 			return nil
 		}
@@ -84,14 +85,14 @@ func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, erro
 			return err
 		}
 		return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", caller))
-	})
+	}
+	return p.change(ctx, id, audit.Details{}, resume)
 }
 
 // SetPace changes the pace of a run from its next batch on, and returns the run. It fails with store.ErrNotFound, or
 // errEnded.
 func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
-	details := audit.Details{"pace": to}
-	return p.change(ctx, id, details, func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	set := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.Pace == to {
 			return nil
 		}
@@ -99,14 +100,15 @@ func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller str
 			return err
 		}
 		return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", caller))
-	})
+	}
+	return p.change(ctx, id, audit.Details{"pace": to}, set)
 }
 
-// change changes an active run in a transaction, with a note in the audit, and returns the run.
-func (p *Pacer) change(
-	ctx context.Context, id string, details audit.Details,
-	do func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error,
-) (run *store.Run, err error) {
+// change changes an active run in the transaction that has locked it.
+type change func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error
+
+// change changes an active run, with a note in the audit, and returns it.
+func (p *Pacer) change(ctx context.Context, id string, details audit.Details, do change) (run *store.Run, err error) {
 	parsed, err := store.ParseID(id)
 	if err != nil {
 		return nil, err

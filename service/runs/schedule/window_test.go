@@ -13,6 +13,9 @@ import (
 func TestPhase(t *testing.T) {
 	t.Parallel()
 	night := []Window{{Start: "22:00", End: "06:00", Pace: pace.Fast}}
+	late, early := []Window{{Start: "02:30", End: "05:00"}}, []Window{{Start: "01:00", End: "02:30"}}
+	saturday := []Window{{Days: []string{"SAT"}, Start: "22:00", End: "06:00"}}
+	sunday := []Window{{Days: []string{"SUN"}, Start: "00:00", End: "00:00"}}
 	for name, test := range map[string]struct {
 		zone    string
 		windows []Window
@@ -30,22 +33,23 @@ func TestPhase(t *testing.T) {
 		"another zone":          {"America/New_York", night, "2026-11-01T01:30:00-05:00", true, "FAST", "2026-11-01T06:00:00-05:00"},
 		"a change of 30 min":    {"Australia/Lord_Howe", night, "2026-10-03T23:00:00+10:30", true, "FAST", "2026-10-04T06:00:00+11:00"},
 		"no changes":            {"Asia/Kolkata", night, "2026-10-25T05:59:00+05:30", true, "FAST", "2026-10-25T06:00:00+05:30"},
-		"the start is skipped":  {"Europe/Berlin", []Window{{Start: "02:30", End: "05:00"}}, "2027-03-28T01:59:00+01:00", false, "", "2027-03-28T03:00:00+02:00"},
-		"the end is skipped":    {"Europe/Berlin", []Window{{Start: "01:00", End: "02:30"}}, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
-		"the start is repeated": {"Europe/Berlin", []Window{{Start: "02:30", End: "05:00"}}, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},
+		"the start is skipped":  {"Europe/Berlin", late, "2027-03-28T01:59:00+01:00", false, "", "2027-03-28T03:00:00+02:00"},
+		"the end is skipped":    {"Europe/Berlin", early, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
+		"the start is repeated": {"Europe/Berlin", late, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},
 		"open when it is 02:10 again": {
-			"Europe/Berlin", []Window{{Start: "02:30", End: "05:00"}}, "2026-10-25T02:10:00+01:00", true, "",
+			"Europe/Berlin", late, "2026-10-25T02:10:00+01:00", true, "",
 			"2026-10-25T05:00:00+01:00",
 		},
-		"the end is repeated": {"Europe/Berlin", []Window{{Start: "01:00", End: "02:30"}}, "2026-10-25T02:10:00+02:00", true, "", "2026-10-25T02:30:00+02:00"},
-		"on another day":      {"Europe/Berlin", []Window{{Days: []string{"SAT"}, Start: "22:00", End: "06:00"}}, "2026-11-27T23:00:00+01:00", false, "", "2026-11-28T22:00:00+01:00"},
-		"on the day after":    {"Europe/Berlin", []Window{{Days: []string{"SAT"}, Start: "22:00", End: "06:00"}}, "2026-11-29T05:00:00+01:00", true, "", "2026-11-29T06:00:00+01:00"},
-		"a whole day":         {"UTC", []Window{{Days: []string{"SUN"}, Start: "00:00", End: "00:00"}}, "2026-11-29T12:00:00Z", true, "", "2026-11-30T00:00:00Z"},
+		"the end is repeated": {"Europe/Berlin", early, "2026-10-25T02:10:00+02:00", true, "", "2026-10-25T02:30:00+02:00"},
+		"on another day":      {"Europe/Berlin", saturday, "2026-11-27T23:00:00+01:00", false, "", "2026-11-28T22:00:00+01:00"},
+		"on the day after":    {"Europe/Berlin", saturday, "2026-11-29T05:00:00+01:00", true, "", "2026-11-29T06:00:00+01:00"},
+		"a whole day":         {"UTC", sunday, "2026-11-29T12:00:00Z", true, "", "2026-11-30T00:00:00Z"},
 		"once a week": {
-			"UTC", []Window{{Days: []string{"SUN"}, Start: "00:00", End: "00:00"}}, "2026-11-30T00:00:00Z", false, "", "2026-12-06T00:00:00Z",
+			"UTC", sunday, "2026-11-30T00:00:00Z", false, "", "2026-12-06T00:00:00Z",
 		},
 		"the first of two": {
-			"UTC", []Window{{Start: "08:00", End: "20:00", Pace: pace.Gentle}, {Start: "18:00", End: "08:00", Pace: pace.Fast}},
+			"UTC",
+			[]Window{{Start: "08:00", End: "20:00", Pace: pace.Gentle}, {Start: "18:00", End: "08:00", Pace: pace.Fast}},
 			"2026-11-29T19:00:00Z", true, "GENTLE", "2026-11-29T20:00:00Z",
 		},
 	} {

@@ -1,8 +1,13 @@
 package pace
 
-import "sync/atomic"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
 
-// Pace is how hard a run works. The values are stored.
+// Pace is how hard a run works. The values are stored. A pointer to one is the value of a flag.
 type Pace string
 
 // The paces. A run is gentle only while other sessions are active.
@@ -14,6 +19,30 @@ const (
 
 // Paces lists all paces.
 var Paces = []Pace{Gentle, Balanced, Fast}
+
+// Names returns the names of all paces, as flags have them.
+func Names() (names []string) {
+	for _, p := range Paces {
+		names = append(names, p.String())
+	}
+	return names
+}
+
+// Set implements pflag.Value. Scripts may give the name that JSON has.
+func (p *Pace) Set(text string) error {
+	given := Pace(strings.TrimPrefix(strings.ToUpper(text), "PACE_"))
+	if !slices.Contains(Paces, given) {
+		return fmt.Errorf("must be %s", strings.Join(Names(), ", "))
+	}
+	*p = given
+	return nil
+}
+
+// String implements pflag.Value.
+func (p *Pace) String() string { return strings.ToLower(string(*p)) }
+
+// Type implements pflag.Value.
+func (p *Pace) Type() string { return "pace" }
 
 // Setting is the pace of a run, which may change while the run is active. It is safe for concurrent use.
 type Setting struct{ value atomic.Value }

@@ -2,7 +2,7 @@ package throttle
 
 import (
 	"context"
-	"math/rand/v2"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -18,6 +18,8 @@ const (
 	// quietProbes is how many commits are measured without batches, one each quietProbeEvery.
 	quietProbes     = 8
 	quietProbeEvery = 10 * time.Millisecond
+	// goldenRatio spreads the commits that are measured evenly over the times of batches.
+	goldenRatio = 0.618034
 	// reportEvery limits how often the state of the governor is reported.
 	reportEvery = 500 * time.Millisecond
 )
@@ -85,10 +87,12 @@ func (t *Throttler) ProbeDuring(ctx context.Context, pool *pgxpool.Pool) (end fu
 		return func() {}
 	}
 	t.probedAt = now
+	t.phase = math.Mod(t.phase+goldenRatio, 1)
+	phase := t.phase
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if sleep(ctx, rand.N(t.governor.Work())) != nil {
+		if sleep(ctx, time.Duration(phase*float64(t.governor.Work()))) != nil {
 			return
 		}
 		if took, err := gentle.Probe(ctx, pool); err == nil {

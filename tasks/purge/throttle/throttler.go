@@ -38,6 +38,7 @@ type Throttler struct {
 	restUntil time.Time // when the pause after the last batch ends
 	governor  gentle.Governor
 	probedAt  time.Time // when a commit was last measured during a batch
+	phase     float64   // when in its batch, from 0 to 1
 	reported  time.Time // when the governor was last reported; zero while batches need not give way
 	delays    delays
 	retained  retainedSample
