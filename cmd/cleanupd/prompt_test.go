@@ -170,7 +170,35 @@ func TestLooseningAGuardAsks(t *testing.T) {
 // A demo that does not get the usual address prints commands for its own one, and how to make others go there.
 func TestDemoBesideAnotherServer(t *testing.T) {
 	pgtest.Empty(t)
-	for _, usual := range []string{"127.0.0.1:9090", "127.0.0.1:8080"} {
+	text, grpc, http := demoBesideAnotherServer(t)
+	for grpc == usualGRPC || http == usualHTTP { // another program had it at first, and has ended
+		text, grpc, http = demoBesideAnotherServer(t)
+	}
+	_, commands, _ := strings.Cut(text, "in another terminal:\n\n")
+	commands, rest, _ := strings.Cut(commands, "\n\n")
+	for line := range strings.SplitSeq(commands, "\n") {
+		if !strings.Contains(line, grpc) && !strings.Contains(line, http) && !strings.Contains(line, "psql") {
+			t.Errorf("%q does not go to the demo", line)
+		}
+	}
+	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
+		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+grpc+"\n") ||
+		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
+		t.Error(text)
+	}
+}
+
+// The usual addresses of a server.
+const (
+	usualGRPC = "127.0.0.1:9090"
+	usualHTTP = "127.0.0.1:8080"
+)
+
+// demoBesideAnotherServer runs a demo while another program has the usual addresses, and returns what it prints and its
+// addresses.
+func demoBesideAnotherServer(t *testing.T) (text, grpc, http string) {
+	t.Helper()
+	for _, usual := range []string{usualGRPC, usualHTTP} {
 		if l, err := net.Listen("tcp", usual); err == nil { // else another program has it
 			defer func() { _ = l.Close() }()
 		}
@@ -192,17 +220,5 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	text := out.text.String()
-	_, commands, _ := strings.Cut(text, "in another terminal:\n\n")
-	commands, rest, _ := strings.Cut(commands, "\n\n")
-	for line := range strings.SplitSeq(commands, "\n") {
-		if !strings.Contains(line, server[1]) && !strings.Contains(line, server[2]) && !strings.Contains(line, "psql") {
-			t.Errorf("%q does not go to the demo", line)
-		}
-	}
-	if strings.Contains(commands, ":9090") || strings.Contains(commands, ":8080") || // not of a temporary folder
-		!strings.Contains(rest, "\n  export CLEANUPD_SERVER="+server[1]+"\n") ||
-		!strings.Contains(rest, "\nAnother program has 127.0.0.1:8080: http://127.0.0.1:8080/ is not the demo.\n") {
-		t.Error(text)
-	}
+	return out.text.String(), server[1], server[2]
 }
