@@ -35,8 +35,8 @@ func (t *task) vacuumAll(ctx context.Context) (bool, error) {
 	return true, t.vacuum(ctx, commands, tables)
 }
 
-// vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not; or what any
-// task has, in a database whose pipeline has no statistics.
+// vacuumEmptied vacuums what a task after statistics has deleted from, if anything, since statistics did not; or what
+// any task has, in a database whose pipeline has no statistics.
 func (t *task) vacuumEmptied(ctx context.Context) error {
 	mode, _ := t.Binder.Env.Options.Statistics() // the task statistics has logged the error
 	if mode == campaign.NoStatistics || (!t.run.State.Succeeded[plan.Vacuum] && !t.run.Config.Foreign) {
@@ -125,8 +125,8 @@ func (t *task) vacuumOne(ctx context.Context, conn *pgx.Conn, s vacuum.Storage, 
 	return err
 }
 
-// vacuumDelay returns the statement that sets how VACUUM gives way to others: with the gentle pace as autovacuum does by
-// default, otherwise as the server's settings say.
+// vacuumDelay returns the statement that sets how VACUUM gives way to others: with the gentle pace as autovacuum does
+// by default, otherwise as the server's settings say.
 func vacuumDelay(p pace.Pace) string {
 	if p == pace.Gentle {
 		return "SET vacuum_cost_delay = 2" // milliseconds

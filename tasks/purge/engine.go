@@ -99,8 +99,8 @@ func New(e Engine) *Engine {
 	return &e
 }
 
-// Wait waits while the server's load exceeds the limits, and for the pause after the last batch. It must be called outside
-// of transactions.
+// Wait waits while the server's load exceeds the limits, and for the pause after the last batch. It must be called
+// outside of transactions.
 func (e *Engine) Wait(ctx context.Context) error {
 	limits := e.Limits
 	limits.Gentle = e.Pace.Get() == pace.Gentle

@@ -41,8 +41,8 @@ type worker struct {
 // are fewer.
 const maxOverfull = 2
 
-// sweepChunks does one chunk after another, up to the end. The limiter has admitted the worker, which opens a session if it
-// has none.
+// sweepChunks does one chunk after another, up to the end. The limiter has admitted the worker, which opens a session
+// if it has none.
 func (w *worker) sweepChunks(ctx context.Context) (err error) {
 	defer w.limiter.Release()
 	w.sizer = w.progress.lastSizer()
@@ -122,8 +122,8 @@ func (w *worker) step(ctx context.Context) error {
 	return err
 }
 
-// adapt fits the number of workers and statements, and how long a batch should take, to the pace and to whether the server
-// is otherwise idle. It reports whether batches give way to other sessions.
+// adapt fits the number of workers and statements, and how long a batch should take, to the pace and to whether the
+// server is otherwise idle. It reports whether batches give way to other sessions.
 func (w *worker) adapt() (givesWay bool) {
 	e := w.table.engine
 	p, idle := e.Pace.Get(), e.throttler.Idle()

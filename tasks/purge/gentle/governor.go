@@ -11,27 +11,27 @@ import (
 const (
 	shortest  = time.Millisecond
 	longest   = 20 * time.Millisecond
-	first     = 4 * time.Millisecond
-	minRest   = 0.3
-	maxRest   = 30
-	firstRest = 3
+	first     = 2 * time.Millisecond
+	minRest   = 1
+	maxRest   = 20
+	firstRest = 2
 	// maxPause limits the pause after a batch that took long.
 	maxPause = time.Second
 )
 
-// A commit during a batch may take slow times as long as one in a pause; below fine, batches grow.
+// A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
+// while it takes longer by less than half of that.
 const (
-	slow = 1.5
-	fine = 1.25
+	share     = 0.5
+	tolerable = 500 * time.Microsecond
 )
 
 const (
 	// window is the number of the last commits that are compared, and quantile which of them, in order of their time.
 	window   = 12
 	quantile = 0.75
-	// quietEvery is how often all batches pause for quietFor, in which commits are measured without any.
+	// quietEvery is how often all batches pause, so that commits are measured without any.
 	quietEvery = 10 * time.Second
-	quietFor   = 100 * time.Millisecond
 )
 
 // Governor finds how long batches may take, and the pauses after them: it grows slowly and shrinks at once. The zero
@@ -80,7 +80,7 @@ func (g *Governor) Pause(batch time.Duration) time.Duration {
 	return min(time.Duration(float64(batch)*g.rest), maxPause)
 }
 
-// NeedsQuiet reports whether commits have to be measured without batches for a while: quietFor.
+// NeedsQuiet reports whether commits have to be measured without batches.
 func (g *Governor) NeedsQuiet(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -108,16 +108,33 @@ func (g *Governor) Observe(took time.Duration) {
 	if g.during.add(took); len(g.during) < window {
 		return
 	}
-	switch ratio := float64(g.during.typical()) / float64(g.quiet.typical()); {
-	case ratio > slow:
-		g.work = max(g.work/2, shortest)
-		g.rest = min(g.rest*1.5, maxRest)
+	without := g.quiet.typical()
+	switch longer, allowed := g.during.typical()-without, max(time.Duration(share*float64(without)), tolerable); {
+	case longer > allowed:
+		g.shrink()
 		g.during = nil
-	case ratio < fine:
-		g.work = min(g.work*11/10, longest)
-		g.rest = max(g.rest*0.9, minRest)
+	case longer < allowed/2:
+		g.grow()
 		g.during = g.during[window/2:]
 	}
+}
+
+// shrink makes batches smaller, and pauses longer once batches cannot be smaller.
+func (g *Governor) shrink() {
+	if g.work > shortest {
+		g.work = max(g.work/2, shortest)
+		return
+	}
+	g.rest = min(g.rest*1.5, maxRest)
+}
+
+// grow makes pauses shorter, and batches larger once pauses cannot be shorter.
+func (g *Governor) grow() {
+	if g.rest > minRest {
+		g.rest = max(g.rest*0.9, minRest)
+		return
+	}
+	g.work = min(g.work*11/10, longest)
 }
 
 // String describes the state, for people.

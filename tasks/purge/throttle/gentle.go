@@ -27,8 +27,8 @@ const (
 // BatchTarget returns how long a batch should take while it gives way.
 func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
 
-// rest waits for the pause after the last batch, if the pace is gentle and other sessions are active. From time to time it
-// measures how long commits take without batches.
+// rest waits for the pause after the last batch, if the pace is gentle and other sessions are active. From time to time
+// it measures how long commits take without batches.
 func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool, r Recorder) error {
 	now := time.Now()
 	t.mu.Lock()
