@@ -31,8 +31,8 @@ type bursts struct {
 // deletedSQL is how many rows the service has deleted, by its ledger.
 const deletedSQL = "SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task"
 
-// startBursts starts an application that runs for a time, rests for as long, and so on. conn is a connection to the database
-// that rows are deleted from.
+// startBursts starts an application that runs for a time, rests for as long, and so on. conn is a connection to the
+// database that rows are deleted from.
 func startBursts(
 	ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration,
 ) *bursts {

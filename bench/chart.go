@@ -15,8 +15,8 @@ import (
 )
 
 // Draw writes a chart of each cell: the speed of each method against the application's 99th percentile, with the idle
-// application as the origin. A method above and to the left of another one is faster and gentler. The files of further cells
-// have the number of the cell in their names.
+// application as the origin. A method above and to the left of another one is faster and gentler. The files of further
+// cells have the number of the cell in their names.
 func Draw(file string, results []Result, idle Result) error {
 	for number, rest := 1, results; len(rest) > 0; number++ {
 		n := 1

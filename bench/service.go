@@ -24,7 +24,8 @@ type service struct {
 	working sync.WaitGroup
 }
 
-// startService starts a replica with a tracer on its connections. The method says how it commits, and whether it gives way to others.
+// startService starts a replica with a tracer on its connections. The method says how it commits, and whether it gives
+// way to others.
 func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTracer) (*service, error) {
 	config, err := pgxpool.ParseConfig(url)
 	if err != nil {

@@ -67,7 +67,8 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 		return err
 	}
 	audit.Settle(stream.Context(), codes.OK.String())
-	return s.watch(stream.Context(), run.ID, store.Place{}, in.GetDetach(), stream)
+	w := watcher{s.runs, s.stopping, stream, in.GetDetach()}
+	return w.watch(stream.Context(), run.ID, store.Place{})
 }
 
 // parseRequestID returns the id of a request; uuid.Nil if it has none.
@@ -91,7 +92,7 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 	case after.Generation < 0:
 		return failure.Field("log_generation", "must not be negative")
 	}
-	return s.watch(stream.Context(), in.GetRunId(), after, false, stream)
+	return watcher{s.runs, s.stopping, stream, false}.watch(stream.Context(), in.GetRunId(), after)
 }
 
 var (
@@ -101,22 +102,28 @@ var (
 	)
 )
 
+// watcher is a call that watches a run.
+type watcher struct {
+	runs     *runs.Manager
+	stopping context.Context // done when the stream must end
+	stream   grpc.ServerStream
+	detach   bool // the stream ends after the first event
+}
+
 // watch sends a run's events. Its error is the status of the run if that did not succeed.
-func (s *Service) watch(
-	ctx context.Context, id string, after store.Place, detach bool, stream grpc.ServerStream,
-) error {
+func (w watcher) watch(ctx context.Context, id string, after store.Place) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(s.stopping, func() { cancel(errStopping) })()
-	run, err := s.runs.Watch(ctx, id, after, func(e store.Event) error {
+	defer context.AfterFunc(w.stopping, func() { cancel(errStopping) })()
+	run, err := w.runs.Watch(ctx, id, after, func(e store.Event) error {
 		message, err := encode(e)
 		if err != nil {
 			return err
 		}
-		if err := stream.SendMsg(message); err != nil {
+		if err := w.stream.SendMsg(message); err != nil {
 			return err
 		}
-		if detach {
+		if w.detach {
 			return errDetached
 		}
 		return nil
@@ -234,7 +241,7 @@ func pageOf[T any](list []T, size int32, token string, name func(T) string) (pag
 
 // CancelRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest) (*cleanupv1.CancelRunResponse, error) {
-	if err := s.mayCancel(ctx, in.GetRunId()); err != nil {
+	if err := mayCancel(ctx, s.runs, in.GetRunId()); err != nil {
 		return nil, err
 	}
 	run, err := s.runs.Cancel(ctx, in.GetRunId())
@@ -293,12 +300,12 @@ func runStatus(r *store.Run) error {
 }
 
 // mayCancel fails if the caller may not cancel a run: viewers may cancel only the dry runs that they started.
-func (s *Service) mayCancel(ctx context.Context, id string) error {
+func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
 	who := access.FromContext(ctx)
 	if who.Role >= access.Operator {
 		return nil
 	}
-	run, err := s.runs.Get(ctx, id)
+	run, err := manager.Get(ctx, id)
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 )
 
@@ -19,7 +20,7 @@ func (s *Service) GetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	message, err := s.storedSchedule(ctx, stored)
+	message, err := storedSchedule(ctx, s.runs, stored)
 	return &cleanupv1.GetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
@@ -54,17 +55,19 @@ func (s *Service) SetSchedule(
 	if err != nil {
 		return nil, err
 	}
-	message, err := s.storedSchedule(ctx, stored)
+	message, err := storedSchedule(ctx, s.runs, stored)
 	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
 // storedSchedule returns the message of the stored schedule, with its warnings.
-func (s *Service) storedSchedule(ctx context.Context, stored *schedule.Schedule) (*cleanupv1.Schedule, error) {
+func storedSchedule(
+	ctx context.Context, manager *runs.Manager, stored *schedule.Schedule,
+) (*cleanupv1.Schedule, error) {
 	out, err := scheduleMessage(stored)
 	if err != nil {
 		return nil, err
 	}
-	warnings, err := s.runs.ScheduleWarnings(ctx, stored)
+	warnings, err := manager.ScheduleWarnings(ctx, stored)
 	out.Warnings = messages(warnings)
 	return out, err
 }

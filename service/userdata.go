@@ -2,12 +2,17 @@ package service
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/userdata"
+	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
 // UserData implements cleanup.v1.UserDataService.
@@ -57,4 +62,83 @@ func (s *UserData) checkReachable(ctx context.Context) error {
 		return s.noForms()
 	}
 	return s.forms.Own(ctx)
+}
+
+// FindUserData implements cleanupv1.UserDataServiceServer.
+func (s *UserData) FindUserData(
+	ctx context.Context, in *cleanupv1.FindUserDataRequest,
+) (*cleanupv1.FindUserDataResponse, error) {
+	if err := s.checkReachable(ctx); err != nil {
+		return nil, err
+	}
+	query, wrong := parseQuery(in.GetUserId(), in.GetVariables(), nil)
+	if wrong != nil {
+		return nil, wrong
+	}
+	if err := audit.Note(ctx, nil, audit.Details{}); err != nil { // no search without an audit entry
+		return nil, err
+	}
+	found, err := s.forms.Find(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	out := &cleanupv1.FindUserDataResponse{
+		PrincipalIds:  found.Principals,
+		OrphanTaskIds: idTexts(found.OrphanTasks),
+		NotSearched:   found.NotSearched,
+		BlindSpots:    s.forms.BlindSpots(),
+	}
+	for _, instance := range found.Instances {
+		message := &cleanupv1.ProcessInstance{
+			Id:                    fmt.Sprint(instance.ID),
+			LongLivedInvocationId: instance.Invocation,
+			Status:                instance.Status,
+		}
+		for _, r := range instance.Reasons {
+			message.Reasons = append(message.Reasons, reasonMessage(r))
+		}
+		out.ProcessInstances = append(out.ProcessInstances, message)
+	}
+	return out, nil
+}
+
+func reasonMessage(r search.Reason) *cleanupv1.Reason {
+	out := &cleanupv1.Reason{Kind: cleanupv1.Reason_Kind(cleanupv1.Reason_Kind_value["KIND_"+string(r.Kind)])}
+	if r.Kind == search.InVariable {
+		out.Variable = &cleanupv1.WorkflowVariable{
+			Application: r.Variable.Application,
+			Workflow:    r.Variable.Workflow,
+			Variable:    r.Variable.Name,
+		}
+		out.Match = cleanupv1.Match(cleanupv1.Match_value["MATCH_"+string(r.Match)])
+	}
+	return out
+}
+
+// parseQuery returns the search of a request. It fails with failure.Violations.
+func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (search.Query, error) {
+	q := search.Query{UserID: user, PrincipalIDs: principals}
+	var wrong failure.Violations
+	check := func(field, value string, required bool) {
+		switch {
+		case required && value == "":
+			wrong.Add(field, "is required")
+		case strings.ContainsRune(value, 0):
+			wrong.Add(field, "has a NUL character, which PostgreSQL and MySQL cannot store")
+		}
+	}
+	check("user_id", user, true)
+	for i, v := range variables {
+		check(fmt.Sprintf("variables[%d].application", i), v.GetApplication(), true)
+		check(fmt.Sprintf("variables[%d].workflow", i), v.GetWorkflow(), true)
+		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
+		q.Variables = append(
+			q.Variables,
+			search.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()},
+		)
+	}
+	if wrong != nil {
+		return q, wrong
+	}
+	return q, nil
 }

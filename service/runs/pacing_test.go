@@ -41,8 +41,8 @@ func resume(t *testing.T, m *runs.Manager, id string) *store.Run {
 	return run
 }
 
-// A paused run keeps its place and is the active run, has no transaction, lock or snapshot, and any replica continues it,
-// also after the one that paused it has gone.
+// A paused run keeps its place and is the active run, has no transaction, lock or snapshot, and any replica continues
+// it, also after the one that paused it has gone.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -14,6 +14,7 @@ func TestPhase(t *testing.T) {
 	t.Parallel()
 	night := []Window{{Start: "22:00", End: "06:00", Pace: pace.Fast}}
 	late, early := []Window{{Start: "02:30", End: "05:00"}}, []Window{{Start: "01:00", End: "02:30"}}
+	const berlin = "Europe/Berlin"
 	saturday := []Window{{Days: []string{"SAT"}, Start: "22:00", End: "06:00"}}
 	sunday := []Window{{Days: []string{"SUN"}, Start: "00:00", End: "00:00"}}
 	for name, test := range map[string]struct {
@@ -24,25 +25,25 @@ func TestPhase(t *testing.T) {
 		pace    pace.Pace
 		until   string
 	}{
-		"before":                {"Europe/Berlin", night, "2026-06-10T21:59:59+02:00", false, "", "2026-06-10T22:00:00+02:00"},
-		"at the start":          {"Europe/Berlin", night, "2026-06-10T22:00:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
-		"after midnight":        {"Europe/Berlin", night, "2026-06-11T00:30:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
-		"at the end":            {"Europe/Berlin", night, "2026-06-11T06:00:00+02:00", false, "", "2026-06-11T22:00:00+02:00"},
-		"spring, 7 hours":       {"Europe/Berlin", night, "2027-03-27T22:00:00+01:00", true, "FAST", "2027-03-28T06:00:00+02:00"},
-		"autumn, 9 hours":       {"Europe/Berlin", night, "2026-10-24T22:00:00+02:00", true, "FAST", "2026-10-25T06:00:00+01:00"},
+		"before":                {berlin, night, "2026-06-10T21:59:59+02:00", false, "", "2026-06-10T22:00:00+02:00"},
+		"at the start":          {berlin, night, "2026-06-10T22:00:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
+		"after midnight":        {berlin, night, "2026-06-11T00:30:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
+		"at the end":            {berlin, night, "2026-06-11T06:00:00+02:00", false, "", "2026-06-11T22:00:00+02:00"},
+		"spring, 7 hours":       {berlin, night, "2027-03-27T22:00:00+01:00", true, "FAST", "2027-03-28T06:00:00+02:00"},
+		"autumn, 9 hours":       {berlin, night, "2026-10-24T22:00:00+02:00", true, "FAST", "2026-10-25T06:00:00+01:00"},
 		"another zone":          {"America/New_York", night, "2026-11-01T01:30:00-05:00", true, "FAST", "2026-11-01T06:00:00-05:00"},
 		"a change of 30 min":    {"Australia/Lord_Howe", night, "2026-10-03T23:00:00+10:30", true, "FAST", "2026-10-04T06:00:00+11:00"},
 		"no changes":            {"Asia/Kolkata", night, "2026-10-25T05:59:00+05:30", true, "FAST", "2026-10-25T06:00:00+05:30"},
-		"the start is skipped":  {"Europe/Berlin", late, "2027-03-28T01:59:00+01:00", false, "", "2027-03-28T03:00:00+02:00"},
-		"the end is skipped":    {"Europe/Berlin", early, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
-		"the start is repeated": {"Europe/Berlin", late, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},
+		"the start is skipped":  {berlin, late, "2027-03-28T01:59:00+01:00", false, "", "2027-03-28T03:00:00+02:00"},
+		"the end is skipped":    {berlin, early, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
+		"the start is repeated": {berlin, late, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},
 		"open when it is 02:10 again": {
-			"Europe/Berlin", late, "2026-10-25T02:10:00+01:00", true, "",
+			berlin, late, "2026-10-25T02:10:00+01:00", true, "",
 			"2026-10-25T05:00:00+01:00",
 		},
-		"the end is repeated": {"Europe/Berlin", early, "2026-10-25T02:10:00+02:00", true, "", "2026-10-25T02:30:00+02:00"},
-		"on another day":      {"Europe/Berlin", saturday, "2026-11-27T23:00:00+01:00", false, "", "2026-11-28T22:00:00+01:00"},
-		"on the day after":    {"Europe/Berlin", saturday, "2026-11-29T05:00:00+01:00", true, "", "2026-11-29T06:00:00+01:00"},
+		"the end is repeated": {berlin, early, "2026-10-25T02:10:00+02:00", true, "", "2026-10-25T02:30:00+02:00"},
+		"on another day":      {berlin, saturday, "2026-11-27T23:00:00+01:00", false, "", "2026-11-28T22:00:00+01:00"},
+		"on the day after":    {berlin, saturday, "2026-11-29T05:00:00+01:00", true, "", "2026-11-29T06:00:00+01:00"},
 		"a whole day":         {"UTC", sunday, "2026-11-29T12:00:00Z", true, "", "2026-11-30T00:00:00Z"},
 		"once a week": {
 			"UTC", sunday, "2026-11-30T00:00:00Z", false, "", "2026-12-06T00:00:00Z",

@@ -64,8 +64,8 @@ func SetPace(ctx context.Context, tx pgx.Tx, id uuid.UUID, p pace.Pace) error {
 	return err
 }
 
-// LogToRun writes a message to the log of a locked run, whether or not a replica works on it. If the server was restarted
-// since the epoch of the run began, it begins another one.
+// LogToRun writes a message to the log of a locked run, whether or not a replica works on it. If the server was
+// restarted since the epoch of the run began, it begins another one.
 func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error {
 	err := AppendEvents(ctx, tx, e, LogEvent("", m))
 	if !errors.Is(err, ErrFenced) {
@@ -84,8 +84,8 @@ type PausedTooLong struct {
 	LimitReached bool
 }
 
-// FindPausedTooLong reads the paused runs whose time limit has passed, or that were paused for longer than longest. A pause
-// outside of the windows of the schedule ends by itself.
+// FindPausedTooLong reads the paused runs whose time limit has passed, or that were paused for longer than longest. A
+// pause outside of the windows of the schedule ends by itself.
 func FindPausedTooLong(ctx context.Context, db campaign.Querier, longest time.Duration) ([]PausedTooLong, error) {
 	rows, _ := db.Query(
 		ctx,

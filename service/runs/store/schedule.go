@@ -66,8 +66,8 @@ func LockDueSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error)
 	return readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
 }
 
-// LockScheduleOfOtherTimeline locks and reads the schedule if it was stored on another timeline; nil if it was not, or another
-// replica has locked it.
+// LockScheduleOfOtherTimeline locks and reads the schedule if it was stored on another timeline; nil if it was not, or
+// another replica has locked it.
 func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
@@ -144,8 +144,8 @@ func storeSchedule(
 		`INSERT INTO cleanupd.schedule (cron, more_crons, once, time_zone, enabled, max_duration, continue_on_error,
 			next_run_time, next_plan, pace, windows, pause_stops_clock, timeline)
 		VALUES (@cron, COALESCE(@more_crons, '{}'::text[]), @once, @time_zone, @enabled,
-			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, @pace, COALESCE(@windows::jsonb, '[]'),
-			@pause_stops_clock, `+timeline+`)
+			NULLIF(@max_duration::interval, '0'), @continue_on_error, @next_run_time, @next_plan, @pace,
+			COALESCE(@windows::jsonb, '[]'), @pause_stops_clock, `+timeline+`)
 		ON CONFLICT (only_row) `+onConflict,
 		pgx.StrictNamedArgs{
 			"cron":              zeronull.Text(s.Cron),
