@@ -20,7 +20,7 @@ type axis interface {
 	window(offset uint16, from, to int64) sqlexpr.Expr
 	// rowWindow returns the condition of a window of one row.
 	rowWindow(row pgtype.TID) sqlexpr.Expr
-	// position returns the position of a row.
+	// position returns the position of a row; negative if no window has the row.
 	position(row pgtype.TID) int64
 	// after returns the position from which on there may be more rows after one, and the offset in its block.
 	after(row pgtype.TID) (position int64, offset uint16)
@@ -76,7 +76,10 @@ func amongTIDs(rows []pgtype.TID) sqlexpr.Expr {
 }
 
 func (a rowAxis) position(row pgtype.TID) int64 {
-	i, _ := slices.BinarySearchFunc(a.found, row, compareTIDs)
+	i, found := slices.BinarySearchFunc(a.found, row, compareTIDs)
+	if !found {
+		return -1
+	}
 	return int64(i)
 }
 

@@ -336,3 +336,19 @@ func TestIndexOfASubquery(t *testing.T) {
 		t.Errorf("%v, %v", scan, err)
 	}
 }
+
+// Failing rows, which are not searched for again, do not hide locked ones.
+func TestFoundRowsThatFailOrAreLocked(t *testing.T) {
+	t.Parallel()
+	db, s := dated(t, 50_000, 2, "timestamptz")
+	ids := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01' ORDER BY ctid DESC LIMIT 6")
+	db.Do("CREATE TABLE child (id int REFERENCES t); CREATE INDEX ON child (id)")
+	db.Do("INSERT INTO child SELECT unnest($1::text[])::int", ids[2:])
+	db.Hold("SELECT FROM t WHERE id = ANY ($1::text[]::int[]) FOR UPDATE", ids[:2])
+	e, a := engine(db)
+	e.LockTimeout = 50 * time.Millisecond
+	result, err := e.Sweep(t.Context(), s, purge.Cursor{})
+	if err != nil || result.Retained != (purge.Retained{Failed: 4, Locked: 2}) || a.scan.Method != purge.IndexScan {
+		t.Errorf("%+v, %v, %v", result, err, a.scan)
+	}
+}
