@@ -111,6 +111,15 @@ func (b *Binder) obsolete(ctx context.Context, j *plan.Job, parents []int64) (s 
 	if s.Where, err = b.Bind(ctx, s.Where, parents); err != nil {
 		return s, err
 	}
+	if s.Newest != nil {
+		newest := *s.Newest
+		for _, e := range []*sqlexpr.Expr{&newest.Rest, &newest.Last} {
+			if *e, err = b.Bind(ctx, *e, parents); err != nil {
+				return s, err
+			}
+		}
+		s.Newest = &newest
+	}
 	s.Set = slices.Clone(s.Set)
 	for i, a := range s.Set {
 		if s.Set[i].Value, err = b.Bind(ctx, a.Value, parents); err != nil {
@@ -171,7 +180,7 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 func restricted(j *plan.Job, s purge.Sweep, readsOthers, elsewhere bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || readsOthers
 	if elsewhere && !s.Elsewhere {
-		s.Elsewhere, j.Location = true, plan.JudgedElsewhere
+		s.Elsewhere, s.Newest, j.Location = true, nil, plan.JudgedElsewhere
 	}
 	return s
 }

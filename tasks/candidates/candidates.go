@@ -17,7 +17,8 @@ type Set struct {
 
 // New returns the candidate rows of a job's sweep.
 func New(task string, j plan.Job, s purge.Sweep) Set {
-	return Set{Task: task, Job: j, Rows: purge.Candidates{Where: s.Where, Date: j.Date, Key: j.Key}}
+	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
+	return Set{Task: task, Job: j, Rows: rows}
 }
 
 // Key identifies a job among the jobs of all tasks.

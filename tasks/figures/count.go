@@ -77,7 +77,9 @@ func (f *figures) candidates(
 		if c, ok := except[j.Unit]; ok {
 			s = s.Without(c)
 		}
-		sets = append(sets, candidates.New(b.Plan.Task.Name, j, s))
+		set := candidates.New(b.Plan.Task.Name, j, s)
+		set.Rows.Date, set.Rows.Key = "", "" // only counted
+		sets = append(sets, set)
 	}
 	return sets, nil
 }

@@ -222,6 +222,9 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	if c.elsewhere {
 		job.Location = cmp.Or(job.Location, JudgedElsewhere)
 	}
+	if job.Location != "" {
+		job.Newest = nil
+	}
 	job.Elsewhere, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root = job.Table.Quoted()

@@ -147,6 +147,9 @@ func (c *compiler) stepCondition(step Step, job *Job) (err error) {
 		}
 	}
 	job.Where = sqlexpr.Format("%s%s", where, excludeZeroRecord("r", c.table))
+	if !step.Dependent() {
+		job.Newest = c.newest(compiled)
+	}
 	job.OnHold, err = findOnHold(c.env, c.plan, c.table)
 	return err
 }

@@ -2,10 +2,7 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"strings"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -181,103 +178,3 @@ func (p Differs) columns() (columns []string) {
 	}
 	return columns
 }
-
-// Newest is true of a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy are in no order:
-// they are kept, and are not counted.
-type Newest struct {
-	noOption
-	// Per are the columns of the groups; NULLs are equal. Without any, all rows are one group.
-	Per []string
-	// OrderBy is the column whose greatest values are the newest.
-	OrderBy string
-	Count   int
-}
-
-func (p Newest) applies(c *compiler, r row) bool { return c.requireColumns(r, p.columns()...) }
-
-// maxNullable is up to how many columns of a group may have NULL in a rule that an index can serve: each combination is
-// compared in another way.
-const maxNullable = 3
-
-// sql compares a row with the last one that is kept, which an index on Per and OrderBy finds at once. Without such an
-// index that would read the table for each row: then all rows are ranked once per statement.
-func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
-	c.recordRead(r.table)
-	var per, nullable []string
-	for _, column := range p.Per {
-		if column = r.table.Stored(column); slices.Contains(per, column) {
-			continue
-		}
-		per = append(per, column)
-		if detail, ok := r.table.Column(column); !ok || !detail.NotNull {
-			nullable = append(nullable, column)
-		}
-	}
-	orderBy, served := r.table.Stored(p.OrderBy), true
-	if len(per) > 0 && r.table.Elsewhere == "" {
-		served = r.table.HasIndex(per, orderBy) && len(nullable) <= maxNullable
-	}
-	if !served {
-		return p.ranked(c, r, per, orderBy), true
-	}
-	return p.compared(c, r, per, nullable, orderBy), true
-}
-
-// compared compares a row with the last one of its group that is kept. Columns with NULL are compared by IS NULL, since
-// no index serves IS NOT DISTINCT FROM.
-func (p Newest) compared(c *compiler, r row, per, nullable []string, orderBy string) sqlexpr.Expr {
-	var cases sqlexpr.Expr
-	for nulls := range 1 << len(nullable) {
-		isNull := func(column string) bool {
-			i := slices.Index(nullable, column)
-			return i >= 0 && nulls>>i&1 == 1
-		}
-		var when, group []string
-		for _, column := range per {
-			name := pgx.Identifier{column}.Sanitize()
-			if isNull(column) {
-				when, group = append(when, r.column(column)+" IS NULL"), append(group, "n."+name+" IS NULL")
-				continue
-			}
-			group = append(group, "n."+name+" = "+r.column(column))
-			if slices.Contains(nullable, column) {
-				when = append(when, r.column(column)+" IS NOT NULL")
-			}
-		}
-		older := sqlexpr.Format(
-			"%s < (SELECT n.%[2]s FROM %[3]s AS n WHERE %[4]s ORDER BY n.%[2]s DESC OFFSET %[5]d LIMIT 1)",
-			r.column(orderBy), pgx.Identifier{orderBy}.Sanitize(), c.afterPredecessors(r.table),
-			strings.Join(append(group, "n."+pgx.Identifier{orderBy}.Sanitize()+" IS NOT NULL"), " AND "), p.Count-1,
-		)
-		if when == nil {
-			return older // no column has NULL
-		}
-		cases = sqlexpr.Format("%s WHEN %s THEN %s", cases, strings.Join(when, " AND "), older)
-	}
-	return sqlexpr.Format("CASE%s END", cases)
-}
-
-// ranked looks a row up among the ones that are not kept, which PostgreSQL hashes once per statement.
-func (p Newest) ranked(c *compiler, r row, per []string, orderBy string) sqlexpr.Expr {
-	var groups []string
-	for _, column := range per {
-		groups = append(groups, "s."+pgx.Identifier{column}.Sanitize())
-	}
-	return sqlexpr.Format(
-		"(%[1]s.tableoid, %[1]s.ctid) IN (SELECT n.tableoid, n.ctid FROM (SELECT s.tableoid, s.ctid, rank() OVER "+
-			"(PARTITION BY %[2]s ORDER BY s.%[3]s DESC) AS place FROM %[4]s AS s WHERE s.%[3]s IS NOT NULL) AS n "+
-			"WHERE n.place > %[5]d)",
-		r.alias, strings.Join(groups, ", "), pgx.Identifier{orderBy}.Sanitize(),
-		c.afterPredecessors(r.table, "tableoid", "ctid"), p.Count,
-	)
-}
-
-func (p Newest) describe(Env) string {
-	of := "the table"
-	if p.Per != nil {
-		of = "those with the same " + strings.Join(p.Per, " and ")
-	}
-	return fmt.Sprintf("is not among the %d newest (%s) of %s", p.Count, p.OrderBy, of)
-}
-
-func (p Newest) columns() []string { return append(slices.Clone(p.Per), p.OrderBy) }

@@ -50,7 +50,8 @@ func (w *worker) batch(ctx context.Context) error {
 		w.sizer.Narrow(n.largest)
 		return nil
 	}
-	done, offset, all := next, uint16(0), direct || n.picked < int64(limit)
+	done, offset := next, uint16(0)
+	all := direct || n.picked < int64(limit) || w.statements.axis.windows().Exact
 	if !all {
 		done, offset = w.statements.axis.after(n.last)
 	}

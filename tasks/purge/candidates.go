@@ -2,6 +2,7 @@ package purge
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -13,6 +14,8 @@ import (
 // several sweeps.
 type Candidates struct {
 	Where sqlexpr.Expr
+	// Newest is as in Sweep.
+	Newest *Newest
 	// Except are indexes of candidates, before these, whose rows the sweep will not find.
 	Except []int
 	// Date is SQL of the row's date, and Key its integer key; they may be empty.
@@ -63,10 +66,25 @@ func (e *Engine) CountCandidates(
 	ctx context.Context, name, relation string, candidates []Candidates,
 	found func(ctx context.Context, window []Tally) error,
 ) error {
-	return e.open(ctx, []Sweep{{Name: name, Relation: relation}}, func(t *table) error {
+	s := Sweep{Name: name, Relation: relation}
+	if len(candidates) == 1 { // several sweeps share one reading
+		s.Where, s.Newest = candidates[0].Where, candidates[0].Newest
+	}
+	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		end, _, err := t.size(ctx)
 		if err != nil {
 			return err
+		}
+		if scan, err := t.groupScan(ctx); err != nil {
+			return err
+		} else if scan.Method != "" {
+			tally, err := t.countByGroup(ctx, candidates[0])
+			if err == nil {
+				return found(ctx, []Tally{tally})
+			}
+			if !errors.Is(err, errSlow) {
+				return err
+			}
 		}
 		if err := t.session.prepareReading(ctx); err != nil {
 			return err

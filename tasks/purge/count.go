@@ -37,8 +37,7 @@ func (t *table) countWindows(ctx context.Context, found func(ctx context.Context
 	for from := int64(0); from < end; from += countBlocks {
 		var rows int64
 		window := axis.window(0, from, min(from+countBlocks, end))
-		query := s.countSQL("", sqlexpr.Format("%s AND (%s) IS TRUE", window, s.Where))
-		if err := t.query(ctx, query, &rows); err != nil {
+		if err := t.query(ctx, s.countSQL("", window), &rows); err != nil {
 			return err
 		}
 		if err := found(ctx, rows); err != nil {
@@ -116,7 +115,10 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	}
 	switch {
 	case blocks <= sampleBlocks:
-		err := t.query(ctx, s.countSQL("", s.Where), &rows)
+		err := t.query(ctx, s.countSQL("", sqlexpr.Expr{}), &rows)
+		return rows, err == nil, err
+	case s.Newest != nil: // each row of a sample may be in another group
+		rows, err := t.countSample(ctx, quickBlocks, blocks)
 		return rows, err == nil, err
 	case (s.ReadsOthers && s.Keys == nil) || s.Paired != nil:
 		rows, err := t.countSample(ctx, sampleBlocks, blocks)
@@ -124,15 +126,15 @@ func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	case !analyzed:
 		return 0, false, nil
 	}
-	rows, _, err = t.explain(ctx)
-	return rows, err == nil, err
+	plan, err := t.explain(ctx, s.matchSQL())
+	return int64(plan.Rows), err == nil, err
 }
 
 // countSample estimates how many rows the sweep has from some random ones of the table's blocks.
 func (t *table) countSample(ctx context.Context, some, blocks int64) (rows int64, err error) {
 	share := min(1, float64(some)/float64(max(blocks, 1)))
 	sample := fmt.Sprintf(" TABLESAMPLE SYSTEM (%f)", 100*share)
-	err = t.query(ctx, t.sweep.countSQL(sample, t.sweep.Where), &rows)
+	err = t.query(ctx, t.sweep.countSQL(sample, sqlexpr.Expr{}), &rows)
 	return int64(float64(rows) / share), err
 }
 

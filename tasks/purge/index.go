@@ -70,6 +70,9 @@ func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
 		if err != nil {
 			return err
 		}
+		if scan, err = t.groupScan(ctx); err != nil || scan.Method != "" {
+			return err
+		}
 		index, _, err := t.chooseIndex(ctx, info)
 		if scan.Method = TableScan; index != "" {
 			scan = Scan{IndexScan, index}
@@ -85,29 +88,31 @@ func (t *table) chooseIndex(ctx context.Context, info tableInfo) (index string, 
 	if info.blocks <= smallTable {
 		return "", about, nil
 	}
-	index, guess, err := t.plannedIndex(ctx)
-	if err != nil || index == "" {
+	plan, err := t.explain(ctx, t.sweep.matchSQL())
+	if err != nil {
 		return "", about, err
 	}
-	if about, err = t.sampleExtent(ctx, guess); err != nil ||
+	if index, err = t.indexes(ctx, plan); err != nil || index == "" {
+		return "", about, err
+	}
+	if about, err = t.sampleExtent(ctx, int64(plan.Rows)); err != nil ||
 		(about.dense(info.dense) && 2*about.blocks() > info.blocks) {
 		return "", about, err
 	}
 	return index, about, nil
 }
 
-// plannedIndex returns the name of the index by which the planner would find the rows, and how many it expects. The
-// name is empty if it would use none.
-func (t *table) plannedIndex(ctx context.Context) (name string, guess int64, err error) {
-	guess, indexes, err := t.explain(ctx)
-	if err != nil || len(indexes) == 0 {
-		return "", 0, err
+// indexes returns the names of the table's indexes by which a plan finds rows; empty if it uses none.
+func (t *table) indexes(ctx context.Context, plan node) (names string, err error) {
+	used := plan.indexes()
+	if len(used) == 0 {
+		return "", nil
 	}
 	const sql = `SELECT COALESCE(string_agg(x.relname, ', ' ORDER BY x.relname), '') FROM pg_index i
 			JOIN pg_class x ON x.oid = i.indexrelid
 		WHERE i.indrelid = $1::text::regclass AND x.relname = ANY ($2)`
-	err = t.read(ctx, []any{&name}, sql, t.sweep.Relation, indexes)
-	return name, guess, err
+	err = t.read(ctx, []any{&names}, sql, t.sweep.Relation, used)
+	return names, err
 }
 
 // extent describes where in the table the rows of a sweep are.

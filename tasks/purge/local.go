@@ -63,7 +63,10 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 	if l.info.instead {
 		return l.suppress(ctx)
 	}
-	done, err := l.byIndex(ctx)
+	done, err := l.byGroup(ctx)
+	if !done && err == nil {
+		done, err = l.byIndex(ctx)
+	}
 	if !done && err == nil {
 		r.Scanning(Scan{Method: TableScan})
 		err = l.byBlock(ctx, from)
@@ -108,7 +111,7 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 		if p.next < end {
 			p.counted = p.next
 			// the last block may have got more rows, too
-			if err := l.traverse(ctx, blockAxis{}, max(p.next-1, 0), end, true); err != nil {
+			if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, true); err != nil {
 				return err
 			}
 		}
@@ -140,24 +143,33 @@ func (l *localSweep) byIndex(ctx context.Context) (done bool, err error) {
 			return true, err
 		}
 	}
-	limit := int64(cmp.Or(t.engine.findAtOnce, foundAtOnce))
-	// Rows that others changed since then have moved: they are searched for once more.
-	for again := true; ; {
+	return l.passes(func(limit int64) (int64, error) {
 		x, err := t.extent(ctx)
 		p.startPass()
 		if err == nil && x.rows > 0 {
 			err = l.visit(ctx, x, limit)
 		}
+		return x.rows, err
+	})
+}
+
+// passes finds and visits rows, no more than a limit at a time, until all were handled. A pass returns how many rows
+// there are, at least if they exceed the limit. done is false if the table has to be swept instead.
+func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (done bool, err error) {
+	p, limit := l.progress, int64(cmp.Or(l.table.engine.findAtOnce, foundAtOnce))
+	// Rows that others changed since then have moved: they are searched for once more.
+	for again := true; ; {
+		rows, err := pass(limit)
 		switch {
 		case errors.Is(err, errSlow):
 			return false, nil
-		case err != nil || p.handled() == x.rows || p.ended():
+		case err != nil || p.handled() == rows || p.ended():
 			return true, err
-		case p.changed > 0 && x.rows > limit: // the next ones
+		case p.changed > 0 && rows > limit: // the next ones
 		case again:
 			again = false
-		default: // if x.rows exceeds limit, retained rows may hide others
-			return x.rows <= limit, nil
+		default: // if there are more than the limit, retained rows may hide others
+			return rows <= limit, nil
 		}
 	}
 }
@@ -167,23 +179,29 @@ func (l *localSweep) visit(ctx context.Context, x extent, limit int64) error {
 	if x.dense(l.info.dense) {
 		return l.visitBlocks(ctx, x)
 	}
-	found, err := l.table.tids(ctx, min(x.rows, limit))
+	t := l.table
+	found, err := t.tids(ctx, min(x.rows, limit))
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(row pgtype.TID) bool { return l.progress.failed[row] })
-	return l.traverse(ctx, rowAxis{found, l.maxRows}, 0, int64(len(found)), false)
+	found = l.notFailed(found)
+	return l.traverse(ctx, t.sweep, rowAxis{found, l.maxRows}, 0, int64(len(found)), false)
+}
+
+// notFailed removes the rows that have failed before.
+func (l *localSweep) notFailed(rows []pgtype.TID) []pgtype.TID {
+	return slices.DeleteFunc(rows, func(row pgtype.TID) bool { return l.progress.failed[row] })
 }
 
 // visitBlocks sweeps the blocks of an extent.
 func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {
 	from := int64(x.first.BlockNumber)
-	return l.traverse(ctx, blockAxis{}, from, from+x.blocks(), false)
+	return l.traverse(ctx, l.table.sweep, blockAxis{}, from, from+x.blocks(), false)
 }
 
 // traverse sweeps a part of an axis. A later sweep can resume it if everything below a position is done.
-func (l *localSweep) traverse(ctx context.Context, a axis, from, end int64, resumable bool) error {
-	e, s := l.table.engine, l.table.sweep
+func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end int64, resumable bool) error {
+	e := l.table.engine
 	workers := 1
 	if end-from > a.chunk() && s.Companion == nil { // the rows that companion statements change may overlap
 		workers = max(e.Workers, 1)

@@ -62,9 +62,13 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 	if s.root.relation != "" { // the TIDs belong to this partition
 		partition = fmt.Sprintf("r.tableoid = %d AND ", s.root.partition)
 	}
+	unchanged := sqlexpr.Expr{}
+	if _, ok := s.axis.(groupAxis); ok { // a changed row may be among the newest now
+		unchanged = sqlexpr.Format(" AND (r.ctid IN (%s)) IS TRUE", tids)
+	}
 	return sqlexpr.Format(
-		"%s WHERE %sr.ctid = ANY (ARRAY(%s)) AND (%s) IS TRUE",
-		s.sweep.command(s.root.relation), partition, tids, s.sweep.Where,
+		"%s WHERE %sr.ctid = ANY (ARRAY(%s))%s AND (%s) IS TRUE",
+		s.sweep.command(s.root.relation), partition, tids, unchanged, s.sweep.Where,
 	)
 }
 

@@ -20,6 +20,8 @@ type Sweep struct {
 	Root string
 	// Where is the condition, over the table as r.
 	Where sqlexpr.Expr
+	// Newest describes Where if it keeps the newest rows of each group, and an index finds these; otherwise nil.
+	Newest *Newest
 	// ReadsOthers marks a Where that reads other tables, too.
 	ReadsOthers bool
 	// Set makes the sweep update rows instead of deleting them; nil deletes. Its values have the same terms as Where,
@@ -102,13 +104,16 @@ func (s *Sweep) SQL() sqlexpr.Expr { return sqlexpr.Format("%s WHERE %s", s.comm
 
 // Without returns the sweep without the rows that match one of the conditions.
 func (s Sweep) Without(conditions ...sqlexpr.Expr) Sweep {
-	s.Where, s.Narrowed = sqlexpr.Format("(%s)%s", s.Where, unless(conditions)), true
+	const format = "(%s)%s"
+	others := unless(conditions)
+	s.Where, s.Newest, s.Narrowed = sqlexpr.Format(format, s.Where, others), s.Newest.and(format, others), true
 	return s
 }
 
 // And returns the sweep of the rows that also match a condition.
 func (s Sweep) And(c sqlexpr.Expr) Sweep {
-	s.Where, s.Narrowed = sqlexpr.Format("(%s) AND (%s) IS TRUE", s.Where, c), true
+	const format = "(%s) AND (%s) IS TRUE"
+	s.Where, s.Newest, s.Narrowed = sqlexpr.Format(format, s.Where, c), s.Newest.and(format, c), true
 	return s
 }
 
@@ -133,9 +138,18 @@ func (s *Sweep) command(root string) sqlexpr.Expr {
 	return sqlexpr.Format("UPDATE %s AS r SET %s", cmp.Or(root, "ONLY "+s.Relation), sqlexpr.Join(", ", set...))
 }
 
-// countSQL returns the query that counts the rows of the sweep that meet a condition, or a sample of them, and their
-// paired rows.
-func (s *Sweep) countSQL(sample string, where sqlexpr.Expr) sqlexpr.Expr {
+// countSQL returns the query that counts the rows of the sweep in a window, or a sample of them, and their paired rows.
+// All rows are counted without a window.
+func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
+	if s.Newest != nil {
+		where := sqlexpr.Join(" AND ", window, sqlexpr.Format("(%s)", s.Newest.Rest))
+		rows := sqlexpr.Format("ONLY %s AS r%s WHERE %s", s.Relation, sample, where)
+		return sqlexpr.Format("SELECT count(*) FROM (%s) AS obsolete", s.Newest.among(rows))
+	}
+	where := s.Where
+	if !window.IsZero() {
+		where = sqlexpr.Format("%s AND (%s) IS TRUE", window, s.Where)
+	}
 	if s.Paired == nil {
 		return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r%s WHERE %s", s.Relation, sample, where)
 	}

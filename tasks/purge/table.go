@@ -187,6 +187,7 @@ func (t *table) moveRoot(ctx context.Context) (root partitionRoot, err error) {
 // node is a node of a query plan, as EXPLAIN returns it.
 type node struct {
 	Rows  float64 `json:"Plan Rows"`
+	Cost  float64 `json:"Total Cost"`
 	Index string  `json:"Index Name"`
 	Plans []node  `json:"Plans"`
 	// Relationship is SubPlan or InitPlan for a subquery of a condition.
@@ -208,12 +209,11 @@ func (n node) indexes() (names []string) {
 	return names
 }
 
-// explain returns the planner's estimate of the sweep, and the names of the indexes that it would use.
-func (t *table) explain(ctx context.Context) (rows int64, indexes []string, err error) {
+// explain returns the plan of a query for the rows of a FROM.
+func (t *table) explain(ctx context.Context, from sqlexpr.Expr) (node, error) {
 	var plans []struct{ Plan node }
-	query := sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", t.sweep.matchSQL())
-	if err := t.query(ctx, query, &plans); err != nil {
-		return 0, nil, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
+	if err := t.query(ctx, sqlexpr.Format("EXPLAIN (FORMAT JSON) SELECT FROM %s", from), &plans); err != nil {
+		return node{}, fmt.Errorf("ask the planner about %s: %w", t.sweep.Name, err)
 	}
-	return int64(plans[0].Plan.Rows), plans[0].Plan.indexes(), nil
+	return plans[0].Plan, nil
 }

@@ -81,7 +81,11 @@ func (w *worker) batchEnd() int64 { return min(w.chunk.from+w.sizer.Span(), w.ch
 
 // windowEnd returns where the first window of the next batch ends.
 func (w *worker) windowEnd() int64 {
-	end := min(w.chunk.from+w.sizer.Width, w.chunk.to)
+	width := w.sizer.Width
+	if w.statements.axis.windows().Exact { // picked rows need not be the first ones
+		width = min(width, int64(w.pickLimit()))
+	}
+	end := min(w.chunk.from+width, w.chunk.to)
 	if w.skipsLocked() {
 		end = min(end, w.skipLocked)
 	}
