@@ -72,7 +72,8 @@ func TestSmallTable(t *testing.T) {
 		t.Error(out, err)
 	}
 	out, err = command(t, "--rows", "20000", "--repeats", "1", "--policies", "--cell", "1,2", "--alone")
-	if err != nil || strings.Count(out, "\ncleanupd ") != 2 || !strings.Contains(out, "\nDELETE by row_number() ") {
+	if err != nil || strings.Count(out, "\ncleanupd ") != 2 || !strings.Contains(out, "\nDELETE by row_number() ") ||
+		!strings.Contains(out, "\none DELETE, VACUUM ") {
 		t.Error(out, err)
 	}
 	if _, err := command(

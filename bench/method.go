@@ -16,6 +16,8 @@ type Method struct {
 	Name string
 	// statement deletes once. If it is empty, the service deletes.
 	statement string
+	// after is a statement that follows, outside of a transaction; empty for none.
+	after string
 	// limited says that the statement must be repeated until it deletes nothing.
 	limited bool
 	// from says that the statement has a parameter, the greatest key of the previous one, and returns keys.
@@ -136,7 +138,11 @@ func (m Method) run(ctx context.Context, url string, took *[]time.Duration) erro
 			return err
 		}
 	}
-	return nil
+	if m.after == "" {
+		return nil
+	}
+	_, err = conn.Exec(ctx, m.after)
+	return err
 }
 
 // once executes the statement once, and returns how many rows it deleted.

@@ -80,15 +80,20 @@ func (c Cell) target() target {
 	return t
 }
 
-// policyMethods returns the methods that are compared for the cell: the statement that people write, and the service.
+// policyMethods returns the methods that are compared for the cell: the statement that people write, alone and with the
+// VACUUM that the service runs after policies, and the service.
 func (c Cell) policyMethods() []Method {
 	t := c.target()
 	name := "one DELETE"
 	if c.Policy == newest {
 		name = "DELETE by row_number()"
 	}
+	alone := Method{Name: name, statement: "DELETE FROM " + t.table + " WHERE " + t.obsolete, synchronous: true}
+	vacuumed := alone
+	vacuumed.Name, vacuumed.after = name+", VACUUM", "VACUUM (ANALYZE, TRUNCATE false) "+t.table
 	return []Method{
-		{Name: name, statement: "DELETE FROM " + t.table + " WHERE " + t.obsolete, synchronous: true},
+		alone,
+		vacuumed,
 		{Name: "cleanupd"},
 		{Name: "cleanupd, synchronous", synchronous: true},
 	}
