@@ -170,6 +170,9 @@ func TestEndOfAPausedRun(t *testing.T) {
 			if last.State != store.Cancelled || last.Error != test.want {
 				t.Errorf("%s: %s, want %s", last.State, last.Error, test.want)
 			}
+			if last.PauseTime != nil || last.PausedBy != "" {
+				t.Errorf("it has ended, and is paused by %q since %v", last.PausedBy, last.PauseTime)
+			}
 			deleted := 1_000 - db.Int("SELECT count(*) FROM XtkSessionInfo")
 			if counted := last.Result("sessions").RowsDeleted; counted != deleted {
 				t.Errorf("%d rows were counted, %d deleted", counted, deleted)

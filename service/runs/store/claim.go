@@ -214,13 +214,14 @@ func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 	return tx.QueryRow(
 		ctx,
 		`UPDATE cleanupd.run
-			SET state = @state, error = @error, cause = @cause, end_time = clock_timestamp(), lease_until = NULL
-		WHERE id = @run_id RETURNING end_time`,
+			SET state = @state, error = @error, cause = @cause, end_time = clock_timestamp(), lease_until = NULL,
+				pause_time = NULL, paused_by = ''
+		WHERE id = @run_id RETURNING end_time, pause_time, paused_by`,
 		pgx.StrictNamedArgs{
 			"run_id": id,
 			"state":  string(run.State),
 			"error":  connection.Text(run.Error),
 			"cause":  string(run.Cause),
 		},
-	).Scan(&run.EndTime)
+	).Scan(&run.EndTime, &run.PauseTime, &run.PausedBy)
 }
