@@ -28,8 +28,12 @@ func Names() (names []string) {
 	return names
 }
 
-// Set implements pflag.Value. Scripts may give the name that JSON has.
+// Set implements pflag.Value. Scripts may give the name that JSON has. An empty text stands for the default.
 func (p *Pace) Set(text string) error {
+	if text == "" {
+		*p = ""
+		return nil
+	}
 	given := Pace(strings.TrimPrefix(strings.ToUpper(text), "PACE_"))
 	if !slices.Contains(Paces, given) {
 		return fmt.Errorf("must be %s", strings.Join(Names(), ", "))
