@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -46,8 +47,9 @@ func newChangeRun(
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", resp.GetRun().GetId(), describe(resp.GetRun()))
 		return err
 	})
-	active := rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))
-	cmd.ValidArgsFunction = rpc.FirstArgument(active)
+	cmd.ValidArgsFunction = rpc.FirstArgument(
+		rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
+	)
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
-	return newChangeRun(server, output, &cobra.Command{
+	cmd := newChangeRun(server, output, &cobra.Command{
 		Use:   "pace ID PACE",
 		Short: "Change how hard an active run works: " + strings.Join(pace.Names(), ", "),
 		Long: "Change how hard an active run works, from its next batch on:\n" +
@@ -96,6 +98,16 @@ func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 		}
 		return client.SetPace(ctx, &cleanupv1.SetPaceRequest{RunId: args[0], Pace: paceOf(to)})
 	}, func(run *cleanupv1.Run) string { return "has the pace " + format.EnumName(run.GetPace()) })
+	completeRuns := cmd.ValidArgsFunction
+	cmd.ValidArgsFunction = func(
+		cmd *cobra.Command, args []string, typed string,
+	) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) == 1 {
+			return completePaces(cmd, args, typed)
+		}
+		return completeRuns(cmd, args, typed)
+	}
+	return cmd
 }
 
 // windowsFlag are windows of a schedule, each as [DAYS] START-END [PACE].
@@ -112,10 +124,10 @@ func (w *windowsFlag) Set(text string) error {
 	if len(parts) > 1 && !strings.Contains(parts[0], ":") {
 		window.Days, parts = strings.Split(strings.ToUpper(parts[0]), ","), parts[1:]
 	}
-	start, end, ok := strings.Cut(parts[0], "-")
-	if !ok || len(parts) > 2 {
-		return fmt.Errorf("must be [DAYS] START-END [PACE], such as 'MON,TUE 22:00-06:00 fast'")
+	if len(parts) < 1 || len(parts) > 2 || !strings.Contains(parts[0], "-") {
+		return errors.New("must be [DAYS] START-END [PACE], such as 'MON,TUE 22:00-06:00 fast'")
 	}
+	start, end, _ := strings.Cut(parts[0], "-")
 	window.Start, window.End = start, end
 	if len(parts) == 2 {
 		var p pace.Pace

@@ -117,7 +117,7 @@ func NewRun() *cobra.Command {
 	f.DurationVar(&maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed (default no limit)")
 	f.BoolVar(&req.PauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(&runPace, "pace", "how hard the run works: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
+	f.Var(&runPace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+" (default that of the server)")
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")

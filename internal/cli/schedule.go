@@ -66,6 +66,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Change when runs start automatically; settings without a flag keep their values",
 		Example: "  cleanupd schedule set --enabled\n  cleanupd schedule set --cron '0 4 * * 1-6' --cron '0 22 * * 0' " +
 			"--time-zone Europe/Berlin --max-duration 2h\n" +
+			"  cleanupd schedule set --window 'MON,TUE,WED,THU,FRI 08:00-20:00 gentle' --window '20:00-08:00 fast'\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
 		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
@@ -97,7 +98,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", "))
+	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server")
 	f.Var(&change.windows, "window",
 		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
 			"repeated, and replaces all current ones; empty: always")
@@ -183,11 +184,21 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 		{"time zone", s.GetTimeZone()},
 		{"max duration", limit},
 		{"pace", cmp.Or(strings.TrimPrefix(format.EnumName(s.GetPace()), "unspecified"), "that of the server")},
-		{"windows", cmp.Or(strings.Join(windowTexts(s.GetWindows()), "; "), "always")},
-		{"after an error", afterError},
-		{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
-		{"last run", s.GetLastRunId()},
 	}
+	label := "windows"
+	for _, window := range windowTexts(s.GetWindows()) {
+		rows = append(rows, terminal.Row{label, window})
+		label = "" // one below the other, since there may be many
+	}
+	if label != "" {
+		rows = append(rows, terminal.Row{label, "always"})
+	}
+	rows = append(
+		rows,
+		terminal.Row{"after an error", afterError},
+		terminal.Row{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
+		terminal.Row{"last run", s.GetLastRunId()},
+	)
 	if s.GetNextPlan() != "" {
 		rows = append(rows, terminal.Row{"next plan", s.GetNextPlan()})
 	}

@@ -31,7 +31,16 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	if r.GetPlan() != "" {
 		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
 	}
+	if r.GetPauseTime() != nil {
+		fmt.Fprintf(
+			s, "It is paused by %s since %s: %s lets it continue.\n", terminal.Printable(r.GetPausedBy()),
+			format.Time(r.GetPauseTime()), server.Command("runs resume", r.GetId()),
+		)
+	}
 	if r.GetEndTime() == nil {
+		if !r.GetDryRun() {
+			fmt.Fprintf(s, "Its pace is %s.\n", format.EnumName(r.GetPace()))
+		}
 		fmt.Fprintf(s, "It has not ended: %s shows how it goes on.\n", server.Command("runs watch", r.GetId()))
 	}
 	err := printResults(s, r, server, all)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -55,7 +57,8 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 		r := e.GetTaskFinished().GetResult()
 		v.rows += r.GetRowsDeleted() + r.GetRowsUpdated()
 		return v.Note(v.taskLabel(r.GetTask()) + " " + v.Paint(format.EnumName(r.GetState())) + summary(r, v.dryRun))
-	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:
+	case e.GetLog() != nil && (e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO ||
+		slices.Contains(changes, e.GetLog().GetCode())):
 		task := e.GetLog().GetTask()
 		if task != "" {
 			task += ": "
@@ -73,6 +76,9 @@ func (v *View) Note(line string) error {
 	fmt.Fprintln(v, v.Wrap(line, noteIndent))
 	return err
 }
+
+// changes are the codes of messages about a change of the run itself, which explain why it stands still, or is slower.
+var changes = []string{message.RunPaused.Code, message.RunContinued.Code, message.PaceChanged.Code}
 
 // noteIndent is where the text of a task's line begins.
 const noteIndent = 8
