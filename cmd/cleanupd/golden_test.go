@@ -135,6 +135,13 @@ func TestScreens(t *testing.T) {
 		{"schedule", "schedule", nothing},
 		{"schedule-set", "schedule set --cron 30§3§*§*§1-6 --time-zone Europe/Berlin --max-duration 2h", nothing},
 		{
+			"schedule-windows",
+			"schedule set --pace gentle --window MON,TUE,WED,THU,FRI§20:00-06:00§fast --window SAT,SUN§00:00-00:00 " +
+				"--pause-stops-clock",
+			nothing,
+		},
+		{"help-pace", "runs pace --help", nothing},
+		{
 			"run-dry",
 			"run --dry-run --task audit-trail --task sessions",
 			func() {
