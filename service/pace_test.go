@@ -409,9 +409,12 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 			t.Errorf("%v: violations of %s, want %s", schedule, got, fields)
 		}
 	}
-	changes := s.db.Strings("SELECT details->>'to' FROM cleanupd.audit WHERE rpc LIKE '%SetSchedule' AND result = 'OK' ORDER BY id")
-	if len(changes) == 0 || changes[0] != "0 4 * * * Europe/Berlin, disabled, for 1h0m0s at most without pauses, GENTLE, "+
-		"in MON,TUE,WED,THU,FRI 08:00-20:00 GENTLE and 22:00-06:00 FAST and SUN 00:00-00:00" {
+	changes := s.db.Strings(
+		"SELECT details->>'to' FROM cleanupd.audit WHERE rpc LIKE '%SetSchedule' AND result = 'OK' ORDER BY id",
+	)
+	if len(changes) == 0 ||
+		changes[0] != "0 4 * * * Europe/Berlin, disabled, for 1h0m0s at most without pauses, GENTLE, "+
+			"in MON,TUE,WED,THU,FRI 08:00-20:00 GENTLE and 22:00-06:00 FAST and SUN 00:00-00:00" {
 		t.Errorf("the audit has %q", changes)
 	}
 }

@@ -71,14 +71,14 @@ func TestPaceCommands(t *testing.T) {
 		}
 	}
 	for line, want := range map[string]string{
-		"runs pause --server " + r.grpc + " ":                  id + "\trun, running, ",
-		"runs resume --server " + r.grpc + " ":                 id + "\trun, running, ",
-		"runs pace --server " + r.grpc + " ":                   id + "\trun, running, ",
-		"runs pace --server " + r.grpc + " " + id + " ":        "gentle",
-		"run --pace ":                                          "balanced",
-		"schedule set --pace ":                                 "fast",
-		"serve --pace ":                                        "gentle",
-		"runs --state pa":                                      "paused",
+		"runs pause --server " + r.grpc + " ":           id + "\trun, running, ",
+		"runs resume --server " + r.grpc + " ":          id + "\trun, running, ",
+		"runs pace --server " + r.grpc + " ":            id + "\trun, running, ",
+		"runs pace --server " + r.grpc + " " + id + " ": "gentle",
+		"run --pace ":          "balanced",
+		"schedule set --pace ": "fast",
+		"serve --pace ":        "gentle",
+		"runs --state pa":      "paused",
 		"runs pace --server " + r.grpc + " " + id + " fast x ": "",
 	} {
 		if want == "" {
@@ -103,7 +103,10 @@ func TestPaceCommands(t *testing.T) {
 		last = max(at, last)
 	}
 	for _, command := range []string{"pause " + id, "resume " + id, "pace " + id + " fast"} {
-		if code, out, errs := do("runs " + command); code != 1 || out != "" || !strings.Contains(errs, "the run has ended") {
+		if code, out, errs := do(
+			"runs " + command,
+		); code != 1 || out != "" ||
+			!strings.Contains(errs, "the run has ended") {
 			t.Errorf("%s: %d %s%s", command, code, out, errs)
 		}
 	}

@@ -98,7 +98,11 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(&change.pace, "pace", "how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server")
+	f.Var(
+		&change.pace,
+		"pace",
+		"how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server",
+	)
 	f.Var(&change.windows, "window",
 		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
 			"repeated, and replaces all current ones; empty: always")

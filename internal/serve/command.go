@@ -94,10 +94,16 @@ func NewCommand() *cobra.Command {
 	f.IntVar(&c.batches.Workers, "workers", c.batches.Workers,
 		"how many batches may run at once on a large table, 1 to 16: all of them while the server is otherwise idle, "+
 			"else one, or all if together they are at least 1.5 times as fast")
-	f.Var(&c.pace, "pace",
+	f.Var(
+		&c.pace,
+		"pace",
 		"how hard runs work, unless they or the schedule have a pace: gentle gives way to other sessions by small batches "+
-			"and pauses, balanced makes batches one after another, fast uses all workers all the time")
-	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
+			"and pauses, balanced makes batches one after another, fast uses all workers all the time",
+	)
+	_ = cmd.RegisterFlagCompletionFunc(
+		"pace",
+		cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp),
+	)
 	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,
