@@ -376,6 +376,69 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	)
 }
 
+// The pace of the active run is one of three series, and a paused run is an active one, with who paused it since when. Dry
+// runs have no pace.
+func TestMetricsOfPauses(t *testing.T) {
+	t.Parallel()
+	for by, want := range map[string]map[string]float64{
+		"":          {"false queued": 1, "true paused": 1},
+		"127.0.0.1": {"false paused": 1, "true paused": 1},
+		"schedule":  {"false paused": 1, "true paused": 1},
+	} {
+		s := serve(t, database(t), true)
+		dry := s.waiting(t, &cleanupv1.RunCleanupRequest{DryRun: true, Pace: cleanupv1.Pace_PACE_GENTLE})
+		run := s.waiting(t, &cleanupv1.RunCleanupRequest{Pace: cleanupv1.Pace_PACE_FAST})
+		paused := []string{dry.GetId()}
+		if by != "" {
+			paused = append(paused, run.GetId())
+		}
+		for _, id := range paused {
+			if _, err := s.PauseRun(t.Context(), &cleanupv1.PauseRunRequest{RunId: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s.db.Do(
+			"UPDATE cleanupd.run SET pause_time = to_timestamp(1000), paused_by = $1 WHERE id = $2",
+			by,
+			run.GetId(),
+		)
+		if by == "" {
+			s.db.Do("UPDATE cleanupd.run SET pause_time = NULL WHERE id = $1", run.GetId())
+		}
+		_, got := s.scrape(t)
+		got.check(t, "cleanupd_active_runs", want)
+		if paces, all := got.series(
+			"cleanupd_run_pace",
+		), map[string]float64{
+			"gentle":   0,
+			"balanced": 0,
+			"fast":     1,
+		}; !maps.Equal(
+			paces,
+			all,
+		) {
+			t.Errorf("paces %v, want %v", paces, all)
+		}
+		since := map[string]float64{"caller": 0, "schedule": 0}
+		switch by {
+		case "":
+		case "schedule":
+			since[by] = 1000
+		default:
+			since["caller"] = 1000
+		}
+		if shown := got.series("cleanupd_run_paused_since_timestamp_seconds"); !maps.Equal(shown, since) {
+			t.Errorf("by %q: paused since %v, want %v", by, shown, since)
+		}
+	}
+	_, got := serve(t, database(t), true).scrape(t)
+	if paces := got.series("cleanupd_run_pace"); !maps.Equal(
+		paces, map[string]float64{"gentle": 0, "balanced": 0, "fast": 0},
+	) {
+		t.Errorf("without a run: %v", paces)
+	}
+}
+
 // Made-up methods of callers do not become series.
 func TestMetricsOfUnknownMethods(t *testing.T) {
 	t.Parallel()

@@ -300,6 +300,45 @@ cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`,
 			false,
 		},
 		{
+			"CleanupThrottled",
+			"all the time, by the pace",
+			`cleanupd_throttled_seconds_total{job="c",reason="gentle pace"} 0+60x200
+cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`,
+			90 * time.Minute,
+			false,
+		},
+		{
+			"CleanupRunPaused",
+			"thirteen hours ago, told by two replicas",
+			`cleanupd_run_paused_since_timestamp_seconds{job="c",instance="a",by="caller"} 3600x3000
+cleanupd_run_paused_since_timestamp_seconds{job="c",instance="b",by="caller"} 3600x3000
+cleanupd_run_paused_since_timestamp_seconds{job="c",instance="a",by="schedule"} 0x3000`,
+			14 * time.Hour,
+			true,
+		},
+		{
+			"CleanupRunPaused",
+			"eleven hours ago",
+			`cleanupd_run_paused_since_timestamp_seconds{job="c",by="caller"} 3600x3000`,
+			12 * time.Hour,
+			false,
+		},
+		{
+			"CleanupRunPaused",
+			"outside of its windows since Monday",
+			`cleanupd_run_paused_since_timestamp_seconds{job="c",by="caller"} 0x3000
+cleanupd_run_paused_since_timestamp_seconds{job="c",by="schedule"} 3600x3000`,
+			40 * time.Hour,
+			false,
+		},
+		{
+			"CleanupRunPaused",
+			"resumed an hour ago",
+			`cleanupd_run_paused_since_timestamp_seconds{job="c",by="caller"} 3600x780 0x3000`,
+			14 * time.Hour,
+			false,
+		},
+		{
 			"CleanupNotificationGivenUp",
 			"one, by one of two replicas",
 			`cleanupd_notifications_total{job="c",instance="a",target="t",outcome="given_up"} 0x30 1x90

@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/overdue"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 const (
@@ -49,7 +50,23 @@ var (
 		nil,
 	)
 	activeRuns = prometheus.NewDesc(
-		"cleanupd_active_runs", "Runs that are queued or running, on any replica.", []string{"state", "dry_run"}, nil,
+		"cleanupd_active_runs",
+		"Runs that are queued, running or paused, on any replica.",
+		[]string{"state", "dry_run"},
+		nil,
+	)
+	runPace = prometheus.NewDesc(
+		"cleanupd_run_pace",
+		"1 for the pace of the active run, otherwise 0; 0 for each of them without one. Dry runs do not count.",
+		[]string{"pace"},
+		nil,
+	)
+	pausedSince = prometheus.NewDesc(
+		"cleanupd_run_paused_since_timestamp_seconds",
+		"Since when the active run is paused, by whom: schedule outside of its windows, otherwise caller; 0 if it is not. "+
+			"Dry runs do not count.",
+		[]string{"by"},
+		nil,
 	)
 	scheduled = prometheus.NewDesc(
 		"cleanupd_schedule_enabled",
@@ -111,6 +128,8 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		lastSuccess,
 		activeRuns,
+		runPace,
+		pausedSince,
 		scheduled,
 		nextRun,
 		overdueDesc,
@@ -180,8 +199,15 @@ func (d *Database) queryStatus(ctx context.Context) error {
 	d.gauge(lastSuccess, s.LastPartialSuccess, "some")
 	d.gauge(activeRuns, s.Queued, label(store.Queued), "false")
 	d.gauge(activeRuns, s.Running, label(store.Running), "false")
+	d.gauge(activeRuns, s.Paused, label(store.Paused), "false")
 	d.gauge(activeRuns, s.QueuedDry, label(store.Queued), "true")
 	d.gauge(activeRuns, s.RunningDry, label(store.Running), "true")
+	d.gauge(activeRuns, s.PausedDry, label(store.Paused), "true")
+	for _, p := range pace.Paces {
+		d.flag(runPace, p == s.Pace, label(p))
+	}
+	d.gauge(pausedSince, s.PausedByCaller, "caller")
+	d.gauge(pausedSince, s.PausedBySchedule, store.Schedule)
 	d.gauge(scheduled, s.ScheduleEnabled)
 	if s.NextRunTime != nil {
 		d.gauge(nextRun, *s.NextRunTime)

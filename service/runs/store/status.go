@@ -9,6 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pagetoken"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
 // Status is the state of all runs and of the schedule, for metrics.
@@ -17,9 +18,14 @@ type Status struct {
 	// did.
 	LastSuccess, LastPartialSuccess float64
 	// The numbers of active runs.
-	Queued, Running, QueuedDry, RunningDry float64
-	ScheduleEnabled                        float64  // 1 or 0
-	NextRunTime                            *float64 // in Unix seconds; nil if no run is due
+	Queued, Running, Paused, QueuedDry, RunningDry, PausedDry float64
+
+	ScheduleEnabled float64  // 1 or 0
+	NextRunTime     *float64 // in Unix seconds; nil if no run is due
+	// Of the active run that deletes: its pace, "" if there is none, and since when it is paused by a caller, or by the
+	// schedule, in Unix seconds; 0 if it is not.
+	Pace                             pace.Pace
+	PausedByCaller, PausedBySchedule float64
 }
 
 // GetStatus reads the state of all runs and of the schedule.
@@ -28,15 +34,22 @@ func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
   AND NOT t.chosen) AS part
   FROM cleanupd.run r WHERE state = 'SUCCEEDED' AND NOT dry_run),
-active AS (SELECT state, dry_run FROM cleanupd.run WHERE state IN ('QUEUED', 'RUNNING'))
+active AS (SELECT state, dry_run, pace, pause_time, paused_by FROM cleanupd.run WHERE `+active+`),
+deleting AS (SELECT pace, extract(epoch FROM pause_time)::float8 AS since, paused_by = $1 AS by_schedule FROM active
+  WHERE NOT dry_run LIMIT 1)
 SELECT (SELECT COALESCE(max(at), 0)::float8 FROM success WHERE NOT part), (SELECT COALESCE(max(at), 0)::float8
   FROM success WHERE part),
-  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND NOT dry_run), (SELECT count(*)::float8 FROM active
-    WHERE state = 'RUNNING' AND NOT dry_run),
-  (SELECT count(*)::float8 FROM active WHERE state = 'QUEUED' AND dry_run), (SELECT count(*)::float8 FROM active
-    WHERE state = 'RUNNING' AND dry_run),
+  count(*) FILTER (WHERE state = 'QUEUED' AND NOT dry_run)::float8,
+  count(*) FILTER (WHERE state = 'RUNNING' AND NOT dry_run)::float8,
+  count(*) FILTER (WHERE state = 'PAUSED' AND NOT dry_run)::float8,
+  count(*) FILTER (WHERE state = 'QUEUED' AND dry_run)::float8,
+  count(*) FILTER (WHERE state = 'RUNNING' AND dry_run)::float8,
+  count(*) FILTER (WHERE state = 'PAUSED' AND dry_run)::float8,
   (SELECT count(*)::float8 FROM cleanupd.schedule WHERE enabled), (SELECT extract(epoch FROM next_run_time)::float8
-    FROM cleanupd.schedule)`)
+    FROM cleanupd.schedule),
+  COALESCE((SELECT pace FROM deleting), ''), COALESCE((SELECT since FROM deleting WHERE NOT by_schedule), 0),
+  COALESCE((SELECT since FROM deleting WHERE by_schedule), 0)
+FROM active`, Schedule)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }
 
