@@ -377,8 +377,8 @@ func TestViewsOfRuns(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), true)
 	s.db.Do(
-		`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by)
-			SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x' FROM generate_series(1, 101);
+		`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time)
+			SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x', now() FROM generate_series(1, 101);
 		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED'
 			FROM cleanupd.run;
 		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`,

@@ -34,8 +34,8 @@ func TestEncodings(t *testing.T) {
 				INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')`)
 			r := startServer(t, "--database-url", db.URL())
 			db.Do(
-				`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by)
-					VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '');
+				`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, state, requested_by, end_time)
+					VALUES ('6f1c5d6e-0000-4000-8000-000000000000', 0, false, false, 'SUCCEEDED', '', now());
 				INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 					VALUES ('mid', 7, 7, ` + c.letter + `, '6f1c5d6e-0000-4000-8000-000000000000')`,
 			)

@@ -230,8 +230,8 @@ func TestFloodOfReaders(t *testing.T) {
 		conn.Release()
 		r := startServer(t, "--database-url", db.URL(), "--token-file", tokens(t), "--lease", "2s")
 		db.Do(
-			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, error)
-				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', repeat('x', 200)
+			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, end_time, error)
+				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', '2000-01-01', repeat('x', 200)
 				FROM generate_series(1, 1000);
 			INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
 				SELECT id, i, 'task-' || i, true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
