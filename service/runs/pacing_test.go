@@ -181,6 +181,30 @@ func TestEndOfAPausedRun(t *testing.T) {
 	}
 }
 
+// A caller may pause a run that the schedule has paused for longer than the longest pause of callers: only the time since
+// then counts for that, and both pauses stop the clock.
+func TestPauseAfterThatOfTheSchedule(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxPause = 90 * time.Minute })
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}, MaxDuration: time.Hour, PauseStopsClock: true})
+	db.Do(`UPDATE cleanupd.run SET state = 'PAUSED', paused_by = 'schedule', pause_time = now() - interval '2 hours',
+		start_time = now() - interval '2 hours'`)
+	if got := pause(t, m, run.ID); got.PausedBy != "ann" || time.Since(*got.PauseTime) > time.Hour {
+		t.Errorf("paused by %s since %s", got.PausedBy, got.PauseTime)
+	}
+	if err := m.Pacer.Tick(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
+		t.Error("it has ended")
+	}
+	work()
+	resume(t, m, run.ID)
+	checkFinished(t, watch(t, m, run.ID), 10)
+}
+
 // Time limits go on counting during pauses, unless these stop the clock.
 func TestPauseStopsClock(t *testing.T) {
 	t.Parallel()

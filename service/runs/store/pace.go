@@ -32,11 +32,13 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// PauseRun pauses a locked run that has not ended. by is who does it.
+// PauseRun pauses a locked run that has not ended. by is who does it. If somebody else has paused it before, their pause
+// ends now, so that its time does not count for the longest pause.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	_, err := tx.Exec(
 		ctx,
-		`UPDATE cleanupd.run SET state = 'PAUSED', pause_time = COALESCE(pause_time, clock_timestamp()), paused_by = $2
+		`UPDATE cleanupd.run SET state = 'PAUSED', paused_by = $2,
+			paused_for = paused_for + COALESCE(clock_timestamp() - pause_time, '0'), pause_time = clock_timestamp()
 		WHERE id = $1`,
 		id, by,
 	)
