@@ -30,7 +30,7 @@ func endless(s *server) (release func()) {
 	return func() { s.db.Do("INSERT INTO released DEFAULT VALUES") }
 }
 
-// detached starts a run that goes on by itself, and returns it as it was stored.
+// detached starts a run without waiting for its end, and returns it as GetRun does.
 func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.Detach = true
@@ -41,7 +41,7 @@ func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *clean
 	return s.get(t, events[0].GetRunId())
 }
 
-// waiting starts a run on a server that claims none, and returns it as it was stored.
+// waiting starts a run on a server that claims none, and returns it as GetRun does.
 func (s *server) waiting(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.RequestId = uuid.NewString()
@@ -252,7 +252,7 @@ func TestPauseOfAQueuedRun(t *testing.T) {
 	}
 }
 
-// A viewer changes nothing about a run, not even about a dry run of his own. The audit has each call with what it changed,
+// A viewer changes nothing about a run, not even about a dry run of his own. The audit has each call with its change,
 // and the run has who paused it.
 func TestWhoMayPace(t *testing.T) {
 	t.Parallel()
@@ -313,7 +313,7 @@ func TestWhoMayPace(t *testing.T) {
 }
 
 // The schedule keeps its pace, its windows and whether pauses stop the clock, over gRPC and over REST; a mask changes only
-// what it names, and each of them changes the etag.
+// its fields, and each of them changes the etag.
 func TestWindowsOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

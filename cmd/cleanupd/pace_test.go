@@ -135,7 +135,7 @@ func TestPaceOfRuns(t *testing.T) {
 	}
 }
 
-// schedule set stores the pace, the windows and whether pauses stop the clock, and changes only what it is given.
+// schedule set stores the pace, the windows and whether pauses stop the clock, and changes only settings that have a flag.
 func TestScheduleWithWindows(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, "--database-url", pgtest.Campaign(t).URL())

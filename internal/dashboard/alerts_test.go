@@ -309,7 +309,7 @@ cleanupd_throttled_seconds_total{job="c",reason="active sessions"} 0+15x200`,
 		},
 		{
 			"CleanupRunPaused",
-			"thirteen hours ago, told by two replicas",
+			"thirteen hours ago, on two replicas",
 			`cleanupd_run_paused_since_timestamp_seconds{job="c",instance="a",by="caller"} 3600x3000
 cleanupd_run_paused_since_timestamp_seconds{job="c",instance="b",by="caller"} 3600x3000
 cleanupd_run_paused_since_timestamp_seconds{job="c",instance="a",by="schedule"} 0x3000`,

@@ -32,8 +32,8 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// PauseRun pauses a locked run that has not ended. by is who does it. If somebody else has paused it before, their pause
-// ends now, so that its time does not count for the longest pause.
+// PauseRun pauses a locked run that has not ended. by is who does it. If it is paused already, a new pause begins, so that
+// the time of the first one does not count for the longest pause.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	_, err := tx.Exec(
 		ctx,
