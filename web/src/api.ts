@@ -29,6 +29,10 @@ export type Forecast = Schemas['v1GetForecastResponse']
 export type TaskForecast = Schemas['v1TaskForecast']
 export type SequenceForecast = Schemas['v1SequenceForecast']
 export type Policy = Schemas['v1Policy']
+export type Window = Schemas['v1Window']
+
+/** What is wrong with a field of a request. */
+export type Violation = { field: string; description: string }
 
 /** An error response of the server. */
 export class ApiError extends Error {
@@ -37,6 +41,7 @@ export class ApiError extends Error {
     readonly status: number,
     readonly reason = '',
     readonly metadata: Record<string, string> = {},
+    readonly violations: Violation[] = [],
   ) {
     super(message)
   }
@@ -47,20 +52,43 @@ type Problem = {
   details?: {
     reason?: string
     metadata?: Record<string, string>
-    fieldViolations?: { field: string; description: string }[]
+    fieldViolations?: Violation[]
   }[]
 }
 
 function apiError(problem: Problem, status: number) {
   const details = problem.details ?? []
-  const fields = details.flatMap(d => d.fieldViolations ?? []).map(v => `${v.field} ${v.description}`)
+  const violations = details.flatMap(d => d.fieldViolations ?? [])
   const info = details.find(d => d.reason)
   return new ApiError(
-    fields.length > 0 ? fields.join('\n') : problem.message || String(status),
+    violations.length > 0 ? sentences(violations) : problem.message || String(status),
     status,
     info?.reason,
     info?.metadata,
+    violations,
   )
+}
+
+const sentences = (violations: Violation[]) => violations.map(v => `${v.field} ${v.description}`).join('\n')
+
+/** Whether a violation is about a field or one of its elements, such as days[1] for days. */
+const isAt = (violation: Violation, field: string) =>
+  violation.field.startsWith(field) && /^(\[\d+\])?$/.test(violation.field.slice(field.length))
+
+/** Returns what an error says about a field; undefined if it says nothing. */
+export const violationAt = (error: unknown, field: string) =>
+  error instanceof ApiError
+    ? error.violations
+        .filter(v => isAt(v, field))
+        .map(v => v.description)
+        .join('\n') || undefined
+    : undefined
+
+/** Returns an error without what it says about fields that show it themselves; undefined if nothing else remains. */
+export function withoutFields(error: unknown, fields: string[]) {
+  if (!(error instanceof ApiError) || error.violations.length === 0) return error
+  const rest = error.violations.filter(v => !fields.some(field => isAt(v, field)))
+  return rest.length > 0 ? new ApiError(sentences(rest), error.status, error.reason, error.metadata, rest) : undefined
 }
 
 /** The bearer token, empty if there is none. renew requests a new token and reports whether that succeeded. */

@@ -284,6 +284,7 @@ const shades: Record<string, string> = {
   SUCCEEDED: 'good',
   RUNNING: 'busy',
   QUEUED: 'busy',
+  PAUSED: 'warn',
   FAILED: 'bad',
   CANCELLED: 'warn',
   NOT_RUN: 'warn',
@@ -301,15 +302,35 @@ export function Badge({ state }: { state?: string }) {
   return <span class={`badge ${shades[name] ?? ''}`}>{t(`state.${name}` as Key)}</span>
 }
 
-export function Field({ label, help, children }: { label: string; help?: string; children: ComponentChildren }) {
+/** Shows a control with its label. problem is what the server says about its value: the control has aria-invalid then. */
+export function Field({
+  label,
+  help,
+  problem,
+  children,
+}: {
+  label: string
+  help?: string
+  problem?: string
+  children: ComponentChildren
+}) {
   return (
     <label class="field">
       <span>{label}</span>
       {children}
       {help && <small class="quiet">{help}</small>}
+      <Violation text={problem} />
     </label>
   )
 }
+
+/** Shows what the server says about the value of a field. */
+export const Violation = ({ text }: { text?: string }) =>
+  text === undefined ? null : (
+    <small class="violation" role="alert" lang="en">
+      {text}
+    </small>
+  )
 
 /** Asks for confirmation. expected is the text to type, if any; the action stays disabled until ready. */
 export function Confirm({
