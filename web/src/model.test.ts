@@ -45,7 +45,13 @@ test('events move tasks and the run on', () => {
     taskProgress: { task: 'lists', object: 'NmsGroup', rowsDeleted: '7', rowsExpected: '0', rowsPerSecond: 3.5 },
   })
   expect(model.run.results![0]!.rowsDeleted).toBe('7')
-  expect(model.live.get('lists')).toEqual({ object: 'NmsGroup', expected: 0, rate: 3.5, waits: undefined })
+  expect(model.live.get('lists')).toEqual({
+    object: 'NmsGroup',
+    expected: 0,
+    rate: 3.5,
+    waits: undefined,
+    pace: undefined,
+  })
   expect(model.samples.get('lists')).toEqual([{ at: Date.parse(time), rows: 7 }])
 
   model.take({ sequence: '4', time, taskFinished: { result: { task: 'lists', state: 'TASK_STATE_SUCCEEDED' } } })
@@ -54,6 +60,49 @@ test('events move tasks and the run on', () => {
   expect(model.run.results![1]!.state).toBeUndefined()
   expect(model.run.state).toBe('RUN_STATE_SUCCEEDED')
   expect([model.last, model.seen]).toEqual([5, 5])
+})
+
+const said = (sequence: number, code: string, params: Record<string, string>): RunEvent => ({
+  sequence: String(sequence),
+  time,
+  log: { code, params, message: code },
+})
+
+test('messages pause, resume and pace the run', () => {
+  model.run.startTime = time
+  model.take(said(1, 'RUN_PAUSED', { caller: 'schedule' }))
+  expect(model.run).toMatchObject({ state: 'RUN_STATE_PAUSED', pauseTime: time, pausedBy: 'schedule' })
+  model.take({ ...said(2, 'RUN_PAUSED', { caller: 'ann' }), time: '2026-03-01T05:00:00Z' })
+  expect(model.run).toMatchObject({ pauseTime: time, pausedBy: 'ann' }) // it goes on
+  model.take({ sequence: '3', time, taskProgress: { task: 'lists' } }) // of the last batch
+  expect(model.run.state).toBe('RUN_STATE_PAUSED')
+  model.take(said(4, 'RUN_CONTINUED', { caller: 'ben' }))
+  expect(model.run).toMatchObject({ state: 'RUN_STATE_RUNNING', pauseTime: undefined, pausedBy: '' })
+  model.take(said(5, 'PACE_CHANGED', { pace: 'GENTLE', caller: 'ben' }))
+  expect(model.run.pace).toBe('PACE_GENTLE')
+})
+
+test('a run that had not started is queued after a pause', () => {
+  model.take(said(1, 'RUN_PAUSED', { caller: 'ann' }))
+  model.take(said(2, 'RUN_CONTINUED', { caller: 'ann' }))
+  expect(model.run.state).toBe('RUN_STATE_QUEUED')
+})
+
+test('the response to a change is applied unless later events are known', () => {
+  const paused = { state: 'RUN_STATE_PAUSED', pauseTime: time, pausedBy: 'ann', pace: 'PACE_FAST' } as const
+  model.take(said(1, 'RUN_PAUSED', { caller: 'ann' }))
+  model.take(said(2, 'RUN_CONTINUED', { caller: 'ben' }))
+  model.change({ ...paused, lastSequence: '1' })
+  expect(model.run.state).toBe('RUN_STATE_QUEUED')
+  model.change({ ...paused, lastSequence: '3', results: [] })
+  expect(model.run).toMatchObject(paused)
+  expect(model.run.results).toHaveLength(2)
+})
+
+test('the progress says why a gentle run waits', () => {
+  const throttledBy = { reason: 'THROTTLE_REASON_GENTLE', detail: 'commits take 9 ms' } as const
+  model.take({ sequence: '1', time, taskProgress: { task: 'lists', pace: 'PACE_GENTLE', throttledBy } })
+  expect(model.live.get('lists')).toMatchObject({ pace: 'PACE_GENTLE', waits: throttledBy })
 })
 
 test('an unknown number of expected rows is not 0', () => {

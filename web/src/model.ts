@@ -10,7 +10,7 @@ const page = 500,
   samples = 600
 
 /** The progress of a running task. */
-type Live = { object?: string; expected?: number; rate: number; waits?: Throttle }
+type Live = { object?: string; expected?: number; rate: number; waits?: Throttle; pace?: string }
 type Entry = { sequence: number; at: string; level: string; task: string; message: Message }
 type Between = (after: number, upTo: number) => Promise<RunEvent[]>
 
@@ -77,6 +77,7 @@ export class Model {
       expected: p.rowsExpected === undefined || p.rowsExpected === null ? undefined : Number(p.rowsExpected),
       rate: p.rowsPerSecond ?? 0,
       waits: p.throttledBy ?? undefined,
+      pace: p.pace,
     })
   }
 
@@ -89,6 +90,7 @@ export class Model {
     this.sample(event)
     if (runStarted?.run) this.run = { ...this.run, ...runStarted.run, lastSequence: this.run.lastSequence }
     if (runFinished?.run) this.run = { ...this.run, ...runFinished.run }
+    this.control(event)
     if (taskStarted)
       Object.assign(this.result(taskStarted.task!), { state: 'TASK_STATE_RUNNING', startTime: event.time })
     if (p)
@@ -100,6 +102,31 @@ export class Model {
         batches: p.batches,
       })
     if (taskFinished?.result) Object.assign(this.result(taskFinished.result.task!), taskFinished.result)
+  }
+
+  /** Applies a message about the pause or the pace of the run, which have no other events. */
+  private control({ time, log }: RunEvent) {
+    const { code, params = {} } = log ?? {}
+    if (code === 'RUN_PAUSED')
+      this.run = {
+        ...this.run,
+        state: 'RUN_STATE_PAUSED',
+        pauseTime: this.run.pauseTime ?? time,
+        pausedBy: params.caller,
+      }
+    if (code === 'RUN_CONTINUED')
+      this.run = {
+        ...this.run,
+        state: this.run.startTime ? 'RUN_STATE_RUNNING' : 'RUN_STATE_QUEUED',
+        pauseTime: undefined,
+        pausedBy: '',
+      }
+    if (code === 'PACE_CHANGED') this.run = { ...this.run, pace: `PACE_${params.pace}` as Run['pace'] }
+  }
+
+  /** Applies the response to a change of the pause or the pace, unless later events are known. */
+  change({ state, pace, pauseTime, pausedBy, lastSequence }: Run) {
+    if (Number(lastSequence) >= this.last) this.run = { ...this.run, state, pace, pauseTime, pausedBy }
   }
 
   private append(events: RunEvent[], upTo: number) {

@@ -11,6 +11,15 @@ export const ended = (run: Run) => run.endTime !== undefined && run.endTime !== 
 export const durationOf = (run: Run) =>
   run.startTime && run.endTime ? (Date.parse(run.endTime) - Date.parse(run.startTime)) / 1000 : 0
 
+/** Whether an active run is paused. */
+export const isPaused = (run: Run) => run.state === 'RUN_STATE_PAUSED'
+/** Whether a paused run waits for a window of its schedule, and not for a person. */
+export const awaitsWindow = (run: Run) => run.pausedBy === 'schedule'
+
+export const paces = ['GENTLE', 'BALANCED', 'FAST'] as const
+/** Returns the name of a pace; undefined if it is not set. */
+export const paceOf = (pace?: string) => paces.find(name => pace === `PACE_${name}`)
+
 /** Returns the seconds of a duration of the API, or 0 if it is not set. */
 export const secondsOf = (duration?: string | null) => Number((duration ?? '0s').replace('s', ''))
 

@@ -5,7 +5,7 @@ import { Badge, Field, Moment, Page, PagedList, Table, useLoad } from '../compon
 import { number, period, t, type Key } from '../i18n'
 import { durationOf, total } from '../runs'
 
-const states = ['QUEUED', 'RUNNING', 'SUCCEEDED', 'FAILED', 'CANCELLED']
+const states = ['QUEUED', 'RUNNING', 'PAUSED', 'SUCCEEDED', 'FAILED', 'CANCELLED']
 
 export function History() {
   const [filter, setFilter] = useState({ state: '', task: '', dryRun: '', createdFromTime: '' })

@@ -6,7 +6,7 @@ import { Badge, Moment, Page, Said, Section, Show, useLoad } from '../components
 import { day, number, period, said, short, t, type Message } from '../i18n'
 import type { Context } from '../context'
 import { byDay, judgedRuns, loadRuns, loadWarnings } from '../overview'
-import { ended, nameOf, durationOf, total } from '../runs'
+import { awaitsWindow, ended, isPaused, nameOf, durationOf, total } from '../runs'
 
 const failed = (run: Run) => run.state === 'RUN_STATE_FAILED'
 
@@ -37,6 +37,8 @@ function problems({ runs, schedule, options, guards, left }: Status) {
         {words} <a href={href}>{link}</a>
       </>,
     )
+  const paused = runs.find(run => isPaused(run) && !awaitsWindow(run))
+  if (paused) add(t('overview.paused', { caller: paused.pausedBy ?? '' }), `#/runs/${paused.id}`, t('overview.see'))
   for (const run of judged) {
     const see = `#/runs/${run.id}`
     const results = run.results ?? []

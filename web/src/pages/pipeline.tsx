@@ -3,7 +3,7 @@ import { call, type Run, type TaskResult } from '../api'
 import { Badge, Bar, Code, Said, Table, useLoad } from '../components'
 import { number, period, t, type Key } from '../i18n'
 import type { Model } from '../model'
-import { ended, rowsOf } from '../runs'
+import { ended, isPaused, paceOf, rowsOf } from '../runs'
 
 const selectedOf = (run: Run) => (run.results ?? []).filter(r => r.state !== 'TASK_STATE_SKIPPED' || r.detail)
 const sumOf = (run: Run) => (run.results ?? []).reduce((n, r) => n + rowsOf(r), 0)
@@ -24,6 +24,7 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
   const rows = sumOf(run),
     expected = plan.value ?? 0
   const through = tasks.filter(r => r.endTime).length + (progress?.expected ? rowsOf(current!) / progress.expected : 0)
+  const pace = run.dryRun ? undefined : paceOf(progress?.pace ?? run.pace)
   const seconds = (now - Date.parse(run.startTime!)) / 1000
   return (
     <section class="overall">
@@ -32,7 +33,7 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
         {expected > 0
           ? t('run.of', { rows: number(rows), expected: number(expected) })
           : t('run.sofar', { rows: number(rows) })}
-        {rows > 0 && rows < expected && (
+        {rows > 0 && rows < expected && !isPaused(run) && (
           <> · {t('run.left', { period: period((seconds * (expected - rows)) / rows) })}</>
         )}
         {current && (
@@ -43,6 +44,7 @@ export function Overall({ model: { run, live, now } }: { model: Model }) {
             {progress?.object && <Code>{progress.object}</Code>}
           </>
         )}
+        {pace && <> · {t('run.pace', { pace: t(`pace.${pace}`) })}</>}
       </p>
     </section>
   )
@@ -78,8 +80,8 @@ export function Pipeline({ model }: { model: Model }) {
                       <Code>{now.object}</Code>
                     </div>
                   )}
-                  {now?.waits && (
-                    <div class="badge warn">
+                  {now?.waits && !isPaused(run) && (
+                    <div class={`badge ${now.waits.reason === 'THROTTLE_REASON_GENTLE' ? '' : 'warn'}`}>
                       {t('run.waits', {
                         why: t(`throttle.${now.waits.reason!.replace('THROTTLE_REASON_', '')}` as Key),
                       })}{' '}
@@ -104,7 +106,10 @@ export function Pipeline({ model }: { model: Model }) {
               )
             },
           },
-          { title: t('history.state'), cell: r => <Badge state={r.state} /> },
+          {
+            title: t('history.state'),
+            cell: r => <Badge state={isPaused(run) && r.state === 'TASK_STATE_RUNNING' ? 'PAUSED' : r.state} />,
+          },
           ...(ended(run)
             ? []
             : [
@@ -117,7 +122,7 @@ export function Pipeline({ model }: { model: Model }) {
                     return (
                       <>
                         <Bar share={done / now.expected} label={r.task!} />
-                        {now.rate > 0 && (
+                        {now.rate > 0 && !isPaused(run) && (
                           <div class="quiet">{t('run.left', { period: period((now.expected - done) / now.rate) })}</div>
                         )}
                       </>

@@ -8,9 +8,10 @@ import { clock, number, short, t, time } from '../i18n'
 import type { Context } from '../context'
 import { Model } from '../model'
 import { ratesOf } from '../rates'
-import { ended, total } from '../runs'
+import { awaitsWindow, ended, isPaused, total } from '../runs'
 import { DryRunResult } from './dryrun'
 import { Log } from './log'
+import { PaceButtons } from './pace'
 import { Overall, Pipeline } from './pipeline'
 import { Space } from './space'
 
@@ -70,13 +71,22 @@ function useRun(id: string) {
     await model.current![direction]((after, upTo) => between(id, after, upTo))
     redraw(0)
   }
-  return { model: model.current, problem, trouble, loadLog }
+  const change = (run: Run) => {
+    model.current!.change(run)
+    redraw(0)
+  }
+  return { model: model.current, problem, trouble, loadLog, change }
 }
 
+/** Returns since when a run is in its state. */
+const timeOf = (run: Run) =>
+  ended(run) ? run.endTime : isPaused(run) ? run.pauseTime : (run.startTime ?? run.createTime)
+
 export function RunPage({ context, argument: [id = ''] }: { context: Context; argument: string[] }) {
-  const { model, problem, trouble, loadLog } = useRun(id)
+  const { model, problem, trouble, loadLog, change } = useRun(id)
   const [confirming, setConfirming] = useState(false)
   const { busy, problem: refused, act } = useAction()
+  const changing = useAction()
   if (!model)
     return (
       <Page title={t('run.title')}>
@@ -92,16 +102,30 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
   const { run } = model
   const active = !ended(run)
   const rates = run.dryRun ? undefined : ratesOf(run, model.samples, model.now)
+  const paused = isPaused(run)
+  const mayChange = active && context.may('OPERATOR')
+  const send = (method: string, body?: unknown) =>
+    changing.act(async () => {
+      change((await call<{ run: Run }>('POST', `/v1/runs/${run.id}:${method}`, body)).run)
+    })
   const mayCancel = context.may('OPERATOR') || (run.dryRun && run.requestedBy === context.caller.subject)
   return (
     <Page
       title={`${run.dryRun ? t('run.dry') : t('run.title')} · ${run.createTime ? time(run.createTime) : ''}`}
       actions={
-        active &&
-        mayCancel && (
-          <button type="button" onClick={() => setConfirming(true)}>
-            {t('run.cancel')}
-          </button>
+        active && (
+          <>
+            {mayChange && (
+              <button type="button" aria-disabled={changing.busy} onClick={() => send(paused ? 'resume' : 'pause')}>
+                {paused ? t('run.resume') : t('run.pause')}
+              </button>
+            )}
+            {mayCancel && (
+              <button type="button" onClick={() => setConfirming(true)}>
+                {t('run.cancel')}
+              </button>
+            )}
+          </>
         )
       }
     >
@@ -127,9 +151,13 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
         </div>
       )}
       <Problem error={problem} />
-      <p role="status">
-        <Badge state={run.state} /> {active ? t('run.since') : t('run.ended')}{' '}
-        <Moment at={active ? (run.startTime ?? run.createTime) : run.endTime} ago={active} /> ·{' '}
+      <Problem error={changing.problem} />
+      <p>
+        <span role="status">
+          <Badge state={run.state} />{' '}
+          {paused && (awaitsWindow(run) ? t('run.outside') : t('run.pausedby', { caller: run.pausedBy ?? '' }))}
+        </span>{' '}
+        {active ? t('run.since') : t('run.ended')} <Moment at={timeOf(run)} ago={active} /> ·{' '}
         <span lang="en">{run.requestedBy}</span>
         {run.plan && (
           <>
@@ -145,6 +173,9 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
         </div>
       )}
       {run.dryRun && !active && <DryRunResult run={run} context={context} />}
+      {mayChange && !run.dryRun && (
+        <PaceButtons pace={run.pace} busy={changing.busy} onChange={pace => send('pace', { pace })} />
+      )}
       {active && run.startTime && <Overall model={model} />}
       {rates && (
         <Section title={t('run.rate')}>

@@ -43,6 +43,11 @@ export const messages: Record<string, string> = {
   RUN_RESUMED:
     '{reason}; Replikat {replica} fährt nach dem letzten abgeschlossenen Batch fort (Versuche ohne Fortschritt: {attempts} von höchstens {limit})',
   RUN_RELEASED: 'Replikat {replica} hat die Ausführung abgegeben: {reason}',
+  RUN_PAUSED: 'Pausiert von {caller}',
+  COMMITS_NOT_MEASURED:
+    'Wie lange Commits dauern, ist nicht messbar, daher arbeitet das Tempo GENTLE mit festen Pausen: {error}',
+  RUN_CONTINUED: 'Fortgesetzt von {caller}',
+  PACE_CHANGED: 'Das Tempo ist ab jetzt {pace}, gesetzt von {caller}',
   APPLICATION_CLEANUP_STARTED:
     'Der Workflow „Datenbankbereinigung“ der Anwendung (cleanup) ist ebenfalls gestartet: Stoppen Sie ihn, sonst bereinigen zwei Dienste eine Datenbank',
   GUARD_WOULD_REFUSE: 'Die Schutzregel {guard} würde eine Ausführung verweigern: {problem}',

@@ -43,6 +43,11 @@ export const messages: Record<string, string> = {
   RUN_RESUMED:
     '{reason} ; le réplica {replica} continue après le dernier lot validé (tentatives sans progrès : {attempts} sur {limit} au plus)',
   RUN_RELEASED: 'Le réplica {replica} a abandonné l’exécution : {reason}',
+  RUN_PAUSED: 'Mise en pause par {caller}',
+  COMMITS_NOT_MEASURED:
+    'La durée des commits ne peut pas être mesurée, donc la cadence GENTLE utilise des pauses fixes : {error}',
+  RUN_CONTINUED: 'Reprise par {caller}',
+  PACE_CHANGED: 'La cadence est désormais {pace}, définie par {caller}',
   APPLICATION_CLEANUP_STARTED:
     'Le workflow cleanup de l’application est démarré lui aussi : arrêtez-le, sinon deux services nettoient une même base',
   GUARD_WOULD_REFUSE: 'Le garde-fou {guard} refuserait une exécution : {problem}',

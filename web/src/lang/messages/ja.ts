@@ -37,6 +37,10 @@ export const messages: Record<string, string> = {
   RUN_RESUMED:
     '{reason}。レプリカ {replica} が最後にコミットされたバッチの後から続行します（進捗のない試行：最大 {limit} 回中 {attempts} 回）',
   RUN_RELEASED: 'レプリカ {replica} が実行を手放しました：{reason}',
+  RUN_PAUSED: '{caller} が一時停止しました',
+  COMMITS_NOT_MEASURED: 'コミットの所要時間を測定できないため、ペース GENTLE は固定の休止時間で動作します：{error}',
+  RUN_CONTINUED: '{caller} が再開しました',
+  PACE_CHANGED: '{caller} の設定により、以降のペースは {pace} です',
   APPLICATION_CLEANUP_STARTED:
     'アプリケーションのワークフロー cleanup も開始されています。停止してください。そうしないと、2 つのサービスが 1 つのデータベースをクリーンアップします',
   GUARD_WOULD_REFUSE: 'ガード {guard} は実行を拒否します：{problem}',
