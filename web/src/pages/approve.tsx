@@ -8,6 +8,7 @@ import { start } from '../follow'
 import { keyOfGuard, laterRun } from '../preview'
 import { secondsOf } from '../runs'
 import { tripOf } from '../trips'
+import { PaceSelect } from './pace'
 
 /** Names the database that a run would change. */
 export const Target = ({ context: { server } }: { context: Context }) => (
@@ -58,13 +59,19 @@ export function Approve(props: Props) {
 /** Runs the plan. The number of each guard that would trip must be typed in. */
 function RunPlan({ run, context, guards, rows, tables }: Props) {
   const [confirming, setConfirming] = useState(false)
+  const [pace, setPace] = useState('')
   const [typed, setTyped] = useState<Record<string, string>>({})
   const { busy, problem, act } = useAction()
   const confirmed = guards.every(g => typed[keyOfGuard(g)]?.replace(/\D/g, '') === g.number)
   const acceptGuards = guards.map(({ guard, table, number }) => ({ guard, table, number }))
   const runPlan = () =>
     act(async () => {
-      location.hash = `#/runs/${await start({ plan: run.id, continueOnError: true, acceptGuards })}`
+      location.hash = `#/runs/${await start({
+        plan: run.id,
+        continueOnError: true,
+        acceptGuards,
+        pace: pace || undefined,
+      })}`
     })
   return (
     <>
@@ -83,6 +90,7 @@ function RunPlan({ run, context, guards, rows, tables }: Props) {
         >
           <Target context={context} />
           <p>{t('preview.ask', { rows, tables })}</p>
+          <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
           {guards.map(g => (
             <div key={keyOfGuard(g)} class="notice">
               <p>

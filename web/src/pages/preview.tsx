@@ -6,6 +6,7 @@ import { number, t } from '../i18n'
 import type { Context } from '../context'
 import { total } from '../runs'
 import { Target } from './approve'
+import { PaceSelect } from './pace'
 import { start } from '../follow'
 
 export function Preview({ context }: { context: Context }) {
@@ -23,10 +24,16 @@ export function Preview({ context }: { context: Context }) {
   )
   const [skipped, setSkipped] = useState<string[]>([])
   const [confirming, setConfirming] = useState(false)
+  const [pace, setPace] = useState('')
   const { busy, problem, act } = useAction()
   const startRun = (dryRun: boolean) =>
     act(async () => {
-      location.hash = `#/runs/${await start({ dryRun, skipTasks: skipped, continueOnError: true })}`
+      location.hash = `#/runs/${await start({
+        dryRun,
+        skipTasks: skipped,
+        continueOnError: true,
+        pace: (!dryRun && pace) || undefined,
+      })}`
     })
   return (
     <Page title={t('preview.title')} intro={t('preview.intro')}>
@@ -59,6 +66,7 @@ export function Preview({ context }: { context: Context }) {
                   onClose={() => setConfirming(false)}
                 >
                   <Target context={context} />
+                  <PaceSelect value={pace} unset={t('pace.server')} onChange={setPace} />
                 </Confirm>
               )}
             </div>
