@@ -1,10 +1,13 @@
 // The schedule, and the runs of the next seven days.
-import { useState } from 'preact/hooks'
-import { call, query, type Schedule, type ScheduleAnswer } from '../api'
+import { useEffect, useRef, useState } from 'preact/hooks'
+import { call, query, violationAt, withoutFields, type Schedule, type ScheduleAnswer } from '../api'
 import { Field, isStale, Moment, Page, Said, SaveProblem, Section, Show, useAction, useLoad } from '../components'
 import { t, weekday } from '../i18n'
 import type { Context } from '../context'
-import { secondsOf } from '../runs'
+import { paceOf, secondsOf } from '../runs'
+import { draftOf, openHours, windowOf } from '../windows'
+import { PaceSelect } from './pace'
+import { Windows } from './windows'
 
 export function SchedulePage({ context }: { context: Context }) {
   const loaded = useLoad(signal => call<ScheduleAnswer>('GET', '/v1/schedule', undefined, signal), [])
@@ -46,6 +49,18 @@ export function SchedulePage({ context }: { context: Context }) {
 
 type FormProps = { schedule: Schedule; etag: string; context: Context; reload: () => void }
 
+/** Returns the fields of the request whose controls show what is wrong with them. */
+const shownBy = (windows: unknown[]) =>
+  [
+    'cron',
+    'more_crons',
+    'time_zone',
+    'max_duration',
+    'pace',
+    'windows',
+    ...windows.flatMap((_, i) => ['days', 'start', 'end', 'pace'].map(field => `windows[${i}].${field}`)),
+  ].map(field => `schedule.${field}`)
+
 function Form({ schedule, etag, context, reload }: FormProps) {
   const hours = secondsOf(schedule.maxDuration) / 3600
   const [draft, setDraft] = useState({
@@ -54,10 +69,22 @@ function Form({ schedule, etag, context, reload }: FormProps) {
     timeZone: schedule.timeZone ?? '',
     hours: hours ? String(hours) : '',
     continueOnError: schedule.continueOnError ?? true,
+    pace: paceOf(schedule.pace) ? schedule.pace! : '',
+    windows: (schedule.windows ?? []).map(draftOf),
+    pauseStopsClock: schedule.pauseStopsClock ?? false,
   })
+  // The windows as they were last sent, to which the problem refers.
+  const [sent, setSent] = useState(draft.windows)
   const { busy, problem, act } = useAction()
+  const form = useRef<HTMLFormElement>(null)
+  useEffect(() => {
+    if (problem !== undefined) form.current?.querySelector<HTMLElement>('[aria-invalid=true]')?.focus()
+  }, [problem])
+  const about = (...fields: string[]) =>
+    fields.flatMap(field => violationAt(problem, `schedule.${field}`) ?? []).join('\n') || undefined
   const save = () =>
     act(async () => {
+      setSent(draft.windows)
       const [cron, ...moreCrons] = draft.crons
         .split('\n')
         .map(c => c.trim())
@@ -69,11 +96,15 @@ function Form({ schedule, etag, context, reload }: FormProps) {
         nextPlan: schedule.nextPlan || undefined,
         ...(cron ? { cron, moreCrons } : { once: schedule.once }),
         maxDuration: draft.hours ? `${Math.round(Number(draft.hours) * 3600)}s` : undefined,
+        pace: draft.pace || undefined,
+        windows: draft.windows.map(windowOf),
+        pauseStopsClock: draft.pauseStopsClock,
       })
       reload()
     })
   return (
     <form
+      ref={form}
       onSubmit={event => {
         event.preventDefault()
         save()
@@ -93,16 +124,18 @@ function Form({ schedule, etag, context, reload }: FormProps) {
             {t('schedule.once')} <Moment at={schedule.once} />
           </p>
         )}
-        <Field label={t('schedule.cron')} help={t('schedule.cron.help')}>
+        <Field label={t('schedule.cron')} help={t('schedule.cron.help')} problem={about('cron', 'more_crons')}>
           <textarea
+            aria-invalid={about('cron', 'more_crons') !== undefined}
             rows={Math.max(2, draft.crons.split('\n').length)}
             spellcheck={false}
             value={draft.crons}
             onInput={e => setDraft({ ...draft, crons: e.currentTarget.value })}
           />
         </Field>
-        <Field label={t('schedule.zone')} help={t('schedule.zone.help')}>
+        <Field label={t('schedule.zone')} help={t('schedule.zone.help')} problem={about('time_zone')}>
           <input
+            aria-invalid={about('time_zone') !== undefined}
             list="zones"
             value={draft.timeZone}
             onInput={e => setDraft({ ...draft, timeZone: e.currentTarget.value })}
@@ -113,9 +146,10 @@ function Form({ schedule, etag, context, reload }: FormProps) {
             <option key={zone} value={zone} />
           ))}
         </datalist>
-        <Field label={t('schedule.hours')} help={t('schedule.hours.help')}>
+        <Field label={t('schedule.hours')} help={t('schedule.hours.help')} problem={about('max_duration')}>
           <input
             type="number"
+            aria-invalid={about('max_duration') !== undefined}
             min={0}
             step="any"
             value={draft.hours}
@@ -130,7 +164,28 @@ function Form({ schedule, etag, context, reload }: FormProps) {
           />
           {t('schedule.continue')}
         </label>
-        <SaveProblem error={problem} reload={reload} />
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={draft.pauseStopsClock}
+            onChange={e => setDraft({ ...draft, pauseStopsClock: e.currentTarget.checked })}
+          />
+          {t('schedule.clock')}
+        </label>
+        <PaceSelect
+          value={draft.pace}
+          unset={t('pace.server')}
+          problem={about('pace')}
+          onChange={pace => setDraft({ ...draft, pace })}
+        />
+        <Windows
+          windows={draft.windows}
+          change={windows => setDraft({ ...draft, windows })}
+          problem={about('windows')}
+          problemOf={({ key }, field) => about(`windows[${sent.findIndex(w => w.key === key)}].${field}`)}
+          mayChange={context.may('ADMIN')}
+        />
+        <SaveProblem error={withoutFields(problem, shownBy(sent))} reload={reload} />
         {context.may('ADMIN') && (
           <button type="submit" class="primary" aria-disabled={busy} disabled={isStale(problem)}>
             {t('action.save')}
@@ -197,6 +252,16 @@ function Week({ schedule }: { schedule: Schedule }) {
             {weekday(new Date((first + row) * 86400_000))}
           </text>
         ))}
+        {openHours(schedule.windows ?? [], first).map(({ row, from, to }, i) => (
+          <rect
+            key={`window ${i}`}
+            class="open"
+            x={names + from * hour}
+            y={tall * (row + 1)}
+            width={(to - from) * hour}
+            height={tall}
+          />
+        ))}
         {bars.map(bar => (
           <rect
             key={bar.at}
@@ -209,6 +274,22 @@ function Week({ schedule }: { schedule: Schedule }) {
           />
         ))}
       </svg>
+      {(schedule.windows ?? []).length > 0 && (
+        <ul class="legend">
+          <li>
+            <svg viewBox="0 0 10 10" aria-hidden="true">
+              <rect class="part0" width="10" height="10" rx="2" />
+            </svg>
+            {t('schedule.next')}
+          </li>
+          <li>
+            <svg viewBox="0 0 10 10" aria-hidden="true">
+              <rect class="open" width="10" height="10" />
+            </svg>
+            {t('schedule.windows')}
+          </li>
+        </ul>
+      )}
     </div>
   )
 }
