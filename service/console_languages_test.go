@@ -46,7 +46,12 @@ func TestConsoleSpeaks(t *testing.T) {
 	do(
 		s.SetSchedule(
 			t.Context(),
-			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{Cron: "0 4 * * *", Enabled: true}},
+			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{
+				Cron: "0 4 * * *", Enabled: true, Windows: []*cleanupv1.Window{
+					{Days: []string{"MON", "FRI"}, Start: "22:00", End: "06:00", Pace: cleanupv1.Pace_PACE_FAST},
+					{Start: "01:00", End: "05:30"},
+				},
+			}},
 		),
 	)
 	do(s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}))
@@ -56,7 +61,15 @@ func TestConsoleSpeaks(t *testing.T) {
 	if err == nil {
 		t.Fatal("no guard has tripped")
 	}
+	lock := s.db.Hold("LOCK TABLE XtkSessionInfo")
+	stream, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}, Detach: true})
+	do(stream, err)
+	paused, err := stream.Recv()
+	do(paused, err)
+	do(s.PauseRun(t.Context(), &cleanupv1.PauseRunRequest{RunId: paused.GetEvent().GetRunId()}))
+	do(nil, lock.Rollback(t.Context()))
 	hashes := []string{
+		"#/runs/" + paused.GetEvent().GetRunId(),
 		"#/runs/" + foreseen.GetId(),
 		"#/runs/" + tripped.GetId(),
 		"#/explain/nmsvisitor/1",

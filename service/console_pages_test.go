@@ -361,7 +361,10 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	)
 	p.fill("Times", "never")
 	p.press("Save")
-	p.until("it says what is wrong", "document.querySelector('[role=alert]')?.textContent.includes('cron')")
+	p.until(
+		"it says at the field what is wrong",
+		"document.querySelector('textarea[aria-invalid=true] ~ [role=alert]')?.textContent.includes('exactly 5 fields')",
+	)
 	p.open("#/audit", "Audit")
 	p.sees("CreateHold", "ReleaseHold", "SetSchedule", "unnamed", "127.0.0.1")
 	p.fill("Filter the loaded entries", "releasehold")
@@ -406,10 +409,7 @@ func TestConsoleOffersToCancel(t *testing.T) {
 	// a dry run tries each for seconds
 	s.db.Hold("LOCK TABLE XtkSessionInfo, NmsMirrorPageInfo, NmsVisitor, NmsAddress, XtkAudit, XtkWorkflowLogin")
 	signedIn := func(role access.Role) *tab {
-		p := browse(t, s.url)
-		p.fill("Token", "secret-"+role.String())
-		p.press("Sign in")
-		p.sees("Nothing is deleted until you say so")
+		p := signIn(t, s, role)
 		p.open("#/preview", "Preview")
 		return p
 	}
