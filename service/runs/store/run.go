@@ -46,7 +46,7 @@ const (
 func (s State) Active() bool { return s == Queued || s == Running || s == Paused }
 
 // active is the SQL condition that a run has not ended yet.
-const active = "end_time IS NULL"
+const active = "state IN ('QUEUED', 'RUNNING', 'PAUSED')"
 
 // Cause is the kind of reason why a run did not succeed.
 type Cause string

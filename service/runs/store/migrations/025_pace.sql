@@ -9,7 +9,7 @@ ALTER TABLE cleanupd.run
   ADD pause_stops_clock boolean NOT NULL DEFAULT false,
   ADD window_until timestamptz;               -- when the windows apply anew; NULL without windows
 DROP INDEX cleanupd.run_one_active_a_slot;
-CREATE UNIQUE INDEX run_one_active_a_slot ON cleanupd.run (slot) WHERE end_time IS NULL;
+CREATE UNIQUE INDEX run_one_active_a_slot ON cleanupd.run (slot) WHERE state IN ('QUEUED', 'RUNNING', 'PAUSED');
 
 ALTER TABLE cleanupd.schedule
   ADD pace text NOT NULL DEFAULT '',          -- of its runs; '' for that of the service
