@@ -257,8 +257,8 @@ func measure(
 const limitSlack = 200 * time.Millisecond
 
 func count(ctx context.Context, conn *pgx.Conn, t target) (all, obsolete int64, err error) {
-	err = conn.QueryRow(ctx, "SELECT count(*), count(*) FILTER (WHERE "+t.obsolete+") FROM "+t.table).
-		Scan(&all, &obsolete)
+	const counts = "SELECT (SELECT count(*) FROM %[1]s), (SELECT count(*) FROM %[1]s WHERE %[2]s)"
+	err = conn.QueryRow(ctx, fmt.Sprintf(counts, t.table, t.obsolete)).Scan(&all, &obsolete)
 	return all, obsolete, err
 }
 
