@@ -39,7 +39,7 @@ func Draw(file string, results []Result, idle Result) error {
 // drawCell writes the chart of one cell.
 func drawCell(file string, results []Result, idle Result) error {
 	p := plot.New()
-	p.Title.Text = results[0].Cell.String()
+	p.Title.Text = results[0].String()
 	p.X.Label.Text, p.Y.Label.Text = "p99 of the application's transactions, ms", "rows deleted a second"
 	p.X.Min, p.Y.Min = milliseconds(idle.P99), 0
 	p.Legend.Top, p.Legend.Left, p.Legend.XOffs = true, false, -vg.Centimeter

@@ -127,6 +127,11 @@ func newCommand() *cobra.Command {
 		&o.Methods, "method", nil,
 		"compare only the baseline and the method with this name; may be repeated (default all)",
 	)
-	f.StringVar(&chart, "chart", "", "write a chart of speed against the application's p99 to this file (.svg, .png or .pdf), one more a further cell")
+	f.StringVar(
+		&chart,
+		"chart",
+		"",
+		"write a chart of speed against the application's p99 to this file (.svg, .png or .pdf), and one for each further cell",
+	)
 	return cmd
 }
