@@ -20,8 +20,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// ExplainRow returns, over gRPC and over REST, why a row is or is not deleted: the verdict, the part of the rule, and from
-// when on. Of a row that is gone, the runs that may have taken it. Only what rules read is shown.
+// ExplainRow returns, over gRPC and over REST, why a row is or is not deleted: the verdict, the part of the rule, and
+// from when on. Of a row that is gone, the runs that may have taken it. Only what rules read is shown.
 func TestExplainRow(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -261,8 +261,8 @@ func TestExplainRow(t *testing.T) {
 	}
 }
 
-// A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is one
-// whose set is not known.
+// A step that is skipped, because a usable option, a table or a column is missing, is shown with the reason, and so is
+// one whose set is not known.
 func TestExplainRowOfSkippedSteps(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

@@ -284,7 +284,8 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	}
 }
 
-// Rows that the last run of a task retained are counted by their reason; a dry run, and one of other tasks, do not matter.
+// Rows that the last run of a task retained are counted by their reason; a dry run, and one of other tasks, do not
+// matter.
 func TestMetricsOfWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -376,8 +377,8 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	)
 }
 
-// The pace of the active run is one of three series, and a paused run is an active one, with who paused it since when. Dry
-// runs have no pace.
+// The pace of the active run is one of three series, and a paused run is an active one, with who paused it since when.
+// Dry runs have no pace.
 func TestMetricsOfPauses(t *testing.T) {
 	t.Parallel()
 	for by, want := range map[string]map[string]float64{

@@ -72,8 +72,8 @@ func (s *server) overREST(t *testing.T, path, body string) map[string]any {
 	return run
 }
 
-// A run is paced, paused and resumed over gRPC and over REST while a replica executes it. Each answer is the run as GetRun
-// has it, a paused run is the active one, and nothing of this is possible once it has ended.
+// A run is paced, paused and resumed over gRPC and over REST while a replica executes it. Each answer is the run as
+// GetRun has it, a paused run is the active one, and nothing of this is possible once it has ended.
 func TestPaceOfARun(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
@@ -224,8 +224,8 @@ func TestInvalidPaces(t *testing.T) {
 	}
 }
 
-// A run that no replica has claimed is paused at once, and is queued again when it is resumed, as is a dry run. Cancelling
-// it ends the pause.
+// A run that no replica has claimed is paused at once, and is queued again when it is resumed, as is a dry run.
+// Cancelling it ends the pause.
 func TestPauseOfAQueuedRun(t *testing.T) {
 	t.Parallel()
 	s := serve(t, database(t), true)
@@ -312,8 +312,8 @@ func TestWhoMayPace(t *testing.T) {
 	}
 }
 
-// The schedule keeps its pace, its windows and whether pauses stop the clock, over gRPC and over REST; a mask changes only
-// its fields, and each of them changes the etag.
+// The schedule keeps its pace, its windows and whether pauses stop the clock, over gRPC and over REST; a mask changes
+// only its fields, and each of them changes the etag.
 func TestWindowsOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)

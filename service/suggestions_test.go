@@ -116,8 +116,8 @@ func TestSuggestions(t *testing.T) {
 	}
 }
 
-// A suggested policy can be set as it is, and previewed by the suggested command. Until it is enabled, it does not cover
-// the table.
+// A suggested policy can be set as it is, and previewed by the suggested command. Until it is enabled, it does not
+// cover the table.
 func TestSuggestedPoliciesCanBeSet(t *testing.T) {
 	t.Parallel()
 	db := database(t)

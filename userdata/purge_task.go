@@ -51,8 +51,8 @@ func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Can
 	return c, p.explain(ctx, err)
 }
 
-// Preview implements external.Work. If the Forms server purges, only process instances are counted, since the other rows
-// that it deletes are unknown.
+// Preview implements external.Work. If the Forms server purges, only process instances are counted, since the other
+// rows that it deletes are unknown.
 func (p purgeTask) Preview(
 	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
@@ -87,8 +87,8 @@ func idsOf(items []external.Item) (ids []int64) {
 // folder of the document storage.
 const instancesPerErasure = 10_000
 
-// Delete implements external.Work. It requests erasures, so that their receipts show what was deleted, and documents whose
-// files cannot be deleted are not forgotten.
+// Delete implements external.Work. It requests erasures, so that their receipts show what was deleted, and documents
+// whose files cannot be deleted are not forgotten.
 func (p purgeTask) Delete(
 	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {

@@ -475,8 +475,8 @@ func TestRunSurvivesADeploy(t *testing.T) {
 	}
 }
 
-// A server that is killed between the request for a run and its first event, whether or not it has stored the run, costs
-// no second run: the client repeats the request.
+// A server that is killed between the request for a run and its first event, whether or not it has stored the run,
+// costs no second run: the client repeats the request.
 func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
 	t.Parallel()
 	for table, reached := range map[string]string{

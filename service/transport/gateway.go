@@ -121,9 +121,9 @@ func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
 	})
 }
 
-// strictRoute rejects query parameters that the route does not accept (the gateway would ignore them: a misplaced dry_run
-// would start a real run), a body where the route takes none, a body whose type is not JSON (a browser sends other types
-// to any site without asking it first), and the verb :cancel with a method that has none.
+// strictRoute rejects query parameters that the route does not accept (the gateway would ignore them: a misplaced
+// dry_run would start a real run), a body where the route takes none, a body whose type is not JSON (a browser sends
+// other types to any site without asking it first), and the verb :cancel with a method that has none.
 func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request, params map[string]string) {
 		route, ok := operationsOf(r.URL)[r.Method]

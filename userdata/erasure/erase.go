@@ -31,9 +31,9 @@ const ItemsPerTransaction = 100
 // stopError stops the erasure of process instances that were not begun.
 type stopError struct{ error }
 
-// Run completes an erasure. It fails only if the work is interrupted and must be resumed. If progress is
-// not nil, it is called after each transaction about items; its error, or a hold of everything during a purge, stops the
-// erasure of further process instances. Run returns that error as stopped, after ending the erasure.
+// Run completes an erasure. It fails only if the work is interrupted and must be resumed. If progress is not nil, it is
+// called after each transaction about items; its error, or a hold of everything during a purge, stops the erasure of
+// further process instances. Run returns that error as stopped, after ending the erasure.
 func (x Eraser) Run(
 	ctx context.Context, e *claim.Erasure, progress func(ctx context.Context) error,
 ) (stopped, err error) {
@@ -106,8 +106,8 @@ func eraseItems(
 	return nil
 }
 
-// eraseOrBisect erases items together. If one of them cannot be erased, it erases them in halves, so that the others are
-// erased, and records which failed. It fails only if the work is interrupted.
+// eraseOrBisect erases items together. If one of them cannot be erased, it erases them in halves, so that the others
+// are erased, and records which failed. It fails only if the work is interrupted.
 func eraseOrBisect(ctx context.Context, e *claim.Erasure, kind string, ids []int64, erase eraseFunc) error {
 	problem := erase(ctx, e, ids)
 	if problem == nil || e.Interrupts(ctx, problem) {

@@ -60,8 +60,8 @@ func (c *Client) TerminateProcess(ctx context.Context, invocation string) error 
 	return c.call(ctx, "terminateProcess", invocation)
 }
 
-// PurgeProcessInstance deletes a process instance that has ended, with everything that it has in the database and in the
-// document storage.
+// PurgeProcessInstance deletes a process instance that has ended, with everything that it has in the database and in
+// the document storage.
 func (c *Client) PurgeProcessInstance(ctx context.Context, invocation string) error {
 	return c.call(ctx, "purgeProcessInstance", invocation)
 }
@@ -124,8 +124,8 @@ const (
 	servicesSpace = "http://adobe.com/idp/services"
 )
 
-// envelopeOf returns the request that calls an operation. It fails for an id that XML cannot represent, since another id
-// would be sent.
+// envelopeOf returns the request that calls an operation. It fails for an id that XML cannot represent, since another
+// id would be sent.
 func envelopeOf(operation, invocation string) (string, error) {
 	var id bytes.Buffer
 	if err := xml.EscapeText(&id, []byte(invocation)); err != nil {

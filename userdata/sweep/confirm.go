@@ -92,8 +92,8 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 	return confirmed, err
 }
 
-// confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about the
-// others.
+// confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about
+// the others.
 func confirmedSessions(
 	ctx context.Context, db external.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {

@@ -136,8 +136,8 @@ func (f *fixture) step() {
 	}
 }
 
-// insertRun stores a run that ended, with its tasks in these states, and returns its id. Runs are stored in the order of
-// their creation.
+// insertRun stores a run that ended, with its tasks in these states, and returns its id. Runs are stored in the order
+// of their creation.
 func insertRun(t *testing.T, db *pgtest.DB, state store.State, tasks ...string) string {
 	t.Helper()
 	id, err := uuid.NewV7()
@@ -321,8 +321,8 @@ func TestSeveralReplicas(t *testing.T) {
 	}
 }
 
-// A failover to a standby that lagged may lose that a run was notified: the event is made again with the same id, or not
-// at all if it is still stored.
+// A failover to a standby that lagged may lose that a run was notified: the event is made again with the same id, or
+// not at all if it is still stored.
 func TestFailover(t *testing.T) {
 	t.Parallel()
 	db, r := database(t), startReceiver(t)
