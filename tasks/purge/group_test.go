@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -282,14 +283,17 @@ func TestRowThatBecomesTheNewest(t *testing.T) {
 			}
 			id := db.Strings("SELECT id::text FROM (" + ranked + ") AS v ORDER BY id LIMIT 1")[0]
 			other := db.Hold("UPDATE visit SET ts = '2030-01-01' WHERE id = $1::text::int", id)
-			go func() {
+			var committing sync.WaitGroup
+			committing.Go(func() {
 				db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND " +
 					"wait_event_type = 'Lock'")
 				_ = other.Commit(context.Background())
-			}()
+			})
 			e, _ := engine(db)
 			e.LockTimeout = 20 * time.Second
-			if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || result != (purge.Result{}) {
+			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
+			committing.Wait()
+			if err != nil || result != (purge.Result{}) {
 				t.Errorf("%+v, %v", result, err)
 			}
 			if left := db.Int("SELECT count(*) FROM (" + ranked + ") AS v"); left != 0 ||
