@@ -13,6 +13,7 @@ const (
 	longest   = 20 * time.Millisecond
 	first     = 2 * time.Millisecond
 	minRest   = 1
+	usualRest = 7
 	maxRest   = 20
 	firstRest = 2
 	// maxPause limits the pause after a batch that took long.
@@ -20,7 +21,8 @@ const (
 )
 
 // A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
-// while it takes longer by less than half of that.
+// while it takes longer by less than half of that. Pauses exceed usualRest only if it takes longer by more
+// than twice of that.
 const (
 	share     = 0.5
 	tolerable = 500 * time.Microsecond
@@ -111,7 +113,7 @@ func (g *Governor) Observe(took time.Duration) {
 	without := g.quiet.typical()
 	switch longer, allowed := g.during.typical()-without, max(time.Duration(share*float64(without)), tolerable); {
 	case longer > allowed:
-		g.shrink()
+		g.shrink(longer > 2*allowed)
 		g.during = nil
 	case longer < allowed/2:
 		g.grow()
@@ -119,13 +121,17 @@ func (g *Governor) Observe(took time.Duration) {
 	}
 }
 
-// shrink makes batches smaller, and pauses longer once batches cannot be smaller.
-func (g *Governor) shrink() {
-	if g.work > shortest {
+// shrink makes batches smaller, and pauses longer once batches cannot be smaller. much says that commits take far too
+// long.
+func (g *Governor) shrink(much bool) {
+	switch {
+	case g.work > shortest:
 		g.work = max(g.work/2, shortest)
-		return
+	case much:
+		g.rest = min(g.rest*1.5, maxRest)
+	default:
+		g.rest = max(min(g.rest*1.5, usualRest), g.rest*0.9)
 	}
-	g.rest = min(g.rest*1.5, maxRest)
 }
 
 // grow makes pauses shorter, and batches larger once pauses cannot be shorter.

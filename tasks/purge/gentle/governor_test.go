@@ -107,3 +107,20 @@ func TestGovernorNeedsQuiet(t *testing.T) {
 		t.Errorf("a pause of %s after an hour, want %s", pause, maxPause)
 	}
 }
+
+// Pauses become far longer than batches only if commits take far too long.
+func TestGovernorPauses(t *testing.T) {
+	t.Parallel()
+	for took, most := range map[time.Duration]time.Duration{
+		1600 * time.Microsecond: usualRest * time.Millisecond, 3 * time.Millisecond: maxRest * time.Millisecond,
+	} {
+		g := &Governor{}
+		quiet(g, time.Millisecond)
+		for range 100 * window {
+			g.Observe(took)
+		}
+		if now := g.Pause(time.Millisecond); now != most {
+			t.Errorf("commits of %s: a pause of %s after a millisecond, want %s", took, now, most)
+		}
+	}
+}
