@@ -63,8 +63,11 @@ func newPauseRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:    flags.OneArgument("the id of one run"),
 	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
 		return client.PauseRun(ctx, &cleanupv1.PauseRunRequest{RunId: args[0]})
-	}, func(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) })
+	}, describeState)
 }
+
+// describeState describes the state of a run that was changed.
+func describeState(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) }
 
 func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	return newChangeRun(server, output, &cobra.Command{
@@ -74,7 +77,7 @@ func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Args:    flags.OneArgument("the id of one run"),
 	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
 		return client.ResumeRun(ctx, &cleanupv1.ResumeRunRequest{RunId: args[0]})
-	}, func(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) })
+	}, describeState)
 }
 
 func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -127,8 +130,7 @@ func (w *windowsFlag) Set(text string) error {
 	if len(parts) < 1 || len(parts) > 2 || !strings.Contains(parts[0], "-") {
 		return errors.New("must be [DAYS] START-END [PACE], such as 'MON,TUE 22:00-06:00 fast'")
 	}
-	start, end, _ := strings.Cut(parts[0], "-")
-	window.Start, window.End = start, end
+	window.Start, window.End, _ = strings.Cut(parts[0], "-")
 	if len(parts) == 2 {
 		var p pace.Pace
 		if err := p.Set(parts[1]); err != nil {

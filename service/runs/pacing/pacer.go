@@ -45,16 +45,12 @@ const (
 // Pause pauses a run on behalf of a caller, waits until no replica works on it, and returns it. It fails with
 // store.ErrNotFound, or errEnded.
 func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
-	pause := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	run, err := p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.Schedule {
 			return nil
 		}
-		if err := store.PauseRun(ctx, tx, e.RunID, caller); err != nil {
-			return err
-		}
-		return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", caller))
-	}
-	run, err := p.change(ctx, id, audit.Details{}, pause)
+		return pauseRun(ctx, tx, e, caller)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -77,38 +73,53 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 
 // Resume lets a run continue that is paused, and returns it. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
-	resume := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	return p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State != store.Paused {
 			return nil
 		}
-		if err := store.ResumeRun(ctx, tx, e.RunID); err != nil {
-			return err
-		}
-		return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", caller))
-	}
-	return p.change(ctx, id, audit.Details{}, resume)
+		return resumeRun(ctx, tx, e, caller)
+	})
 }
 
 // SetPace changes the pace of a run from its next batch on, and returns the run. It fails with store.ErrNotFound, or
 // errEnded.
 func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
-	set := func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error {
+	return p.change(ctx, id, audit.Details{"pace": to}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.Pace == to {
 			return nil
 		}
-		if err := store.SetPace(ctx, tx, e.RunID, to); err != nil {
-			return err
-		}
-		return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", caller))
-	}
-	return p.change(ctx, id, audit.Details{"pace": to}, set)
+		return setPace(ctx, tx, e, to, caller)
+	})
 }
 
-// change changes an active run in the transaction that has locked it.
-type change func(ctx context.Context, tx pgx.Tx, run *store.Run, e store.Epoch) error
+// pauseRun pauses a locked run, and logs who did it.
+func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
+	if err := store.PauseRun(ctx, tx, e.RunID, by); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", by))
+}
 
-// change changes an active run, with a note in the audit, and returns it.
-func (p *Pacer) change(ctx context.Context, id string, details audit.Details, do change) (run *store.Run, err error) {
+// resumeRun lets a locked run continue that is paused, and logs who did it.
+func resumeRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
+	if err := store.ResumeRun(ctx, tx, e.RunID); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", by))
+}
+
+// setPace changes the pace of a locked run, and logs who did it.
+func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by string) error {
+	if err := store.SetPace(ctx, tx, e.RunID, to); err != nil {
+		return err
+	}
+	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
+}
+
+// change calls do in a transaction that has locked an active run, with a note in the audit, and returns the run.
+func (p *Pacer) change(
+	ctx context.Context, id string, details audit.Details, do func(tx pgx.Tx, run *store.Run, e store.Epoch) error,
+) (run *store.Run, err error) {
 	parsed, err := store.ParseID(id)
 	if err != nil {
 		return nil, err
@@ -136,7 +147,7 @@ func (p *Pacer) change(ctx context.Context, id string, details audit.Details, do
 		if err := audit.Note(ctx, tx, details); err != nil {
 			return err
 		}
-		if err := do(ctx, tx, run, epoch); err != nil {
+		if err := do(tx, run, epoch); err != nil {
 			return err
 		}
 		run, err = store.GetRun(ctx, tx, parsed)

@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
@@ -43,26 +42,15 @@ func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 		return err
 	}
 	if to := cmp.Or(phase.Pace, stored.Pace, p.Pace); phase.Open && to != run.Pace {
-		if err := store.SetPace(ctx, tx, run.RunID, to); err != nil {
-			return err
-		}
-		if err := store.LogToRun(
-			ctx, tx, run.Epoch, message.PaceChanged.With("pace", to, "caller", store.Schedule),
-		); err != nil {
+		if err := setPace(ctx, tx, run.Epoch, to, store.Schedule); err != nil {
 			return err
 		}
 	}
 	switch {
 	case !phase.Open && run.State != store.Paused:
-		if err := store.PauseRun(ctx, tx, run.RunID, store.Schedule); err != nil {
-			return err
-		}
-		return store.LogToRun(ctx, tx, run.Epoch, message.RunPaused.With("caller", store.Schedule))
+		return pauseRun(ctx, tx, run.Epoch, store.Schedule)
 	case phase.Open && run.State == store.Paused && run.PausedBy == store.Schedule:
-		if err := store.ResumeRun(ctx, tx, run.RunID); err != nil {
-			return err
-		}
-		return store.LogToRun(ctx, tx, run.Epoch, message.RunContinued.With("caller", store.Schedule))
+		return resumeRun(ctx, tx, run.Epoch, store.Schedule)
 	}
 	return nil
 }

@@ -106,8 +106,8 @@ type WindowedRun struct {
 	Pace     pace.Pace
 }
 
-// LockWindowedRun locks and reads the run to which windows have to be applied anew; nil if there is none, or another
-// replica does that.
+// LockWindowedRun locks and reads the run for which a window has opened or closed. It returns nil without such a run, or
+// while another replica has locked it.
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,

@@ -22,8 +22,8 @@ type Status struct {
 
 	ScheduleEnabled float64  // 1 or 0
 	NextRunTime     *float64 // in Unix seconds; nil if no run is due
-	// Of the active run that deletes: its pace, "" if there is none, and since when it is paused by a caller, or by the
-	// schedule, in Unix seconds; 0 if it is not.
+	// Pace is the pace of the active run that deletes; "" without one. PausedByCaller and PausedBySchedule are since
+	// when that run is paused, by whom, in Unix seconds; 0 if it is not.
 	Pace                             pace.Pace
 	PausedByCaller, PausedBySchedule float64
 }
