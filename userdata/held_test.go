@@ -146,9 +146,7 @@ func holdEverything(t *testing.T, f *fixture, request userdata.Request, left fun
 	}
 	<-released
 	before := left()
-	for range 3 {
-		<-asked
-	}
+	receive(t, asked, 3)
 	if now := left(); now != before || now == 0 {
 		t.Errorf("%d are left of %d when the hold was in force", now, before)
 	}

@@ -195,10 +195,12 @@ func (f *fixture) hold(statement string) (release func()) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
+	release = func() { _ = tx.Rollback() }
+	f.t.Cleanup(release)
 	if _, err := tx.Exec(statement); err != nil {
 		f.t.Fatal(err)
 	}
-	return func() { _ = tx.Rollback() }
+	return release
 }
 
 // work carries out erasures until stop is called, or the test ends.
@@ -295,4 +297,16 @@ func (w warnings) Write(p []byte) (int, error) {
 	default:
 	}
 	return len(p), nil
+}
+
+// receive waits for a number of values, each for a minute at most.
+func receive[T any](t testing.TB, from <-chan T, count int) {
+	t.Helper()
+	for i := range count {
+		select {
+		case <-from:
+		case <-time.After(time.Minute):
+			t.Fatalf("%d values of %d came", i, count)
+		}
+	}
 }

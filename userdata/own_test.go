@@ -46,9 +46,7 @@ func mayNotErase(t *testing.T, refuse func(*userdata.Config) *func(context.Conte
 	if _, err := f.Start(t.Context(), userdata.Request{Instances: []int64{1}}); !errors.Is(err, refused) {
 		t.Errorf("an erasure is requested: %v", err)
 	}
-	for range 3 { // Start asked, and the replica has skipped the erasure when it asks again
-		<-asked
-	}
+	receive(t, asked, 3) // Start asked, and the replica has skipped the erasure when it asks again
 	if n := f.db.Int("SELECT count(*) FROM tb_process_instance"); n != before {
 		t.Errorf("%d instances are left of %d", n, before)
 	}

@@ -1,11 +1,13 @@
 package userdata_test
 
 import (
+	"context"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cleanupd/cleanupd/internal/formsdb"
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
@@ -114,8 +116,12 @@ func (f *fixture) allWorks() string {
 	defer stop()
 	ended := make(chan *report.Receipt, 1)
 	go func() {
-		if receipt, err := f.Watch(f.t.Context(), id, func(report.Event) error { return nil }); err == nil {
+		ctx, cancel := context.WithTimeout(f.t.Context(), 2*time.Minute)
+		defer cancel()
+		if receipt, err := f.Watch(ctx, id, func(report.Event) error { return nil }); err == nil {
 			ended <- receipt
+		} else {
+			_, _ = warnings(problem).Write([]byte(err.Error()))
 		}
 	}()
 	select {

@@ -57,7 +57,7 @@ func On(t testing.TB, server *localmysql.Server, charset string) *DB {
 	t.Helper()
 	db := &DB{t: t, Name: fmt.Sprintf("test_%d", sequence.Add(1)), server: server}
 	db.Super("CREATE DATABASE " + db.Name + " CHARACTER SET " + charset)
-	t.Cleanup(func() { db.Super("DROP DATABASE " + db.Name) })
+	t.Cleanup(func() { db.Super("SET STATEMENT lock_wait_timeout = 60 FOR DROP DATABASE " + db.Name) })
 	db.DB = db.open(db.Config("root"))
 	return db
 }
