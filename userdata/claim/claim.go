@@ -39,6 +39,10 @@ type Erasure struct {
 	epoch int64 // of this replica in the Forms database
 }
 
+// unlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks
+// end with it.
+const unlockTimeout = 10 * time.Second
+
 // Do claims an erasure and calls work. It does nothing if another replica works on the erasure, or if it has ended.
 func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
 	conn, err := c.Record.Acquire(ctx)
@@ -56,9 +60,11 @@ func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context
 		return errors.Join(advisory.Squatted(ctx, conn, lock, false), e.depose(ctx, lock))
 	}
 	defer func() {
-		_, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock_all()")
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+		defer cancel()
+		_, unlockErr := conn.Exec(ctx, "SELECT pg_advisory_unlock_all()")
 		if unlockErr != nil { // the connection must not return to the pool with locks
-			unlockErr = errors.Join(unlockErr, conn.Conn().Close(context.WithoutCancel(ctx)))
+			unlockErr = errors.Join(unlockErr, conn.Conn().Close(ctx))
 		}
 		err = errors.Join(err, unlockErr)
 	}()

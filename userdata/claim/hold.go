@@ -28,9 +28,9 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	} else {
 		err = fn()
 	}
-	_, unlockErr := e.conn.Exec(
-		context.WithoutCancel(ctx), fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", advisory.Erasing),
-	)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	defer cancel()
+	_, unlockErr := e.conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", advisory.Erasing))
 	return errors.Join(err, unlockErr)
 }
 
