@@ -21,8 +21,8 @@ const (
 )
 
 // A commit during a batch may take longer than one in a pause by half, or by tolerable if that is more. Batches grow
-// while it takes longer by less than half of that. Pauses exceed usualRest only if it takes longer by more
-// than twice of that.
+// while it takes longer by less than half of that. Pauses exceed usualRest only if it takes longer by more than twice
+// that.
 const (
 	share     = 0.5
 	tolerable = 500 * time.Microsecond
