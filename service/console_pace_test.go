@@ -184,7 +184,7 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 	s.db.Do("UPDATE cleanupd.run SET paused_by = 'schedule' WHERE id = $1", id)
 	p.evaluate("location.reload()")
 	p.sees("paused outside of the windows of the schedule since")
-	s.db.Do("UPDATE cleanupd.run SET state = 'CANCELLED', end_time = now() WHERE id = $1", id)
+	s.db.Do("UPDATE cleanupd.run SET state = 'CANCELLED', cause = 'CANCELLED', end_time = now() WHERE id = $1", id)
 	p.press("Fast")
 	p.until("it says why not", "document.querySelector('[role=alert]')?.textContent.includes('the run has ended')")
 	p.until("the pace is as before", pressed+" === 'Gentle'")
