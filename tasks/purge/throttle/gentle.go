@@ -28,11 +28,11 @@ const (
 func (t *Throttler) BatchTarget() time.Duration { return t.governor.Work() }
 
 // rest waits for the pause after the last batch, if the pace is gentle and other sessions are active. From time to time
-// it measures how long commits take without batches.
+// it measures how long commits take without batches. What a run reads on a standby delays no commit.
 func (t *Throttler) rest(ctx context.Context, pool *pgxpool.Pool, isGentle bool, r Recorder) error {
 	now := time.Now()
 	t.mu.Lock()
-	givesWay, reported, pause := isGentle && !t.idle, t.reported, t.restUntil.Sub(now)
+	givesWay, reported, pause := isGentle && !t.idle && !t.standby, t.reported, t.restUntil.Sub(now)
 	switch {
 	case !givesWay:
 		t.reported = time.Time{}

@@ -34,6 +34,7 @@ type Throttler struct {
 	cause     Cause
 	since     time.Time // when the reason of cause last changed
 	idle      bool      // the server is otherwise idle
+	standby   bool      // the server is a standby, where nothing commits
 	nextBatch time.Time // when RowsPerSecond allows the next batch
 	restUntil time.Time // when the pause after the last batch ends
 	governor  gentle.Governor
@@ -98,7 +99,7 @@ func (t *Throttler) check(
 	if !t.sampledAt.IsZero() {
 		written = float64(l.wal-t.wal) / now.Sub(t.sampledAt).Seconds()
 	}
-	t.sampledAt, t.wal, t.idle = now, l.wal, l.idle
+	t.sampledAt, t.wal, t.idle, t.standby = now, l.wal, l.idle, l.recovery
 	last := t.cause.Reason
 	t.cause = t.exceeded(l, written, limits, r)
 	switch waits := now.Sub(t.since); {
