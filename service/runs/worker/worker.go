@@ -111,7 +111,11 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 		switch {
 		case err == nil:
 			return
-		case ctx.Err() != nil || errors.Is(err, errPaused):
+		case errors.Is(err, errPaused):
+			log.Info("left the run, which is paused")
+			w.release(ctx, c)
+			return
+		case ctx.Err() != nil:
 			log.Warn("left the run", "reason", err)
 			w.release(ctx, c)
 			return
