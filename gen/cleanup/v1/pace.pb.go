@@ -32,7 +32,7 @@ const (
 	Pace_PACE_GENTLE Pace = 1
 	// Batches follow each other. While other sessions are active, several workers run only if that is much faster.
 	Pace_PACE_BALANCED Pace = 2
-	// All workers run all the time: for hours in which nobody else works.
+	// All workers run all the time. Use it while nothing else uses the database.
 	Pace_PACE_FAST Pace = 3
 )
 
