@@ -82,6 +82,11 @@ func (s *Service) SetPolicy(
 	if err != nil {
 		return nil, err
 	}
+	if in.GetValidateOnly() {
+		if err := audit.Note(ctx, nil, audit.Details{"policy": name, "validate_only": true}); err != nil {
+			return nil, err
+		}
+	}
 	return &cleanupv1.SetPolicyResponse{Policy: describedPolicy(stored)}, nil
 }
 

@@ -295,6 +295,10 @@ func TestPoliciesOverREST(t *testing.T) {
 		s.db.Int("SELECT count(*) FROM cleanupd.policy") != 1 {
 		t.Errorf("only checked: %d %s", got.code, got.body)
 	}
+	if n := s.db.Int(`SELECT count(*) FROM cleanupd.audit WHERE rpc = 'CleanupService/SetPolicy' AND result = 'OK'
+		AND details = '{"policy": "only-checked", "validate_only": true}'`); n != 1 {
+		t.Errorf("%d entries of the audit say that a policy was only checked", n)
+	}
 	if got := s.call(t, http.MethodPatch, "/v1/policies/old-orders", `{"limit": 7}`); got.code != 200 ||
 		!strings.Contains(got.body, `"limit":7`) || !strings.Contains(got.body, `"days":730`) {
 		t.Errorf("a mask: %d %s", got.code, got.body)
