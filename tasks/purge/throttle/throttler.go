@@ -49,6 +49,7 @@ type Throttler struct {
 // Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
 	if !limits.enabled() {
+		t.forget()
 		return t.rest(ctx, pool, false, r)
 	}
 	for waited := false; ; waited = true {
@@ -71,6 +72,13 @@ func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits,
 			return ctx.Err()
 		}
 	}
+}
+
+// forget forgets that the server was idle: nobody looks whether it still is.
+func (t *Throttler) forget() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.idle = false
 }
 
 // check returns why a batch should wait, and for how long at least. It samples the load if the last sample is too old.

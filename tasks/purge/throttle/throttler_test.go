@@ -74,3 +74,21 @@ func TestGentleOnAStandby(t *testing.T) {
 		}
 	}
 }
+
+// A Throttler that no longer looks at the load does not take the server for idle.
+func TestIdleWithoutLimits(t *testing.T) {
+	t.Parallel()
+	db, _ := pgtest.Private(t)
+	var throttler throttle.Throttler
+	for _, c := range []struct {
+		limits throttle.Limits
+		idle   bool
+	}{{throttle.Limits{ActiveSessions: 100}, true}, {throttle.Limits{}, false}} {
+		if err := throttler.Wait(t.Context(), db.Pool, c.limits, &reports{}); err != nil {
+			t.Fatal(err)
+		}
+		if idle := throttler.Idle(); idle != c.idle {
+			t.Errorf("%+v: idle: %t, want %t", c.limits, idle, c.idle)
+		}
+	}
+}
