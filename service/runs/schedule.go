@@ -84,7 +84,7 @@ func (m *Manager) SetSchedule(
 		if err := store.SetSchedule(ctx, tx, s); err != nil {
 			return err
 		}
-		if len(s.Windows) > 0 || len(current.Windows) > 0 {
+		if s.WindowsDiffer(current) {
 			if err := store.ApplyWindowsAnew(ctx, tx); err != nil {
 				return err
 			}

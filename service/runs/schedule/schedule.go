@@ -47,6 +47,14 @@ func (s *Schedule) Etag() string {
 		fmt.Sprint(s.Windows), s.PauseStopsClock)
 }
 
+// WindowsDiffer reports whether other windows, or other paces in them, apply than by another schedule.
+func (s *Schedule) WindowsDiffer(other *Schedule) bool {
+	if len(s.Windows) == 0 && len(other.Windows) == 0 {
+		return false
+	}
+	return fmt.Sprint(s.Windows) != fmt.Sprint(other.Windows) || s.TimeZone != other.TimeZone || s.Pace != other.Pace
+}
+
 func (s *Schedule) String() string {
 	when := strings.Join(s.crons(), " and ") + " " + s.TimeZone
 	if s.Once != nil {
