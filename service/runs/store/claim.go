@@ -68,7 +68,7 @@ type Claim struct {
 	TraceParent     string // the span of the call that requested it
 	Pace            pace.Pace
 	LeaseUntil      time.Time
-	Resumed         bool // it was claimed before
+	Resumed         bool // it was claimed before, and may have done something
 	FailedAttempts  int  // the last ones, without progress
 	// State and Holder are as before the claim.
 	State  State
@@ -82,16 +82,17 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, le
 	args["holder"], args["lease"] = holder, lease
 	rows, _ := tx.Query(
 		ctx,
-		`WITH waiting AS (SELECT id, state, holder, epoch AS before FROM cleanupd.run
+		`WITH waiting AS (SELECT id, state, holder, start_time AS before FROM cleanupd.run
 			WHERE `+from.condition+from.lock+`)
 		UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`,
 			lease_until = clock_timestamp() + @lease::interval, holder = @holder,
 			start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
+			paused_for = CASE WHEN start_time IS NULL THEN '0' ELSE paused_for END,
 			setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks
 				WHEN progress = `+progress+` THEN setbacks + 1 ELSE 1 END, progress = ''
 		FROM waiting WHERE run.id = waiting.id
 		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted, what_if, reference_time, trace_parent,
-			pace, lease_until, before > 0, setbacks, waiting.state, waiting.holder`,
+			pace, lease_until, before IS NOT NULL, setbacks, waiting.state, waiting.holder`,
 		args,
 	)
 	c, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[Claim])
@@ -161,9 +162,10 @@ const (
 	StopPaused = "paused"
 )
 
-// limitReached is the SQL condition that the time limit of a run is reached.
-const limitReached = `clock_timestamp() >= start_time + max_duration + CASE WHEN pause_stops_clock THEN paused_for
-	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END`
+// limitReached is the SQL condition that the time limit of a run is reached. It compares intervals, in which a day has 24
+// hours: a day that is added to a time does not if the clock is changed on it.
+const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clock THEN paused_for
+	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
 
 // Order says what a worker has to do from its next batch on.
 type Order struct {
