@@ -11,11 +11,14 @@ import (
 	"time"
 
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/service/runs/worker"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 // unused is 1 if no session of the database, except for the one that asks, has a transaction, a snapshot or a lock.
@@ -205,6 +208,104 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
+// abandoned pauses a run that its replica was killed at: it has the run for another hour, and its last batch is open.
+func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
+	t.Helper()
+	pause(t, m, run.ID)
+	db.Do("UPDATE cleanupd.run SET start_time = now(), holder = 'gone', lease_until = now() + interval '1 hour'")
+	db.Hold("SELECT pg_advisory_xact_lock($1)", worker.AdvisoryLock(run.UUID()))
+}
+
+// silence lets the lease of the replica of a run expire.
+const silence = "UPDATE cleanupd.run SET lease_until = now()"
+
+// The last batch of a paused run ends when its replica has fallen silent.
+func TestPauseOfASilentReplica(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	abandoned(t, db, m, run)
+	db.Do(silence)
+	work()
+	db.Until(unused)
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED' AND holder = ''")
+	resume(t, m, run.ID)
+	checkFinished(t, watch(t, m, run.ID), 10)
+}
+
+// A paused run that is cancelled while a replica has it ends as soon as that has left it, or has fallen silent.
+func TestCancelWhileAReplicaIsPaused(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", nil)
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	abandoned(t, db, m, run)
+	if got, err := m.Cancel(t.Context(), run.ID); err != nil || got.State != store.Paused {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := m.Pacer.Tick(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if n := db.Int(pausedRuns + "'ann'"); n != 1 {
+		t.Error("it has ended while a replica had it")
+	}
+	db.Do(silence)
+	work()
+	events := watch(t, m, run.ID)
+	if last := events[len(events)-1].Run; last.State != store.Cancelled || last.Error != store.StopCancelled {
+		t.Errorf("%s: %s", last.State, last.Error)
+	}
+}
+
+// A paused dry run ends after the longest pause also in a database that belongs to another instance.
+func TestPausedDryRunOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "a", named("test"))
+	real := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	dry := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true})
+	pause(t, m, real.ID)
+	pause(t, m, dry.ID)
+	db.Do("UPDATE cleanupd.instance SET name = 'production'")
+	db.Do("UPDATE cleanupd.run SET pause_time = pause_time - interval '1 year'")
+	work()
+	events := watch(t, m, dry.ID)
+	if last := events[len(events)-1].Run; last.State != store.Cancelled ||
+		!strings.Contains(last.Error, "--max-pause") {
+		t.Errorf("%s: %s", last.State, last.Error)
+	}
+	if n := db.Int(pausedRuns + "'ann' AND NOT dry_run"); n != 1 {
+		t.Error("the run of another instance has ended")
+	}
+}
+
+// A run that was paused before it began has its whole time left, and does not follow a plan that is stale when it begins.
+func TestPauseBeforeTheBeginning(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 10)
+	a, workA, stopA := replica(t, db, "a", nil)
+	workA()
+	plan := dryRun(t, a, "sessions")
+	stopA()
+	m, work, _ := replica(t, db, "b", nil)
+	run := start(t, m, runs.Request{Plan: plan, MaxDuration: time.Hour, PauseStopsClock: true})
+	pause(t, m, run.ID)
+	db.Do("UPDATE cleanupd.run SET pause_time = pause_time - interval '1 day' WHERE NOT dry_run")
+	resume(t, m, run.ID)
+	db.Do("UPDATE cleanupd.run SET reference_time = reference_time - interval '1 year' WHERE dry_run")
+	work()
+	events := watch(t, m, run.ID)
+	if last := events[len(events)-1].Run; last.State != store.Failed || last.Reason() != string(refused.PlanStale) {
+		t.Errorf("%s: %s", last.State, last.Error)
+	}
+	if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE NOT dry_run AND paused_for = '0'"); n != 1 {
+		t.Error("the pause before the beginning prolongs the run")
+	}
+}
+
 // Time limits go on counting during pauses, unless these stop the clock.
 func TestPauseStopsClock(t *testing.T) {
 	t.Parallel()
@@ -309,6 +410,12 @@ func TestWindows(t *testing.T) {
 	id := db.Strings("SELECT id::text FROM cleanupd.run")[0]
 	if got := resume(t, m, id); got.State != store.Running {
 		t.Errorf("resumed outside of the windows: %s", got.State)
+	}
+	setSchedule(t, m, schedule.Schedule{
+		Enabled: true, TimeZone: "UTC", Windows: []schedule.Window{at(-3, -1)}, Pace: pace.Gentle,
+	})
+	if n := db.Int("SELECT count(*) FROM cleanupd.run WHERE window_until > now()"); n != 1 {
+		t.Error("a schedule with the same windows pauses the run again")
 	}
 	pause(t, m, id)
 	windowed(t, m, at(-1, 1))

@@ -1,6 +1,7 @@
 package pacing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -156,29 +157,54 @@ func (p *Pacer) change(
 	return run, err
 }
 
-// Tick ends runs that were paused for too long, and applies the windows of the schedule to its active run.
+// Tick ends paused runs that have to end, and applies the windows of the schedule to its active run. In a database that
+// belongs to another instance, it only does the former, for dry runs.
 func (p *Pacer) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
-	if owns, err := p.Owner.Owns(ctx, p.Runs); err != nil || !owns {
+	owns, err := p.Owner.Owns(ctx, p.Runs)
+	if err != nil {
 		return err
 	}
-	if err := p.endLongPauses(ctx); err != nil {
+	if err := p.endPauses(ctx, !owns); err != nil || !owns {
+		return err
+	}
+	if err := p.leaveSilentReplicas(ctx); err != nil {
 		return err
 	}
 	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
 }
 
-// endLongPauses ends the runs that were paused for too long, or whose time limit has passed meanwhile.
-func (p *Pacer) endLongPauses(ctx context.Context) error {
-	found, err := store.FindPausedTooLong(ctx, p.Runs, p.MaxPause)
+// leaveSilentReplicas ends the batches of paused runs whose replica has fallen silent: no other replica claims the run,
+// and does it then.
+func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
+	found, err := store.FindLeftPaused(ctx, p.Runs)
+	if err != nil {
+		return err
+	}
+	for _, e := range found {
+		p.Worker.EndBatch(ctx, e.RunID)
+		if err := pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error {
+			return store.ReleaseLease(ctx, tx, e)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endPauses ends the paused runs that were cancelled, that were paused for too long, or whose time limit has passed; only
+// dry runs if dryRuns is set.
+func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
+	found, err := store.FindPausesToEnd(ctx, p.Runs, p.MaxPause, dryRuns)
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
-		outcome := worker.Outcome{State: store.Cancelled, Error: store.StopMaxDuration, Cause: store.CauseCancelled}
-		if !f.LimitReached {
-			outcome.Error = fmt.Sprintf("paused for longer than --max-pause (%s)", p.MaxPause)
+		outcome := worker.Outcome{
+			State: store.Cancelled,
+			Error: cmp.Or(f.Stop, fmt.Sprintf("paused for longer than --max-pause (%s)", p.MaxPause)),
+			Cause: store.CauseCancelled,
 		}
 		if err := p.end(ctx, f.ID, outcome); err != nil {
 			return err

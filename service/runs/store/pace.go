@@ -79,23 +79,37 @@ func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error 
 	return AppendEvents(ctx, tx, e, LogEvent("", m))
 }
 
-// PausedTooLong is a run that is paused and has to end.
-type PausedTooLong struct {
-	ID uuid.UUID
-	// LimitReached says that its time limit has passed, and not only the longest pause.
-	LimitReached bool
+// PausedRun is a run that is paused and has to end.
+type PausedRun struct {
+	ID   uuid.UUID
+	Stop string // why; "" because of the longest pause
 }
 
-// FindPausedTooLong reads the paused runs whose time limit has passed, or that were paused for longer than longest. A
-// pause outside of the windows of the schedule ends by itself.
-func FindPausedTooLong(ctx context.Context, db campaign.Querier, longest time.Duration) ([]PausedTooLong, error) {
+// FindPausesToEnd reads the paused runs that no replica works on and that were cancelled, whose time limit has passed, or
+// that were paused for longer than longest; only dry runs if dryRuns is set. A pause outside of the windows of the
+// schedule ends by itself.
+func FindPausesToEnd(
+	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
+) ([]PausedRun, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT id, COALESCE(`+limitReached+`, false) FROM cleanupd.run
-		WHERE state = 'PAUSED' AND (`+limitReached+` OR pause_time < clock_timestamp() - $1::interval AND paused_by <> $2)`,
-		longest, Schedule,
+		`SELECT id, CASE WHEN cancel_requested THEN '`+StopCancelled+`' WHEN `+limitReached+` THEN '`+StopMaxDuration+`'
+			ELSE '' END FROM cleanupd.run
+		WHERE state = 'PAUSED' AND `+idleRun+` AND (dry_run OR NOT $3) AND (cancel_requested OR `+limitReached+`
+			OR pause_time < clock_timestamp() - $1::interval AND paused_by <> $2)`,
+		longest, Schedule, dryRuns,
 	)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedTooLong])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedRun])
+}
+
+// FindLeftPaused reads the paused runs whose replica has fallen silent.
+func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT id, epoch FROM cleanupd.run
+		WHERE state = 'PAUSED' AND holder <> '' AND lease_until < clock_timestamp()`,
+	)
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[Epoch])
 }
 
 // WindowedRun is an active run of the schedule, to which its windows apply.
