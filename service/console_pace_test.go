@@ -184,6 +184,8 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 	s.db.Do("UPDATE cleanupd.run SET paused_by = 'schedule' WHERE id = $1", id)
 	p.evaluate("location.reload()")
 	p.sees("paused outside of the windows of the schedule since")
+	p.press("Pause") // no window is to end it
+	p.sees("paused by 127.0.0.1")
 	s.db.Do("UPDATE cleanupd.run SET state = 'CANCELLED', cause = 'CANCELLED', end_time = now() WHERE id = $1", id)
 	p.press("Fast")
 	p.until("it says why not", "document.querySelector('[role=alert]')?.textContent.includes('the run has ended')")

@@ -120,6 +120,11 @@ export function RunPage({ context, argument: [id = ''] }: { context: Context; ar
                 {paused ? t('run.resume') : t('run.pause')}
               </button>
             )}
+            {mayChange && awaitsWindow(run) && (
+              <button type="button" aria-disabled={changing.busy} onClick={() => send('pause')}>
+                {t('run.pause')}
+              </button>
+            )}
             {mayCancel && (
               <button type="button" onClick={() => setConfirming(true)}>
                 {t('run.cancel')}
