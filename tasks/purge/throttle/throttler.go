@@ -49,7 +49,7 @@ type Throttler struct {
 // Wait waits while the server's load exceeds the limits. It must be called outside of transactions.
 func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits, r Recorder) error {
 	if !limits.enabled() {
-		t.forget()
+		t.assumeBusy()
 		return t.rest(ctx, pool, false, r)
 	}
 	for waited := false; ; waited = true {
@@ -74,8 +74,8 @@ func (t *Throttler) Wait(ctx context.Context, pool *pgxpool.Pool, limits Limits,
 	}
 }
 
-// forget forgets that the server was idle: nobody looks whether it still is.
-func (t *Throttler) forget() {
+// assumeBusy makes Idle report false until the load is sampled again.
+func (t *Throttler) assumeBusy() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.idle = false
