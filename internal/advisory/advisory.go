@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -17,6 +18,10 @@ import (
 // Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. A hold of
 // everything takes it alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
 const Erasing = 0x65726173696e67
+
+// UnlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks end
+// with it.
+const UnlockTimeout = 10 * time.Second
 
 // Holders are the server processes that hold the advisory lock $1, other than the session's own.
 const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted

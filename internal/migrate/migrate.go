@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
-	"time"
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5"
@@ -19,10 +18,6 @@ import (
 
 // schemaLock is the advisory lock that makes replicas that start at the same time take turns: "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
-
-// unlockTimeout limits how long the lock is given back. A connection on which that takes longer is closed, and its locks
-// end with it.
-const unlockTimeout = 10 * time.Second
 
 // Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the
 // version. If there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and
@@ -52,7 +47,7 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 		return advisory.Explain(ctx, conn, schemaLock, err)
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), advisory.UnlockTimeout)
 		defer cancel()
 		_, unlockErr := conn.Exec(ctx, "SELECT pg_advisory_unlock($1)", int64(schemaLock))
 		err = errors.Join(err, unlockErr)

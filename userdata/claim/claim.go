@@ -39,10 +39,6 @@ type Erasure struct {
 	epoch int64 // of this replica in the Forms database
 }
 
-// unlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks
-// end with it.
-const unlockTimeout = 10 * time.Second
-
 // Do claims an erasure and calls work. It does nothing if another replica works on the erasure, or if it has ended.
 func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
 	conn, err := c.Record.Acquire(ctx)
@@ -60,7 +56,7 @@ func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context
 		return errors.Join(advisory.Squatted(ctx, conn, lock, false), e.depose(ctx, lock))
 	}
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), advisory.UnlockTimeout)
 		defer cancel()
 		_, unlockErr := conn.Exec(ctx, "SELECT pg_advisory_unlock_all()")
 		if unlockErr != nil { // the connection must not return to the pool with locks

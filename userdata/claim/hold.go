@@ -28,7 +28,7 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	} else {
 		err = fn()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), advisory.UnlockTimeout)
 	defer cancel()
 	_, unlockErr := e.conn.Exec(ctx, fmt.Sprintf("SELECT pg_advisory_unlock_shared(%d)", advisory.Erasing))
 	return errors.Join(err, unlockErr)
