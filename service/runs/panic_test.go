@@ -117,7 +117,7 @@ func TestPanics(t *testing.T) {
 			sessions(db, 300)
 			m, work, log, p := trapped(t, db, c.on)
 			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-			db.Do("UPDATE cleanupd.run SET epoch = 1") // as though another replica had begun
+			db.Do("UPDATE cleanupd.run SET epoch = 1, start_time = now()") // as though another replica had begun
 			work()
 			events := watch(t, m, run.ID)
 			ended := events[len(events)-1].Run
