@@ -16,6 +16,20 @@ var (
 		"The application, or somebody, dropped the table after the run had read the catalog.",
 		"Nothing, if that was intended.",
 	)
+	TableDetached = tables.warning(
+		"TABLE_DETACHED",
+		"{table} was detached from {parent} during the run: its rows are left alone",
+		"Somebody detached the partition, or is detaching it (DETACH PARTITION CONCURRENTLY), or ended its inheritance, "+
+			"after the run had read the catalog. Rows of other tables that its obsolete rows belong to are retained.",
+		"Nothing, if that was intended. Let maintenance of partitions and the cleanup run at different hours.",
+	)
+	TableAttached = tables.warning(
+		"TABLE_ATTACHED",
+		"{table} became a partition of {parent} during the run: it is cleaned from the next run on",
+		"Somebody attached, created or renamed the partition after the run had read the catalog. Rows of other tables "+
+			"that its rows belong to are retained.",
+		"Nothing: the next run cleans both. Let maintenance of partitions and the cleanup run at different hours.",
+	)
 	NotATable = tables.warning(
 		"NOT_A_TABLE",
 		"{table} is {kind}, not a table: skipped",

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -36,6 +37,22 @@ FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamesp
 WHERE c.relkind IN ('r', 'f')
 GROUP BY tree.root, c.oid, n.oid, n.nspname, c.relname, c.relpersistence
 ORDER BY n.nspname, c.relname`
+
+// AddedLeaves returns the leaves that a table has got, or whose names have changed, since the catalog was read.
+func (t *Table) AddedLeaves(ctx context.Context, db Querier) (added []Leaf, err error) {
+	rows, _ := db.Query(ctx, "SELECT leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf", []uint32{t.OID})
+	var l Leaf
+	_, err = pgx.ForEachRow(rows, []any{&l.Schema, &l.Name}, func() error {
+		if !slices.ContainsFunc(t.Leaves, func(known Leaf) bool { return known.Quoted() == l.Quoted() }) {
+			added = append(added, l)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
+	}
+	return added, nil
+}
 
 // readLeaves reads the leaves of the tables that have partitions or children.
 func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) error {

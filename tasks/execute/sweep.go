@@ -3,6 +3,7 @@ package execute
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cleanupd/cleanupd/internal/message"
@@ -24,6 +25,11 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 		for i, j := range dependents {
 			// A step is for the parents that the steps before it have not retained.
 			if i > 0 && j.StepNumber != dependents[i-1].StepNumber {
+				if j.Step.OfParents {
+					if ids, err = t.retainForAttached(ctx, dependents[:i], ids); err != nil {
+						return nil, err
+					}
+				}
 				ofStep = ids
 			}
 			retained, err := t.sweep(ctx, j, binding.Parents{IDs: ofStep, RowsOnHold: parents.RowsOnHold})
@@ -70,9 +76,14 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 	}
 	var failed purge.Retained
 	var remote *purge.RemoteError
-	if errors.As(err, &remote) {
+	switch {
+	case errors.Is(err, purge.ErrDetached):
+		t.Log(ctx, message.TableDetached.With("table", j.Name, "parent", j.Table.Name))
+		failed.Tables = 1
+		t.Retained = t.Retained.Plus(failed)
+	case errors.As(err, &remote):
 		failed = t.RemoteFailed(ctx, j, s, remote)
-	} else if err != nil {
+	case err != nil:
 		return nil, err
 	}
 	return t.parentsOfRetained(ctx, j, s, failed.Plus(t.report(ctx, j.Name, result)), ids), nil
@@ -107,4 +118,44 @@ func (t *task) parentsOfRetained(
 		))
 	}
 	return ids
+}
+
+// retainForAttached retains the parents of rows in partitions that the tables of jobs have got since the plan was made:
+// no job deletes these rows. It returns the other parents.
+func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
+	for i, j := range jobs {
+		sameTable := i > 0 && j.StepNumber == jobs[i-1].StepNumber && j.Table == jobs[i-1].Table
+		if j.Step.OfParents || sameTable {
+			continue
+		}
+		attached, err := j.Table.AddedLeaves(ctx, t.Binder.Pool)
+		if err != nil {
+			return nil, err
+		}
+		for _, leaf := range attached {
+			s, err := t.Binder.Sweep(ctx, &j, parents)
+			if err != nil {
+				return nil, err
+			}
+			s.Relation = leaf.Quoted()
+			retained, err := t.Binder.ParentsOf(ctx, j, s)
+			problem := "dependent rows are in " + leaf.Name
+			if err != nil {
+				retained, problem = parents, fmt.Sprintf(
+					"%s may have dependent rows: %s",
+					leaf.Name,
+					purge.Message(err),
+				)
+			}
+			if len(retained) == 0 {
+				continue
+			}
+			t.Log(ctx, message.TableAttached.With("table", leaf.Name, "parent", j.Table.Name))
+			t.Log(ctx, message.ParentsRetained.With(
+				"rows", len(retained), "table", t.Plan.Parents.Table.Name, "problem", problem,
+			))
+			parents = t.RetainParents(parents, retained)
+		}
+	}
+	return parents, nil
 }

@@ -38,8 +38,7 @@ func (w *worker) batch(ctx context.Context) error {
 		} else {
 			w.queuePicked(b, w.table.sweep.Companion, w.window(next), limit, &n)
 		}
-		b.Queue(afterSQL, w.table.sweep.Relation).
-			QueryRow(func(row pgx.Row) error { return row.Scan(&n.filenode, &n.took) })
+		w.queueAfter(b, &n)
 	}, calls...)
 	defer func() { _ = tx.Rollback(ctx) }()
 	if err != nil {
@@ -143,5 +142,18 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 	b.Queue(change, args...).Exec(func(tag pgconn.CommandTag) error {
 		n.changed, n.statements, n.largest = tag.RowsAffected(), 1, tag.RowsAffected()
 		return nil
+	})
+}
+
+// queueAfter queues the statement after the ones of a batch. It fails with ErrDetached if the relation is no longer a
+// part of the table: the batch is rolled back.
+func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
+	s := w.table.sweep
+	b.Queue(afterSQL, s.Relation, s.Root).QueryRow(func(row pgx.Row) error {
+		var attached bool
+		if err := row.Scan(&n.filenode, &n.took, &attached); err != nil || attached {
+			return err
+		}
+		return ErrDetached
 	})
 }

@@ -73,8 +73,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 			}
 			return nil
 		})
-		b.Queue(afterSQL, w.table.sweep.Relation).
-			QueryRow(func(r pgx.Row) error { return r.Scan(&n.filenode, nil) })
+		w.queueAfter(b, &n)
 	})
 	defer func() { _ = tx.Rollback(ctx) }()
 	if err != nil {

@@ -48,7 +48,15 @@ func lastVisit(owner, device string) string {
 
 // notNewest returns the sweep of the rows of a relation that are not among the three newest of their groups.
 func notNewest(relation string) purge.Sweep {
-	s := purge.Sweep{Unit: "1", Name: "visit", Relation: relation, Key: "id", Limit: 500, ReadsOthers: true}
+	s := purge.Sweep{
+		Unit:        "1",
+		Name:        "visit",
+		Relation:    relation,
+		Root:        relation,
+		Key:         "id",
+		Limit:       500,
+		ReadsOthers: true,
+	}
 	s.Where = sqlexpr.SQL("r.ts < " + lastVisit("r.owner", "r.device"))
 	s.Newest = &purge.Newest{
 		Per:     []string{`"owner"`, `"device"`},

@@ -39,6 +39,7 @@ func dated(t *testing.T, n, part int, dateType string) (*pgtest.DB, purge.Sweep)
 		Unit:     "1",
 		Name:     "t",
 		Relation: `"public"."t"`,
+		Root:     `"public"."t"`,
 		Where:    sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:    100,
 		Older:    &purge.Older{Column: "ts", Than: cutoff},

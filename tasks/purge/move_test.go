@@ -68,6 +68,7 @@ func TestUpdatedRowsMove(t *testing.T) {
 					Unit:     leaf,
 					Name:     leaf,
 					Relation: leaf,
+					Root:     `"T ""o"`,
 					Where:    sqlexpr.Format("r.pending AND r.id > %s", sqlexpr.Arg(0, "int")),
 					Limit:    50,
 					Set: []purge.Assignment{

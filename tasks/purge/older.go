@@ -55,8 +55,7 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
 // one transaction.
 func (t *table) dropPartition(ctx context.Context, before Retained) (dropped bool, err error) {
 	s := t.sweep
-	var bounded bool
-	err = t.read(ctx, []any{&bounded}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
+	err = t.read(ctx, []any{nil}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -67,7 +66,7 @@ func (t *table) dropPartition(ctx context.Context, before Retained) (dropped boo
 		return false, err
 	}
 	err = t.engine.Retry(ctx, s.Name, func() error {
-		dropped, err = t.countAndDrop(ctx, bounded, before)
+		dropped, err = t.countAndDrop(ctx, before)
 		return err
 	})
 	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist,
@@ -80,7 +79,7 @@ func (t *table) dropPartition(ctx context.Context, before Retained) (dropped boo
 // countAndDrop counts a partition's rows and drops it, unless a row must be retained. If the bounds prove that every
 // row is older, only the zero record matters. Dates without a time zone are ambiguous in the hour that is repeated in
 // autumn: then every row is checked.
-func (t *table) countAndDrop(ctx context.Context, bounded bool, before Retained) (dropped bool, err error) {
+func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool, err error) {
 	s, begun := t.sweep, time.Now()
 	tx, err := t.engine.Begin(ctx)
 	if err != nil {
@@ -92,6 +91,17 @@ func (t *table) countAndDrop(ctx context.Context, bounded bool, before Retained)
 		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d; LOCK TABLE ONLY %s IN SHARE MODE",
 			dropLockTimeout.Milliseconds(), dropReadTimeout.Milliseconds(), s.Relation),
 	); err != nil {
+		return false, err
+	}
+	if err := s.requireAttached(ctx, tx); err != nil {
+		return false, err
+	}
+	var bounded bool // by what the lock keeps as it is
+	err = tx.QueryRow(ctx, droppableSQL, s.Relation, s.Older.Column, s.Older.Than).Scan(&bounded)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
 		return false, err
 	}
 	retain := sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)

@@ -16,6 +16,7 @@ func BenchmarkPartition(b *testing.B) {
 		Unit:     "1",
 		Name:     "t_01",
 		Relation: "t_01",
+		Root:     "t",
 		Where:    sqlexpr.Format("r.ts < %s AND r.id IS DISTINCT FROM 0", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:    5_000,
 	}

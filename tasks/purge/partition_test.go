@@ -73,7 +73,7 @@ func TestPartitions(t *testing.T) {
 			e, a := engine(db)
 			for _, name := range []string{"t_01", "t_02", "t_03", "t_rest"} {
 				if _, err := e.Sweep(t.Context(), purge.Sweep{
-					Unit: name, Name: name, Relation: name, Where: where, Limit: 500,
+					Unit: name, Name: name, Relation: name, Root: "t", Where: where, Limit: 500,
 					Older: &purge.Older{Column: "ts", Than: cutoff, Key: "id"}, Partition: true,
 				}, purge.Cursor{}); err != nil {
 					t.Fatal(err)
@@ -113,6 +113,7 @@ func TestPartitionInUse(t *testing.T) {
 		Unit:      "1",
 		Name:      "t_01",
 		Relation:  "t_01",
+		Root:      "t",
 		Where:     sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:     500,
 		Older:     &purge.Older{Column: "ts", Than: cutoff},
@@ -145,6 +146,7 @@ func TestPartitionOfADatabaseWithItsOwnDateStyle(t *testing.T) {
 		Unit:      "1",
 		Name:      "t_01",
 		Relation:  "t_01",
+		Root:      "t",
 		Where:     sqlexpr.Format("r.ts < %s", sqlexpr.Arg(cutoff, "timestamptz")),
 		Limit:     500,
 		Older:     &purge.Older{Column: "ts", Than: cutoff},

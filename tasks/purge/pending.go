@@ -3,6 +3,7 @@ package purge
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -108,7 +109,7 @@ func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error 
 			_, err := r.settle(ctx, from.Pending, from.Place, true, false)
 			return err
 		})
-		if sqlstate.Of(err) != "" {
+		if sqlstate.Of(err) != "" || errors.Is(err, ErrDetached) {
 			_, err = r.settle(ctx, from.Pending, from.Place, false, false)
 		}
 		return asRemoteError(err)
@@ -129,6 +130,9 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 				s.command(r.root), s.ByKey, sqlexpr.Arg(p.Keys, "bigint[]"), s.Where,
 			)
 			if missing, err = change.IDs(ctx, tx); err != nil {
+				return err
+			}
+			if err = s.requireAttached(ctx, tx); err != nil {
 				return err
 			}
 		}

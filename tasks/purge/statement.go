@@ -1,6 +1,8 @@
 package purge
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
@@ -8,9 +10,29 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// afterSQL returns, after the statements of a batch, the table's filenode, which their lock keeps from changing, and
-// the time that they took: without round trips, the ledger and the COMMIT, which take as long for few rows.
-const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now()"
+// afterSQL returns, after the statements of a batch on a relation ($1), what their lock keeps from changing: its
+// filenode, and whether it is still the table ($2), or a part of it, that is not being detached; and the time that they
+// took: without round trips, the ledger and the COMMIT, which take as long for few rows.
+const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL
+
+// attachedSQL is the condition that a relation ($1) is a table ($2), or a partition or child of it at any level.
+const attachedSQL = `(to_regclass($2) = $1::text::regclass OR EXISTS (
+  WITH RECURSIVE above (oid) AS (SELECT $1::text::regclass::oid
+    UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid AND NOT i.inhdetachpending)
+  SELECT FROM above WHERE oid = to_regclass($2)))`
+
+// ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are left alone.
+var ErrDetached = errors.New("it is no longer a part of the table")
+
+// requireAttached fails with ErrDetached if the relation is no longer a part of the table. A lock on the relation keeps
+// it from being detached later in the transaction.
+func (s *Sweep) requireAttached(ctx context.Context, tx pgx.Tx) error {
+	var attached bool
+	if err := tx.QueryRow(ctx, "SELECT "+attachedSQL, s.Relation, s.Root).Scan(&attached); err != nil || attached {
+		return err
+	}
+	return ErrDetached
+}
 
 // statements builds the statements of a sweep's batches.
 type statements struct {

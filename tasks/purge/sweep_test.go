@@ -28,7 +28,14 @@ func rows(t *testing.T, n int) *pgtest.DB {
 	return db
 }
 
-var obsolete = purge.Sweep{Unit: "1", Name: "t", Relation: `"public"."t"`, Where: sqlexpr.SQL("old"), Limit: 500}
+var obsolete = purge.Sweep{
+	Unit:     "1",
+	Name:     "t",
+	Relation: `"public"."t"`,
+	Root:     `"public"."t"`,
+	Where:    sqlexpr.SQL("old"),
+	Limit:    500,
+}
 
 func TestSweepDeletesMatchingRowsInBoundedBatches(t *testing.T) {
 	t.Parallel()
@@ -620,7 +627,14 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	e, a := engine(db)
 	if _, err := e.Sweep(
 		t.Context(),
-		purge.Sweep{Unit: "1", Name: "Parent", Relation: `"Parent"`, Where: sqlexpr.SQL("r.id <= 50"), Limit: 10},
+		purge.Sweep{
+			Unit:     "1",
+			Name:     "Parent",
+			Relation: `"Parent"`,
+			Root:     `"Parent"`,
+			Where:    sqlexpr.SQL("r.id <= 50"),
+			Limit:    10,
+		},
 		purge.Cursor{},
 	); err != nil {
 		t.Fatal(err)

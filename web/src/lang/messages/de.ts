@@ -82,6 +82,9 @@ export const messages: Record<string, string> = {
   TABLE_LOCKED:
     '{table}: Eine andere Sitzung belegt die ganze Tabelle mit einem Lock, daher wurde der Rest übersprungen',
   TABLE_DROPPED: '{table} wurde während der Ausführung entfernt: übersprungen',
+  TABLE_DETACHED: '{table} wurde während der Ausführung von {parent} gelöst: Ihre Zeilen bleiben unberührt',
+  TABLE_ATTACHED:
+    '{table} wurde während der Ausführung eine Partition von {parent}: Sie wird ab der nächsten Ausführung bereinigt',
   NOT_A_TABLE: '{table} ist keine Tabelle ({kind}): übersprungen',
   ID_NOT_INTEGER:
     '{table}: Die Id {column} ist keine ganze Zahl, daher ist der Null-Datensatz, der erhalten bleiben muss, nicht bekannt: übersprungen. Damit die Tabelle bereinigt wird: {statement}',

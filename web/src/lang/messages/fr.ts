@@ -81,6 +81,9 @@ export const messages: Record<string, string> = {
 
   TABLE_LOCKED: '{table} : une autre session a verrouillé toute la table, le reste a été ignoré',
   TABLE_DROPPED: '{table} a été supprimée pendant l’exécution : ignorée',
+  TABLE_DETACHED: '{table} a été détachée de {parent} pendant l’exécution : ses lignes restent intactes',
+  TABLE_ATTACHED:
+    '{table} est devenue une partition de {parent} pendant l’exécution : elle est nettoyée à partir de la prochaine',
   NOT_A_TABLE: '{table} n’est pas une table ({kind}) : ignorée',
   ID_NOT_INTEGER:
     '{table} : son identifiant {column} n’est pas un entier, l’enregistrement zéro, qui doit être conservé, n’est donc pas connu : ignorée. Pour que la table soit nettoyée : {statement}',

@@ -73,6 +73,8 @@ export const messages: Record<string, string> = {
 
   TABLE_LOCKED: '{table}：他のセッションがテーブル全体をロックしているため、残りはスキップされました',
   TABLE_DROPPED: '{table} は実行中に削除されました：スキップ',
+  TABLE_DETACHED: '{table} は実行中に {parent} から切り離されました：その行はそのまま残ります',
+  TABLE_ATTACHED: '{table} は実行中に {parent} のパーティションになりました：次回の実行からクリーンアップされます',
   NOT_A_TABLE: '{table} はテーブルではありません（{kind}）：スキップ',
   ID_NOT_INTEGER:
     '{table}：ID {column} が整数ではないため、保持すべきゼロレコードが不明です：スキップ。クリーンアップするには：{statement}',
