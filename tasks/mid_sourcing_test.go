@@ -94,6 +94,18 @@ func TestMidSourcingWithASkippedLog(t *testing.T) {
 	}
 }
 
+// The hint of a mid-sourcing server that refuses is passed on.
+func TestMidSourcingServerThatRefuses(t *testing.T) {
+	t.Parallel()
+	here, there := midSourced(t)
+	there.Superuser("CREATE PUBLICATION everything FOR ALL TABLES")
+	j, _ := run(t, here, func(c *pipeline.Config) {
+		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+	}, "deliveries")
+	j.checkProblem(t, "deliveries", `"far"`)
+	j.checkProblem(t, "deliveries", "hint: To enable updating the table, set REPLICA IDENTITY")
+}
+
 // A run that is stopped while it waits for a mid-sourcing server has not failed.
 func TestMidSourcingThatIsStopped(t *testing.T) {
 	t.Parallel()

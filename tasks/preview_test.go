@@ -291,8 +291,9 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId) DEFERRABLE",
 			true,
 		},
-		"no deletes":    {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
-		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
+		"no obsolete rows": {"UPDATE XtkReject SET tsLog = now(); CREATE PUBLICATION p FOR ALL TABLES", true},
+		"no deletes":       {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
+		"another table":    {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -305,6 +306,97 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
 			}
 			if err := runWith(t, newJournal(db), nil, "import-rejects"); (err != nil) != c.remarked {
+				t.Errorf("the run ended with %v, want an error: %t", err, c.remarked)
+			}
+		})
+	}
+}
+
+// A preview remarks that the server will refuse what foreign keys do to rows of published tables without a replica
+// identity.
+func TestPreviewOfPublishedTablesWithForeignKeys(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		sql, refusing string
+	}{
+		"cascade":    {"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE)", "child"},
+		"set null":   {"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE SET NULL)", "child"},
+		"restricted": {"CREATE TABLE child (a int REFERENCES XtkReject)", ""},
+		"an identity": {
+			"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE); ALTER TABLE child REPLICA IDENTITY FULL",
+			"",
+		},
+		"of a child": {
+			"CREATE TABLE child (a int PRIMARY KEY REFERENCES XtkReject ON DELETE CASCADE); CREATE TABLE grandchild (a int " +
+				"REFERENCES child ON DELETE CASCADE)",
+			"grandchild",
+		},
+		"of a child that stays": {
+			"CREATE TABLE child (a int PRIMARY KEY, b int REFERENCES XtkReject ON DELETE SET NULL); CREATE TABLE grandchild " +
+				"(a int REFERENCES child ON DELETE CASCADE)",
+			"",
+		},
+		"a partition": {
+			"CREATE TABLE child (a int REFERENCES XtkReject ON DELETE CASCADE) PARTITION BY LIST (a); CREATE TABLE part " +
+				"PARTITION OF child DEFAULT",
+			"part",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do("ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)")
+			db.Do(c.sql)
+			db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01')")
+			if c.refusing != "" {
+				// rows that refer to the obsolete one, at each level
+				db.Do("INSERT INTO child SELECT 1 FROM XtkReject WHERE iRejectId = 1")
+				db.Do("DO $$ BEGIN INSERT INTO grandchild VALUES (1); EXCEPTION WHEN undefined_table THEN END $$")
+			}
+			db.Superuser("CREATE PUBLICATION p FOR ALL TABLES")
+			j := mustRun(t, db, dry, "import-rejects")
+			remarks := ""
+			for _, p := range j.previews["import-rejects"] {
+				remarks += strings.Join(p.Remarks, "; ")
+			}
+			help := c.refusing + " is published and has no replica identity"
+			if c.refusing == "" {
+				if strings.Contains(remarks, "replica identity") {
+					t.Errorf("the remarks are %q, want none about replica identities", remarks)
+				}
+				return
+			}
+			if !strings.Contains(remarks, help) {
+				t.Errorf("the remarks are %q, want %q", remarks, help)
+			}
+			checkError(t, runWith(t, newJournal(db), nil, "import-rejects"), "REPLICA IDENTITY")
+		})
+	}
+}
+
+// A preview remarks that the server will refuse to store when a task was done.
+func TestPreviewOfPublishedOptions(t *testing.T) {
+	t.Parallel()
+	const help = "stores when it was done in xtkoption, which is published and has no replica identity"
+	for name, c := range map[string]struct {
+		sql      string
+		remarked bool
+	}{
+		"all tables":    {"CREATE PUBLICATION p FOR ALL TABLES", true},
+		"an identity":   {"ALTER TABLE XtkOption REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR ALL TABLES", false},
+		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(`INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (1, 2, '2020-01-01');
+				ALTER TABLE NmsAddress REPLICA IDENTITY FULL`)
+			db.Superuser(c.sql)
+			p := mustRun(t, db, dry, "npai").previews["npai"]
+			if len(p) != 1 || strings.Contains(strings.Join(p[0].Remarks, "; "), help) != c.remarked {
+				t.Errorf("the preview is %+v, want a remark: %t", p, c.remarked)
+			}
+			if err := runWith(t, newJournal(db), nil, "npai"); (err != nil) != c.remarked {
 				t.Errorf("the run ended with %v, want an error: %t", err, c.remarked)
 			}
 		})

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // Message is a message for people, which programs can recognize and translate.
@@ -62,7 +63,11 @@ func Catalog() []*Kind { return slices.Clone(catalog) }
 func (k *Kind) With(params ...any) Message {
 	m := Message{Level: k.Level, Code: k.Code, Params: map[string]string{}}
 	for i := 0; i+1 < len(params); i += 2 {
-		m.Params[fmt.Sprint(params[i])] = fmt.Sprint(params[i+1])
+		value := params[i+1]
+		if err, ok := value.(error); ok {
+			value = sqlstate.Text(err)
+		}
+		m.Params[fmt.Sprint(params[i])] = fmt.Sprint(value)
 	}
 	m.Text = placeholder.ReplaceAllStringFunc(k.Template, func(text string) string {
 		part := placeholder.FindStringSubmatch(text)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/storedtest"
 )
@@ -54,6 +56,10 @@ func TestTexts(t *testing.T) {
 	}
 	if _, changed := two.Params["server"]; changed {
 		t.Error("the original message has the server, too")
+	}
+	refused := message.SizesUnknown.With("error", &pgconn.PgError{Message: "no", Hint: "ask"})
+	if !strings.Contains(refused.Text, "hint: ask") {
+		t.Errorf("got %q, want the hint of the server", refused.Text)
 	}
 	if got, want := message.Join([]message.Message{message.Infof("a"), message.Infof("b")}), "a; b"; got != want {
 		t.Errorf("got %q, want %q", got, want)

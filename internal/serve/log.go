@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/flags"
 	"github.com/cleanupd/cleanupd/internal/serve/targets"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/version"
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
@@ -29,7 +30,7 @@ func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
 		return nil, flags.Errorf("--log-level must be debug, info, warn or error, not %q", c.level)
 	}
-	options := &slog.HandlerOptions{Level: level}
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: withHint}
 	switch c.format {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil
@@ -37,6 +38,14 @@ func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 		return slog.New(slog.NewJSONHandler(w, options)), nil
 	}
 	return nil, flags.Errorf("--log-format must be text or json, not %q", c.format)
+}
+
+// withHint returns an attribute that is an error with the hint of the server.
+func withHint(_ []string, a slog.Attr) slog.Attr {
+	if err, ok := a.Value.Any().(error); ok {
+		a.Value = slog.StringValue(sqlstate.Text(err))
+	}
+	return a
 }
 
 // sessionSQL is the SQL of where a session is, and as whom.

@@ -50,12 +50,17 @@ func Explain(err error) string {
 	if state == "" && Lost(err) {
 		state = pgerrcode.ConnectionFailure
 	}
-	text := err.Error()
-	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
-		text += "; hint: " + pgErr.Hint
-	}
+	text := Text(err)
 	if what := advice[state]; what != "" {
 		text += ": " + what
 	}
 	return text
+}
+
+// Text returns an error's text with the hint of the server, if it gave one.
+func Text(err error) string {
+	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
+		return err.Error() + "; hint: " + pgErr.Hint
+	}
+	return err.Error()
 }

@@ -49,3 +49,19 @@ func TestSQLState(t *testing.T) {
 		t.Error("it is another one")
 	}
 }
+
+// The text of an error has the hint of the server, however it is wrapped.
+func TestText(t *testing.T) {
+	t.Parallel()
+	hinted := &pgconn.PgError{Severity: "ERROR", Message: "no", Code: pgerrcode.RaiseException, Hint: "ask"}
+	for want, err := range map[string]error{
+		"ERROR: no (SQLSTATE P0001); hint: ask":          hinted,
+		"wrapped: ERROR: no (SQLSTATE P0001); hint: ask": fmt.Errorf("wrapped: %w", hinted),
+		"ERROR: no (SQLSTATE P0001)":                     &pgconn.PgError{Severity: "ERROR", Message: "no", Code: pgerrcode.RaiseException},
+		"another":                                        errors.New("another"),
+	} {
+		if got := sqlstate.Text(err); got != want {
+			t.Errorf("the text is %q, want %q", got, want)
+		}
+	}
+}

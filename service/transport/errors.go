@@ -56,7 +56,9 @@ func toStatus(ctx context.Context, err error) error {
 			"a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()),
 		)
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), mysqlerr.Denied(err):
-		return status.Error(codes.FailedPrecondition, "the service's database role lacks a right: "+err.Error())
+		return status.Error(
+			codes.FailedPrecondition, "the service's database role lacks a right: "+validText(sqlstate.Text(err)),
+		)
 	}
 	return hideCause(codes.Internal, "an unexpected error", err)
 }

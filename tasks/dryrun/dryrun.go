@@ -82,7 +82,7 @@ func (x *executor) Try(ctx context.Context, _ string, attempt func() error) erro
 func (x *executor) Finish(ctx context.Context, t plan.Task, a *pipeline.Attempt, o *pipeline.Outcome) error {
 	x.found.problems[t.Name] = cmp.Or(o.Problem, message.Join(o.Details))
 	if a != nil {
-		o.Preview = x.preview(x.run.Database.InZone(ctx), t.Name)
+		o.Preview = x.preview(x.run.Database.InZone(ctx), a)
 	}
 	if x.baseline != nil && a != nil {
 		if err := x.compare(ctx, t, o); err != nil {

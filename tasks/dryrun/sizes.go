@@ -12,9 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// properties selects what the catalog has of relations ($1), whether the relations to delete from ($2), or the ones
-// that they are partitions or children of, have triggers or rules, and which ones refuse an action ($3) because they
-// are published and have no replica identity.
+// properties selects what the catalog has of relations ($1), and whether the relations to delete from ($2), or the ones
+// that they are partitions or children of, have triggers or rules.
 const properties = `
 SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))::bigint,
   sum(pg_relation_size(c.oid))::bigint,
@@ -24,21 +23,14 @@ SELECT sum(greatest(c.reltuples, 0))::bigint, sum(pg_total_relation_size(c.oid))
       AND t.tgenabled IN ('O', 'A'))
     OR c.relkind IN ('r', 'p') AND EXISTS (SELECT FROM pg_rewrite w WHERE w.ev_class = up.oid
       AND w.ev_enabled IN ('O', 'A')))),
-  bool_or(c.relpersistence = 'u' AND pg_is_in_recovery()),
-  array_agg(c.oid::regclass::text ORDER BY name) FILTER (WHERE name = ANY ($2) AND c.relreplident <> 'f'
-    AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
-      AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
-    AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
-      JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid
-      AND x.relname = t.tablename
-      WHERE CASE $3 WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END AND (x.oid = c.oid OR x.oid IN (SELECT relid
-        FROM pg_partition_ancestors(c.oid)))))
+  bool_or(c.relpersistence = 'u' AND pg_is_in_recovery())
 FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 
-// preview returns what the current task would do, the tables with the most rows first.
-func (x *executor) preview(ctx context.Context, task string) *preview.Task {
-	p := x.found.task(task)
+// preview returns what the task of an attempt would do, the tables with the most rows first.
+func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Task {
+	p := x.found.task(a.Task.Name)
 	p.Basis = pipeline.BasisOf(x.run.Config, x.run.Database.Env)
+	x.remarkUnidentified(ctx, a)
 	for _, t := range x.found.tables.take() {
 		x.measure(ctx, t)
 		p.Tables = append(p.Tables, t.Table)
@@ -54,13 +46,11 @@ func (x *executor) preview(ctx context.Context, task string) *preview.Task {
 func (x *executor) measure(ctx context.Context, t *table) {
 	var rows, bytes, heap *int64
 	var triggers, absent *bool
-	var unidentified []string
 	err := pgx.BeginFunc(ctx, x.run.Database.Pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = 100"); err != nil {
 			return err
 		}
-		err := tx.QueryRow(ctx, properties, t.all(), t.relations, string(t.Action)).
-			Scan(&rows, &bytes, &heap, &triggers, &absent, &unidentified)
+		err := tx.QueryRow(ctx, properties, t.all(), t.relations).Scan(&rows, &bytes, &heap, &triggers, &absent)
 		if err != nil || rows == nil || *absent || t.of == nil || t.of.Elsewhere != "" {
 			return err
 		}
@@ -84,12 +74,6 @@ func (x *executor) measure(ctx context.Context, t *table) {
 	}
 	if triggers != nil && *triggers {
 		t.remark("a trigger or rule of the table may keep rows, or change others")
-	}
-	for _, name := range unidentified {
-		t.remark(
-			name + " is published and has no replica identity, so that the server refuses this: ALTER TABLE " + name +
-				" REPLICA IDENTITY FULL helps, or USING INDEX with a unique index",
-		)
 	}
 }
 

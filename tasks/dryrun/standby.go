@@ -122,7 +122,7 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 		return fmt.Errorf(
 			"reading the standby (--preview-database-url) conflicts with its recovery; turn hot_standby_feedback on "+
 				"there, or raise max_standby_streaming_delay: %s",
-			err.Error(),
+			sqlstate.Text(err),
 		) //nolint:errorlint // its advice is another
 	case !sqlstate.Lost(err):
 		return err
@@ -133,6 +133,6 @@ func (x *executor) standbyError(ctx context.Context, err error) error {
 		return err
 	}
 	return fmt.Errorf(
-		"the standby (--preview-database-url) cannot be read: %s", err.Error(),
+		"the standby (--preview-database-url) cannot be read: %s", sqlstate.Text(err),
 	) //nolint:errorlint // see above
 }

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 )
 
@@ -118,7 +119,7 @@ func (p *Purge) runServer(ctx context.Context, account string, d deliveries, r *
 		// Not wrapped: the loss of another database's connection must not count as that of the main one.
 		r.Failed = errors.Join(r.Failed, fmt.Errorf(
 			"mid-sourcing server %q, whose %d deliveries are retained here too, and %d that were left there: %s",
-			account, len(d), len(left), err.Error(),
+			account, len(d), len(left), sqlstate.Text(err),
 		)) //nolint:errorlint // see above
 	}
 	rest := binding.Without(r.IDs, slices.Collect(maps.Keys(d)))

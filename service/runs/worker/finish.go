@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -35,7 +36,7 @@ func outcomeOf(err error, stopReason string) Outcome {
 	case errors.As(err, &refusal):
 		return Outcome{store.Failed, err.Error(), store.Cause(refusal.Reason)}
 	}
-	return Outcome{store.Failed, err.Error(), store.CauseInternal}
+	return Outcome{store.Failed, sqlstate.Text(err), store.CauseInternal}
 }
 
 // finish ends a run, and returns it as it ended. Its final state and its last event are one transaction, so that a

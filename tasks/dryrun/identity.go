@@ -1,0 +1,99 @@
+package dryrun
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+)
+
+// unidentified selects the relations that refuse actions ($2) on relations ($1), because they are published and have no
+// replica identity: these, and the ones whose rows foreign keys delete or change with theirs. It returns the number of
+// the action, from 1, and the name of the refusing relation.
+const unidentified = `
+WITH RECURSIVE affected (number, oid, action) AS (
+  SELECT number, to_regclass(name)::oid, action FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of (name, action, number)
+  UNION SELECT number, part.oid, CASE f.confdeltype WHEN 'c' THEN 'DELETE' ELSE 'UPDATE' END
+  FROM affected JOIN pg_constraint f ON f.contype = 'f' AND f.confrelid = affected.oid AND f.confdeltype IN ('c', 'n', 'd')
+    CROSS JOIN LATERAL (SELECT f.conrelid UNION SELECT relid FROM pg_partition_tree(f.conrelid)) AS part (oid)
+  WHERE affected.action = 'DELETE')
+SELECT DISTINCT number, c.oid::regclass::text FROM affected JOIN pg_class c USING (oid)
+WHERE c.relkind = 'r' AND c.relreplident <> 'f'
+  AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
+    AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
+  AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
+    JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
+    WHERE CASE affected.action WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END
+      AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
+ORDER BY 1, 2`
+
+// remarkUnidentified remarks on the tables of an attempt that the server refuses what the task does, since published
+// relations have no replica identity. It does so even if no row is obsolete.
+func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) {
+	var (
+		relations, actions []string
+		remarks            []func(refusing string)
+	)
+	act := func(relation string, action preview.Action, remark func(refusing string)) {
+		relations, actions, remarks = append(
+			relations,
+			relation,
+		), append(
+			actions,
+			string(action),
+		), append(
+			remarks,
+			remark,
+		)
+	}
+	found := &x.found.tables
+	for _, j := range a.Jobs {
+		if j.Step.Dependent() && len(a.Parents) == 0 {
+			continue
+		}
+		act(j.Relation, actionOf(j), func(refusing string) {
+			found.at(j.Table.Quoted(), actionOf(j), a.Plan.Describe(j)).remark(refusing + unidentifiedHelp(refusing))
+		})
+	}
+	for _, t := range found.all {
+		for _, relation := range t.relations {
+			act(relation, t.Action, func(refusing string) { t.remark(refusing + unidentifiedHelp(refusing)) })
+		}
+	}
+	options := x.run.Database.Env.Catalog.Table("XtkOption")
+	if options != nil && (a.Task.RollUp != nil || a.Task.Advances != campaign.Option{}) {
+		act(options.Quoted(), preview.Update, func(refusing string) {
+			for _, t := range found.all {
+				t.remark("the task stores when it was done in " + refusing + ", which" + unidentifiedHelp(refusing))
+			}
+		})
+	}
+	var (
+		number int
+		name   string
+	)
+	rows, _ := x.run.Database.Pool.Query(ctx, unidentified, relations, actions)
+	_, err := pgx.ForEachRow(rows, []any{&number, &name}, func() error {
+		remarks[number-1](name)
+		return nil
+	})
+	for _, t := range found.all {
+		if err != nil && len(t.relations) > 0 {
+			t.remark("whether published tables refuse this is not known: " + sqlstate.Text(err))
+		}
+	}
+}
+
+// unidentifiedHelp returns the rest of a remark about a relation without a replica identity.
+func unidentifiedHelp(name string) string {
+	return fmt.Sprintf(
+		" is published and has no replica identity, so that the server refuses this: ALTER TABLE %s REPLICA IDENTITY FULL "+
+			"helps, or USING INDEX with a unique index",
+		name,
+	)
+}
