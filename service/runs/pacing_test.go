@@ -257,6 +257,7 @@ func TestCancelWhileAReplicaIsPaused(t *testing.T) {
 	if last := events[len(events)-1].Run; last.State != store.Cancelled || last.Error != store.StopCancelled {
 		t.Errorf("%s: %s", last.State, last.Error)
 	}
+	db.Until(unused) // its last batch has ended, too
 }
 
 // A paused dry run ends after the longest pause also in a database that belongs to another instance.

@@ -166,10 +166,12 @@ func (p *Pacer) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := p.endPauses(ctx, !owns); err != nil || !owns {
-		return err
+	if owns { // first, since a run that ends leaves its last batch alone
+		if err := p.leaveSilentReplicas(ctx); err != nil {
+			return err
+		}
 	}
-	if err := p.leaveSilentReplicas(ctx); err != nil {
+	if err := p.endPauses(ctx, !owns); err != nil || !owns {
 		return err
 	}
 	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
