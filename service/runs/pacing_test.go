@@ -184,6 +184,45 @@ func TestEndOfAPausedRun(t *testing.T) {
 	}
 }
 
+// The task that a pause interrupts knows for how long, whether its run continues or ends, so that forecasts are about the
+// time in which it worked.
+func TestPausesOfTasks(t *testing.T) {
+	t.Parallel()
+	for name, end := range map[string]func(t *testing.T, m *runs.Manager, id string){
+		"continued": func(t *testing.T, m *runs.Manager, id string) { resume(t, m, id) },
+		"ended":     func(*testing.T, *runs.Manager, string) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := database(t)
+			sessions(db, 1_000)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 10 })
+			run := start(t, m, runs.Request{Tasks: []string{"sessions", "audit-trail"}, MaxDuration: 3 * time.Hour})
+			work()
+			untilDeleting(t, db, run.ID)
+			pause(t, m, run.ID)
+			db.Until(unused)
+			db.Do("UPDATE cleanupd.task SET start_time = start_time - interval '4 hours' WHERE state = 'RUNNING'")
+			db.Do(strings.ReplaceAll(longer, "2 hours", "4 hours"))
+			end(t, m, run.ID)
+			watch(t, m, run.ID)
+			const worked = "SELECT count(*) FROM cleanupd.task WHERE name = 'sessions' AND paused_for > interval '4 hours' " +
+				"AND end_time - start_time - paused_for BETWEEN interval '0' AND interval '1 hour'"
+			if db.Int(worked) != 1 {
+				t.Errorf(
+					"the pauses of tasks are %q",
+					db.Strings("SELECT name || ' ' || paused_for FROM cleanupd.task"),
+				)
+			}
+			if n := db.Int(
+				"SELECT count(*) FROM cleanupd.task WHERE name <> 'sessions' AND paused_for <> '0'",
+			); n != 0 {
+				t.Errorf("%d other tasks have pauses", n)
+			}
+		})
+	}
+}
+
 // A caller may pause a run that the schedule has paused for longer than the longest pause of callers: only the time since
 // then counts for that, and both pauses stop the clock.
 func TestPauseAfterThatOfTheSchedule(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// selectNights selects what the last runs did of each task, the newest first. Runs that somebody cancelled show nothing.
+// selectNights selects what the last runs did of each task, the newest first, and how long it worked, without pauses. Runs
+// that somebody cancelled show nothing.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
-  COALESCE(extract(epoch FROM t.end_time - t.start_time), 0)::float8,
+  COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
   CASE WHEN t.state IN ('CANCELLED', 'NOT_RUN') AND r.error = @stopped THEN
       CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text, '"BATCHES_WAIT"') > 0)
         THEN @throttled::text ELSE @max_duration::text END

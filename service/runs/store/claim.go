@@ -199,6 +199,9 @@ func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err
 
 // StopTasks ends the tasks of a run that have not ended, and returns the one that was running.
 func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err error) {
+	if err := addPause(ctx, tx, e.RunID); err != nil {
+		return nil, err
+	}
 	rows, err := tx.Query(ctx, `
 		WITH ended AS (UPDATE cleanupd.task SET state = CASE state
 			WHEN 'RUNNING' THEN 'CANCELLED' ELSE 'NOT_RUN' END, end_time = CASE state

@@ -35,6 +35,9 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 // PauseRun pauses a locked run that has not ended. by is who does it. If it is paused already, a new pause begins, so that
 // the time of the first one does not count for the longest pause.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
+	if err := addPause(ctx, tx, id); err != nil {
+		return err
+	}
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.run SET state = 'PAUSED', paused_by = $2,
@@ -47,6 +50,9 @@ func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 
 // ResumeRun lets a locked run that is paused continue: its replica, if it has not left the run yet, or any other.
 func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	if err := addPause(ctx, tx, id); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.run SET state = CASE WHEN start_time IS NULL THEN 'QUEUED' ELSE 'RUNNING' END,
@@ -58,6 +64,18 @@ func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 		return err
 	}
 	return NotifyWaiting(ctx, tx, id)
+}
+
+// addPause adds the current pause of a run, if it is paused, to those of the task that it pauses.
+func addPause(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
+	_, err := tx.Exec(
+		ctx,
+		`UPDATE cleanupd.task SET paused_for = task.paused_for + (clock_timestamp() - run.pause_time)
+		FROM cleanupd.run WHERE run.id = $1 AND task.run_id = run.id AND task.state = 'RUNNING'
+			AND run.pause_time IS NOT NULL`,
+		id,
+	)
+	return err
 }
 
 // SetPace changes the pace of a run.
