@@ -134,6 +134,13 @@ var (
 		"The standby applies changes late on purpose.",
 		"Serve with `--lag-ignore` and the name of the standby.",
 	)
+	StandbyStuck = load.warning(
+		"STANDBY_STUCK",
+		"the standby {standby} lags by {lag}, since it replays nothing: batches do not wait for it until it does",
+		"The standby has received the WAL. Its replay is paused, waits for a query there, or is delayed on purpose "+
+			"(recovery_min_apply_delay) while little happens.",
+		"If nobody paused it (`SELECT pg_is_wal_replay_paused()`), look for a long query on the standby.",
+	)
 	ReplicaLagHidden = load.warning(
 		"REPLICA_LAG_HIDDEN",
 		"this role may not see the lag of replicas: batches do not wait for it (GRANT pg_monitor would let it)",

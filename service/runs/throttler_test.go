@@ -2,6 +2,7 @@ package runs_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -258,6 +259,33 @@ func TestReaderOfALogicalSlot(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
+// Batches do not wait for a receiver that stores WAL and never replays it.
+func TestReceiverOfWAL(t *testing.T) {
+	t.Parallel()
+	db, server := migrated(t)
+	db.Superuser("GRANT pg_monitor TO neolane")
+	receiver := server.Client(t.Context(), "pg_receivewal", "--directory", t.TempDir(), "--no-loop")
+	if err := receiver.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = receiver.Process.Kill(); _ = receiver.Wait() })
+	db.Until("SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")
+	sessions(db, 10)
+	db.Until("SELECT count(*) FROM pg_stat_replication WHERE replay_lag > '1 second' AND replay_lsn IS NULL")
+	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
+		config.Limits, config.MaxRows = purge.Limits{ReplicaLag: time.Second, LagMustBeSeen: true}, 1
+	})
+	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	events := watch(t, m, run.ID)
+	checkFinished(t, events, 10)
+	if n := db.Int(
+		"SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' LIKE 'replica%'",
+	); n != 0 {
+		t.Errorf("batches waited for the receiver: %q", logs(events))
+	}
+}
+
 // A standby that is delayed on purpose stops no run: after a while its delay does not count, which is reported.
 func TestDelayedStandby(t *testing.T) {
 	t.Parallel()
@@ -299,7 +327,7 @@ func TestDelayedStandby(t *testing.T) {
 	wg.Wait()
 }
 
-// Sessions that wait for advisory locks, or in another database, do not count.
+// Sessions that wait for advisory locks, for snapshots, or in another database, do not count.
 func TestWaitsThatDoNotMatter(t *testing.T) {
 	t.Parallel()
 	db, other := database(t), pgtest.Campaign(t)
@@ -312,6 +340,13 @@ func TestWaitsThatDoNotMatter(t *testing.T) {
 		wg.Go(func() { _, _ = conn.Exec(ctx, "SELECT pg_advisory_lock(1)") })
 	}
 	atWork(db, 2, "wait_event = 'advisory'")
+	exec(t, holding, "BEGIN; CREATE TABLE mine (a int)")
+	db.Do("CREATE TABLE one (a int); CREATE TABLE two (a int)")
+	for _, table := range []string{"one", "two"} { // they wait for the end of the transaction of another table
+		conn := session(t, db.URL(), "application")
+		wg.Go(func() { _, _ = conn.Exec(ctx, "CREATE INDEX CONCURRENTLY ON "+table+" (a)") })
+	}
+	atWork(db, 2, "wait_event = 'virtualxid'")
 	release := queue(t, other, 2, "application")
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", func(config *runs.Config) {
@@ -350,9 +385,9 @@ func TestRetainedWAL(t *testing.T) {
 	t.Parallel()
 	for what, c := range map[string]struct {
 		begin, end string
+		archive    string // the archive_command, after a restart
 		limit      int64
 		reason     string
-		restart    bool
 	}{
 		"a slot without a reader": {
 			begin:  "SELECT pg_create_physical_replication_slot('gone', true)",
@@ -370,26 +405,45 @@ func TestRetainedWAL(t *testing.T) {
 			reason: "the replication slot gone has no reader",
 		},
 		"an archiver that fails": {
-			begin:   "ALTER SYSTEM SET archive_mode = on",
-			restart: true,
+			archive: "false",
 			end:     "ALTER SYSTEM SET archive_command = 'true'",
 			limit:   1,
-			reason:  "the archiver fails since",
+			reason:  "the archiver fails at 0000000",
+		},
+		"an archiver that fails at a history file": {
+			begin: `DO $$ BEGIN
+					EXECUTE format('COPY (SELECT) TO %L', current_setting('data_directory') || '/pg_wal/00000009.history');
+					EXECUTE format('COPY (SELECT) TO %L', current_setting('data_directory') ||
+						'/pg_wal/archive_status/00000009.history.ready');
+				END $$`,
+			archive: "case %f in *.history) false;; esac",
+			limit:   1 << 40,
+			reason:  "the archiver fails at 00000009.history",
+		},
+		"an archiver that is not configured": {
+			archive: "none",
+			limit:   1 << 40,
+			reason:  "archive_mode is on, and neither archive_command nor archive_library is set",
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			suite.Except(t, suite.Long, "a slot without a reader")
 			t.Parallel()
 			db, server := migrated(t)
-			db.Superuser(c.begin)
-			if c.restart {
-				db.Superuser("ALTER SYSTEM SET archive_command = 'false'")
+			if c.begin != "" {
+				db.Superuser(c.begin)
+			}
+			if c.archive != "" {
+				db.Superuser("ALTER SYSTEM SET archive_mode = on")
+				db.Superuser("ALTER SYSTEM SET archive_command = '" + strings.TrimPrefix(c.archive, "none") + "'")
 				if err := server.Restart(t.Context(), true); err != nil {
 					t.Fatal(err)
 				}
 				db.Reset()
 				db.Superuser("SELECT pg_switch_wal()")
-				db.Until("SELECT failed_count FROM pg_stat_archiver")
+				if c.archive != "none" {
+					db.Until("SELECT failed_count FROM pg_stat_archiver")
+				}
 			}
 			sessions(db, 10)
 			m, work, _ := replica(t, db, "a", func(config *runs.Config) {

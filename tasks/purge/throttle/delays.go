@@ -1,48 +1,67 @@
 package throttle
 
-import "time"
+import (
+	"time"
 
-// minSteady is the time for which a standby's lag must be constant before it counts as delayed on purpose.
-const minSteady = 10 * time.Second
+	"github.com/cleanupd/cleanupd/internal/message"
+)
 
-// delays recognizes standbys that are delayed on purpose. Such a standby (recovery_min_apply_delay) has received all
-// WAL and replays it a fixed time later, however long batches wait. An overloaded standby falls further behind, or
-// catches up while batches wait. The server does not know the setting of its standbys.
+// minSteady is the time for which a standby's lag must be constant before it counts as delayed on purpose, and minStuck
+// the time for which it must have replayed nothing before it is not waited for: longer than queries there may delay its
+// replay by default (max_standby_streaming_delay).
+const (
+	minSteady = 10 * time.Second
+	minStuck  = time.Minute
+)
+
+// delays recognizes standbys whose lag does not depend on batches. One that is delayed on purpose
+// (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. One whose
+// replay is stuck (pg_wal_replay_pause, a query there, or the delay of the only transaction) replays nothing. An
+// overloaded standby falls further behind, or catches up while batches wait. The server does not know the settings of
+// its standbys.
 type delays struct {
-	known    map[string]time.Duration // the delays of standbys that are delayed on purpose, by name
-	observed map[string]*observation  // standbys that are too far behind
+	known    map[int32]time.Duration // the delays of standbys that are delayed on purpose, by PID
+	observed map[int32]*observation  // standbys that are too far behind
 }
 
-// observation records the range of a standby's lag since a moment.
+// observation records the range of a standby's lag since a moment, and when it last replayed something.
 type observation struct {
 	since    time.Time
 	min, max time.Duration
+	position int64
+	moved    time.Time
 }
 
-// lag returns how far a standby is behind, in addition to the delay that it has on purpose. found reports whether that
-// delay was recognized just now.
-func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, found bool) {
-	lag = s.replay - d.known[s.name]
-	if lag <= limit || s.flush > limit {
-		delete(d.observed, s.name)
-		return max(lag, 0), false
+// lag returns how far a standby is behind in a way that batches matter for. why is the kind of the message about a lag
+// that does not count: nil if it counts.
+func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, why *message.Kind) {
+	lag = s.Replay - d.known[s.PID]
+	if lag <= limit || s.Flush > limit {
+		delete(d.observed, s.PID)
+		return max(lag, 0), nil
 	}
-	o := d.observed[s.name]
+	o := d.observed[s.PID]
 	if o == nil {
-		o = &observation{now, s.replay, s.replay}
+		o = &observation{since: now, min: s.Replay, max: s.Replay, position: s.Position, moved: now}
 		if d.observed == nil {
-			d.known, d.observed = map[string]time.Duration{}, map[string]*observation{}
+			d.known, d.observed = map[int32]time.Duration{}, map[int32]*observation{}
 		}
-		d.observed[s.name] = o
+		d.observed[s.PID] = o
 	}
-	o.min, o.max = min(o.min, s.replay), max(o.max, s.replay)
+	if s.Position != o.position {
+		o.position, o.moved = s.Position, now
+	}
+	o.min, o.max = min(o.min, s.Replay), max(o.max, s.Replay)
+	elapsed, spread := now.Sub(o.since), o.max-o.min
 	switch {
-	case o.max-o.min > max(o.max/10, time.Second):
-		*o = observation{now, s.replay, s.replay}
-	case now.Sub(o.since) >= minSteady:
-		d.known[s.name] = o.max
-		delete(d.observed, s.name)
-		return 0, true
+	case now.Sub(o.moved) >= minStuck:
+		return 0, message.StandbyStuck
+	case spread > max(o.max/10, time.Second):
+		o.since, o.min, o.max = now, s.Replay, s.Replay
+	case elapsed >= minSteady && spread <= elapsed/2 && o.moved.After(o.since): // a long lag spreads little for a while
+		d.known[s.PID] = o.max
+		delete(d.observed, s.PID)
+		return 0, message.StandbyDelayed
 	}
-	return lag, false
+	return lag, nil
 }

@@ -13,7 +13,7 @@ type load struct {
 	database string
 	active   int64         // other sessions that are active
 	idle     bool          // all other sessions have been inactive for half a second
-	waiting  int64         // other sessions of this database that wait for a lock of a relation or a transaction
+	waiting  int64         // other sessions of this database that wait for a lock of a relation, a row or a transaction
 	blocked  int64         // other sessions that wait for locks of ours
 	standbys []standbyLoad // standbys that stream from the server, the slowest first
 	hidden   bool          // the role may not see the lag of standbys
@@ -23,36 +23,41 @@ type load struct {
 
 // standbyLoad describes the lag of a standby, as the server knows it.
 type standbyLoad struct {
-	name   string        // its application_name
-	replay time.Duration // from sending WAL until its effect is visible there
-	flush  time.Duration // from sending WAL until it is stored there
+	PID      int32         // of the process that sends WAL to it
+	Name     string        // its application_name, or else its address
+	Replay   time.Duration // from sending WAL until its effect is visible there; 0 if it only stores WAL
+	Flush    time.Duration // from sending WAL until it is stored there
+	Position int64         // up to which it has replayed WAL, in bytes
 }
 
 // loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts
 // as active. WAL senders that have a database belong to logical replication, whose readers confirm at their own pace.
-// Sessions that wait for advisory locks wait for each other. The functions behind pg_stat_activity and
-// pg_stat_replication take a quarter of the time that the views take, which also look up names.
+// A receiver without a replay position only stores WAL, as pg_receivewal does: the server takes its replay for ever
+// later. Sessions that wait for other locks than those of relations, rows and transactions wait for each other, or for
+// a moment. The functions behind pg_stat_activity and pg_stat_replication take a quarter of the time that the views
+// take, which also look up names.
 const loadSQL = `
-WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, backend_type, state, state_change,
-  wait_event_type, wait_event FROM pg_stat_get_activity(NULL)),
+WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,
+  state_change, wait_event_type, wait_event FROM pg_stat_get_activity(NULL)),
 others AS (SELECT * FROM sessions
   WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL
     AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name')),
 here AS (SELECT oid FROM pg_database WHERE datname = current_database()),
-standbys AS (SELECT a.application_name AS name, (COALESCE(extract(epoch
-  FROM s.replay_lag), 0) * 1000000)::bigint AS replay, (COALESCE(extract(epoch
-  FROM s.flush_lag), 0) * 1000000)::bigint AS flush
-  FROM pg_stat_get_wal_senders() s JOIN sessions a USING (pid) WHERE a.datid IS NULL
-    AND NOT a.application_name = ANY ($1::text[]))
+senders AS (SELECT s.*, COALESCE(NULLIF(a.application_name, ''), host(a.client_addr), 'unnamed') AS name
+  FROM pg_stat_get_wal_senders() s JOIN sessions a USING (pid) WHERE a.datid IS NULL),
+standbys AS (SELECT pid, name, CASE WHEN replay_lsn IS NULL THEN 0
+      ELSE (COALESCE(extract(epoch FROM replay_lag), 0) * 1000000000)::bigint END AS replay,
+    (COALESCE(extract(epoch FROM flush_lag), 0) * 1000000000)::bigint AS flush,
+    COALESCE(replay_lsn - '0/0', 0)::bigint AS position
+  FROM senders WHERE NOT name = ANY ($1::text[]))
 SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
   NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
-  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND wait_event NOT IN ('advisory', 'userlock')
+  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND wait_event IN ('relation', 'tuple', 'transactionid')
     AND datid = (SELECT oid FROM here)),
   (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
     ARRAY(SELECT pid FROM sessions WHERE datid = (SELECT oid FROM here)
       AND application_name = current_setting('application_name'))),
-  ARRAY(SELECT name FROM standbys ORDER BY replay DESC, name), ARRAY(SELECT replay FROM standbys
-    ORDER BY replay DESC, name), ARRAY(SELECT flush FROM standbys ORDER BY replay DESC, name),
+  COALESCE((SELECT json_agg(s ORDER BY s.replay DESC, s.name) FROM standbys s), '[]'),
   EXISTS (SELECT FROM standbys) AND NOT pg_has_role('pg_read_all_stats', 'USAGE'),
   (CASE
     WHEN pg_is_in_recovery() THEN pg_last_wal_replay_lsn() ELSE pg_current_wal_lsn() END - '0/0')::bigint,
@@ -60,25 +65,14 @@ SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
 
 // sampleLoad returns the server's load, without the standbys to ignore.
 func sampleLoad(ctx context.Context, pool *pgxpool.Pool, ignore []string) (load, error) {
-	var (
-		l             load
-		names         []string
-		replay, flush []int64 // microseconds
-	)
+	var l load
 	if ignore == nil {
 		ignore = []string{}
 	}
 	if err := pool.QueryRow(ctx, loadSQL, ignore).Scan(
-		&l.database, &l.active, &l.idle, &l.waiting, &l.blocked,
-		&names, &replay, &flush, &l.hidden, &l.wal, &l.recovery,
+		&l.database, &l.active, &l.idle, &l.waiting, &l.blocked, &l.standbys, &l.hidden, &l.wal, &l.recovery,
 	); err != nil {
 		return load{}, fmt.Errorf("sample the server's load: %w", err)
-	}
-	for i, name := range names {
-		l.standbys = append(
-			l.standbys,
-			standbyLoad{name, time.Duration(replay[i]) * time.Microsecond, time.Duration(flush[i]) * time.Microsecond},
-		)
 	}
 	return l, nil
 }

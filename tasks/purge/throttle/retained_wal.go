@@ -16,32 +16,44 @@ const retainedEvery = 10 * time.Second
 
 // retainedWAL describes WAL that the server cannot remove.
 type retainedWAL struct {
-	Reason string // why the server cannot remove it
-	Bytes  int64  // 0 if unknown
-	Size   string // Bytes for people
-	Remedy string
+	Subject string // one warning is logged for it
+	Reason  string // why the server cannot remove it
+	Bytes   int64  // 0 if unknown
+	Size    string // Bytes for people, or "an unknown amount"
+	Remedy  string
 }
 
 // retainedSQL lists the reasons for which the server cannot remove WAL: replication slots without a reader, slots that
-// have lost WAL or are about to, and a failing archiver. The name of a WAL file gives its position: 8 hexadecimal
-// digits each of the timeline, of the unit of 4 GiB, and of the segment in it.
+// have lost WAL or are about to, and an archiver that fails or is not configured. The name of a WAL file gives its
+// position: 8 hexadecimal digits each of the timeline, of the unit of 4 GiB, and of the segment in it. WAL waits for a
+// history file that cannot be archived since the last file that was.
 const retainedSQL = `
-SELECT reason, bytes, pg_size_pretty(bytes), remedy FROM (
-SELECT 'the replication slot ' || slot_name || CASE WHEN active THEN '' ELSE ' has no reader' END || CASE
+WITH archiver AS (
+  SELECT CASE
+      WHEN current_setting('archive_command') = '' AND COALESCE(current_setting('archive_library', true), '') = ''
+        THEN 'archive_mode is on, and neither archive_command nor archive_library is set'
+      WHEN last_failed_time > COALESCE(last_archived_time, '-infinity')
+        THEN 'the archiver fails at ' || last_failed_wal || ', and has archived nothing since ' ||
+          COALESCE(to_char(last_archived_time, 'YYYY-MM-DD HH24:MI TZ'), 'the statistics began')
+    END AS reason,
+    substring(CASE WHEN last_failed_wal ~ '^[0-9A-F]{24}' AND last_failed_time > COALESCE(last_archived_time, '-infinity')
+      THEN last_failed_wal ELSE last_archived_wal END FROM '^[0-9A-F]{24}') AS file
+  FROM pg_stat_archiver WHERE current_setting('archive_mode') <> 'off')
+SELECT COALESCE(subject, reason), reason, GREATEST(COALESCE(bytes, 0), 0)::bigint, COALESCE(pg_size_pretty(GREATEST(bytes, 0)),
+  'an unknown amount'), remedy FROM (
+SELECT NULL AS subject,
+  'the replication slot ' || slot_name || CASE WHEN active THEN '' ELSE ' has no reader' END || CASE
   WHEN wal_status = 'reserved' THEN '' ELSE ' (WAL is ' || wal_status || ')' END AS reason,
-  GREATEST(COALESCE(pg_current_wal_lsn() - restart_lsn, 0), 0)::bigint AS bytes,
+  COALESCE(pg_current_wal_lsn() - restart_lsn, 0) AS bytes,
   'drop it if nothing needs it: SELECT pg_drop_replication_slot(' || quote_literal(slot_name) || ')' AS remedy
 FROM pg_replication_slots WHERE NOT temporary AND (NOT active AND restart_lsn IS NOT NULL OR wal_status <> 'reserved')
 UNION ALL
-SELECT 'the archiver fails since ' || to_char(last_failed_time, 'YYYY-MM-DD HH24:MI TZ') || ' at ' || last_failed_wal,
-  GREATEST(pg_current_wal_lsn() - '0/0' - (('x' || lpad(substr(last_failed_wal, 9, 8), 16,
-    '0'))::bit(64)::bigint::numeric * 4294967296
-    + ('x' || lpad(substr(last_failed_wal, 17, 8), 16, '0'))::bit(64)::bigint *
-      pg_size_bytes(current_setting('wal_segment_size'))), 0)::bigint,
+SELECT 'archiver', reason, pg_current_wal_lsn() - '0/0' - (('x' || lpad(substr(file, 9, 8), 16, '0'))::bit(64)::bigint
+    ::numeric * 4294967296 + ('x' || lpad(substr(file, 17, 8), 16, '0'))::bit(64)::bigint *
+      pg_size_bytes(current_setting('wal_segment_size'))),
   'see archive_command, and the server''s log'
-FROM pg_stat_archiver WHERE last_failed_time > COALESCE(last_archived_time, '-infinity')
-  AND last_failed_wal ~ '^[0-9A-F]{24}' AND current_setting('archive_mode') <> 'off'
-) AS kept ORDER BY bytes DESC`
+FROM archiver WHERE reason IS NOT NULL
+) AS retained ORDER BY 3 DESC`
 
 // retainedSample caches the last measurement of the WAL that the server cannot remove.
 type retainedSample struct {
@@ -69,7 +81,7 @@ func (r *retainedSample) refresh(ctx context.Context, pool *pgxpool.Pool, now ti
 func (t *Throttler) retainedExceeded(limit int64, r Recorder) Cause {
 	all := t.retained.last
 	for _, w := range all {
-		t.warnOnce(r, w.Reason, message.WALRetained.With("cause", w.Reason, "size", w.Size, "remedy", w.Remedy))
+		t.warnOnce(r, w.Subject, message.WALRetained.With("cause", w.Reason, "size", w.Size, "remedy", w.Remedy))
 	}
 	if limit > 0 && len(all) > 0 && all[0].Bytes > limit {
 		return Cause{RetainedWAL, all[0].Reason + ", " + all[0].Size}

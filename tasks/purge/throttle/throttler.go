@@ -156,12 +156,13 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	}
 	var worst Cause
 	for _, s := range l.standbys {
-		lag, found := t.delays.lag(s, limit, time.Now())
-		if found {
-			r.Warn(message.StandbyDelayed.With("standby", s.name, "lag", s.replay.Round(time.Second)))
+		behind := s.Replay.Round(time.Second)
+		lag, why := t.delays.lag(s, limit, time.Now())
+		if why != nil {
+			t.warnOnce(r, fmt.Sprint(why.Code, s.PID), why.With("standby", s.Name, "lag", behind))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
-			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.name, s.replay.Round(time.Second))}
+			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.Name, behind)}
 		}
 	}
 	return worst

@@ -68,6 +68,8 @@ export const messages: Record<string, string> = {
   BATCHES_WAIT: 'Batches warten seit {duration}: {cause}; {remedy}',
   STANDBY_DELAYED:
     'Der Standby {standby} hinkt wegen recovery_min_apply_delay um {lag} nach: Batches warten darauf nicht (--lag-ignore {standby} ignoriert ihn von Anfang an)',
+  STANDBY_STUCK:
+    'Der Standby {standby} hinkt um {lag} nach, da er nichts anwendet: Batches warten nicht auf ihn, bis er es tut',
   REPLICA_LAG_HIDDEN:
     'Diese Rolle darf den Rückstand der Standbys nicht sehen: Batches warten nicht darauf (GRANT pg_monitor würde es erlauben)',
   WAL_RETAINED: '{cause}: Der Server hält dafür {size} WAL vor, und mehr, während Zeilen gelöscht werden; {remedy}',

@@ -67,6 +67,8 @@ export const messages: Record<string, string> = {
   BATCHES_WAIT: 'Les lots attendent depuis {duration} : {cause} ; {remedy}',
   STANDBY_DELAYED:
     'Le standby {standby} a un retard de {lag} à cause de recovery_min_apply_delay : les lots n’attendent pas ce délai (--lag-ignore {standby} l’ignorerait dès le début)',
+  STANDBY_STUCK:
+    'Le standby {standby} a un retard de {lag}, car il n’applique rien : les lots ne l’attendent pas jusqu’à ce qu’il le fasse',
   REPLICA_LAG_HIDDEN:
     'Ce rôle ne peut pas voir le retard des standbys : les lots ne l’attendent pas (GRANT pg_monitor le permettrait)',
   WAL_RETAINED:

@@ -60,6 +60,8 @@ export const messages: Record<string, string> = {
   BATCHES_WAIT: 'バッチが {duration} 待機しています：{cause}；{remedy}',
   STANDBY_DELAYED:
     'スタンバイ {standby} は recovery_min_apply_delay のため {lag} 遅れています：バッチはこの遅延を待ちません（--lag-ignore {standby} で最初から無視します）',
+  STANDBY_STUCK:
+    'スタンバイ {standby} は何も適用していないため {lag} 遅れています：適用を再開するまで、バッチは待ちません',
   REPLICA_LAG_HIDDEN:
     'このロールはスタンバイの遅延を参照できません：バッチは遅延を待ちません（GRANT pg_monitor で参照できます）',
   WAL_RETAINED: '{cause}：サーバーはそのために {size} の WAL を保持しており、行の削除中はさらに増えます；{remedy}',
