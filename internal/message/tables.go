@@ -59,9 +59,10 @@ var (
 	)
 	RowsHidden = tables.warning(
 		"ROWS_HIDDEN",
-		"row security may hide rows of {table}: rows that the role {role} does not see are retained; make it the "+
-			"owner of the table, or grant it BYPASSRLS",
-		"A policy of row security applies to the role. Only the rows that it shows are cleaned.",
+		"row security may hide rows of {table}: rows that the role {role} does not see, and rows that are judged by "+
+			"them, are retained; make it the owner of the table, or grant it BYPASSRLS",
+		"A policy of row security applies to the role. Only rows that it shows are cleaned, and only if no hidden row "+
+			"of another table could be a reason to keep them.",
 		"Make the role the owner of the table, or `ALTER ROLE … BYPASSRLS`.",
 	)
 	TableNotIncluded = tables.info(

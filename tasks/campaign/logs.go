@@ -129,11 +129,20 @@ func (c *Catalog) logTables(family logFamily, builtIn ...string) (l Logs, err er
 // Mappings returns the names of schemas in the delivery mappings, by column.
 func (c *Catalog) Mappings() map[string][]string { return c.mappings }
 
-// readMappings reads the names of schemas in the delivery mappings. If the server rejects that, only the tasks that use
-// the mappings fail.
+// readMappings reads the names of schemas in the delivery mappings. If the server rejects that, or may hide some, only
+// the tasks that use the mappings fail.
 func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	mapping := c.Table("NmsDeliveryMapping")
-	if mapping == nil || !mapping.CanSelect {
+	switch {
+	case mapping == nil || !mapping.CanSelect:
+		return nil
+	case mapping.RowSecurity: // logs that a hidden mapping names would not be found
+		c.mappingsErr = fmt.Errorf(
+			"read the delivery mappings: row security may hide rows of %s: make the role %s the owner of the table, or "+
+				"grant it BYPASSRLS",
+			mapping.Name,
+			c.Role,
+		)
 		return nil
 	}
 	var named []string

@@ -108,10 +108,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
 	why := c.unusable()
 	if paired := s.step.Paired; why == nil && paired != nil {
-		if t := s.env.Catalog.InPlaceOf(paired.Table); t != nil {
-			m := message.PairedNotATable.With("table", table.Name, "paired", paired.Table, "kind", t.Kind)
-			why = &m
-		}
+		why = c.unusablePaired(paired.Table)
 	}
 	if why != nil {
 		s.plan.note(*why)
@@ -123,9 +120,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	if err := c.stepCondition(s.step, &job); err != nil || job.Where.IsZero() {
 		return errors.Join(err, s.skip(table, job.Rule))
 	}
-	if table.RowSecurity {
-		s.plan.note(message.RowsHidden.With("table", table.Name, "role", s.env.Catalog.Role))
-		s.plan.SkippedTables = append(s.plan.SkippedTables, table)
+	if c.hidesRows(table) {
 		s.retain(table)
 	}
 	job.Date, job.DateColumns = s.step.Rules.date(row{"r", table})

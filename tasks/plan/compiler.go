@@ -48,11 +48,36 @@ func (c *compiler) unusable() *message.Message {
 	return &why
 }
 
-// recordRead records that the SQL reads another table.
+// unusablePaired returns why the table is skipped because of its paired table; nil if it is not.
+func (c *compiler) unusablePaired(name string) *message.Message {
+	var why message.Message
+	switch t, inPlace := c.env.Catalog.Table(name), c.env.Catalog.InPlaceOf(name); {
+	case inPlace != nil:
+		why = message.PairedNotATable.With("table", c.table.Name, "paired", name, "kind", inPlace.Kind)
+	case t != nil && t.RowSecurity:
+		why = message.RowsHidden.With("table", t.Name, "role", c.env.Catalog.Role)
+	default:
+		return nil
+	}
+	return &why
+}
+
+// recordRead records that the SQL reads another table. SQL that is true because a row is missing there must ask hidesRows
+// before.
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")
+	c.hidesRows(t)
 	c.readsOthers = true
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
+}
+
+// hidesRows reports whether row security may hide rows of the compiled table, or of one by which its rows are judged. If
+// so, it notes that the compiled table is not cleaned completely.
+func (c *compiler) hidesRows(t *campaign.Table) bool {
+	if t.RowSecurity {
+		c.plan.Skip(c.table, message.RowsHidden.With("table", t.Name, "role", c.env.Catalog.Role))
+	}
+	return t.RowSecurity
 }
 
 // cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries: Citus joins a distributed

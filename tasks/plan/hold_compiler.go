@@ -42,6 +42,9 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(c.sql.env) {
+			if c.sql.hidesRows(log) {
+				return sqlexpr.SQL("true")
+			}
 			c.sql.recordRead(log)
 			sides = append(sides, sqlexpr.Format(
 				"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",

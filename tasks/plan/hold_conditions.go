@@ -92,7 +92,7 @@ func (f holdFinder) newCompiler() *holdCompiler {
 }
 
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
-// compiled by onHold.
+// compiled by onHold. It is true of all rows if row security may hide rows of that table.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -100,6 +100,9 @@ func (f holdFinder) through(
 	where := onHold(c)
 	if where.IsZero() {
 		return HoldCondition{}
+	}
+	if c.sql.hidesRows(other.table) {
+		return HoldCondition{Condition: sqlexpr.SQL("true")}
 	}
 	c.sql.recordRead(other.table)
 	query := sqlexpr.Format(
@@ -161,7 +164,11 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 			if log == f.table { // the row of this table with the same id is r
 				continue
 			}
-			if where := c.withChildren(row{"l", log}, path); !where.IsZero() {
+			switch where := c.withChildren(row{"l", log}, path); {
+			case where.IsZero():
+			case c.sql.hidesRows(log):
+				return sqlexpr.SQL("true")
+			default:
 				c.sql.recordRead(log)
 				sides = append(
 					sides, sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
@@ -134,8 +135,9 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 }
 
 // neededByRetained returns the logs without which another task could not find the dependent rows of its retained
-// parents: rows that refer to a message know their delivery only by the message's log. It returns nil if no table has
-// such rows. The notes belong to the other task, which has them already.
+// parents: rows that refer to a message know their delivery only by the message's log. All logs of these parents count if
+// such rows may be hidden. It returns nil if no table has such rows. The notes belong to the other task, which has them
+// already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil
@@ -162,12 +164,17 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		if step.Message == "" {
 			continue
 		}
+		skipped := len(p.SkippedTables)
 		tables, err := step.On(c.env, p)
 		if err != nil {
 			return nil, err
 		}
-		for _, t := range tables {
-			if !t.Has(step.Message) {
+		for _, t := range slices.Concat(tables, p.SkippedTables[skipped:]) {
+			switch {
+			case !t.Has(step.Message):
+				continue
+			case c.hidesRows(t) || !t.ShowsAllRows():
+				needed = append(needed, sqlexpr.SQL("true"))
 				continue
 			}
 			other.recordRead(t)

@@ -129,7 +129,8 @@ type SQL struct {
 	// Due is SQL, written as Text is, of the time from which the condition is true; empty if time alone does not change
 	// it.
 	Due string
-	// Text is SQL in which {alias} stands for a table with that alias, in a FROM, and {now} for the reference time.
+	// Text is SQL in which {alias} stands for a table with that alias, in a FROM, and {now} for the reference time. It
+	// must not be true because a row of such a table is missing: row security may hide it. Orphan is made for that.
 	Text string
 	// Reads are the tables and columns that the SQL names, including columns of the row itself.
 	Reads []Source

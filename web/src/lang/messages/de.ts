@@ -95,7 +95,7 @@ export const messages: Record<string, string> = {
   PAIRED_NOT_A_TABLE:
     '{table}: Ihre Zeilen werden mit Zeilen von {paired} gelöscht; das ist keine Tabelle ({kind}): übersprungen',
   ROWS_HIDDEN:
-    'Row Security kann Zeilen von {table} verbergen: Zeilen, die die Rolle {role} nicht sieht, bleiben erhalten. Machen Sie sie zum Eigentümer der Tabelle, oder geben Sie ihr BYPASSRLS',
+    'Row Security kann Zeilen von {table} verbergen: Zeilen, die die Rolle {role} nicht sieht, und Zeilen, die nach ihnen beurteilt werden, bleiben erhalten. Machen Sie sie zum Eigentümer der Tabelle, oder geben Sie ihr BYPASSRLS',
   TABLE_NOT_INCLUDED:
     'Die Tabelle {table} sieht aus wie eine der Aufgabe {task}, gehört aber nicht dazu: nicht bereinigt. serve --include {task}={table} nimmt sie auf',
   INCLUDED_TABLE_UNFIT:

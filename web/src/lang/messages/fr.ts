@@ -94,7 +94,7 @@ export const messages: Record<string, string> = {
   PAIRED_NOT_A_TABLE:
     '{table} : ses lignes sont supprimées avec celles de {paired}, qui n’est pas une table ({kind}) : ignorée',
   ROWS_HIDDEN:
-    'La sécurité au niveau des lignes peut cacher des lignes de {table} : les lignes que le rôle {role} ne voit pas sont conservées. Faites-en le propriétaire de la table, ou donnez-lui BYPASSRLS',
+    'La sécurité au niveau des lignes peut cacher des lignes de {table} : les lignes que le rôle {role} ne voit pas, et celles qui sont jugées d’après elles, sont conservées. Faites-en le propriétaire de la table, ou donnez-lui BYPASSRLS',
   TABLE_NOT_INCLUDED:
     'La table {table} ressemble à celles de la tâche {task}, mais n’en fait pas partie : non nettoyée. serve --include {task}={table} l’y ajoute',
   INCLUDED_TABLE_UNFIT:

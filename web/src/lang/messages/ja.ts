@@ -85,7 +85,7 @@ export const messages: Record<string, string> = {
   PAIRED_NOT_A_TABLE:
     '{table}：その行は {paired} の行とともに削除されますが、それはテーブルではありません（{kind}）：スキップ',
   ROWS_HIDDEN:
-    '行セキュリティが {table} の行を隠している可能性があります：ロール {role} に見えない行は保持されます。ロールをテーブルの所有者にするか、BYPASSRLS を付与してください',
+    '行セキュリティが {table} の行を隠している可能性があります：ロール {role} に見えない行と、それらによって判定される行は保持されます。ロールをテーブルの所有者にするか、BYPASSRLS を付与してください',
   TABLE_NOT_INCLUDED:
     'テーブル {table} はタスク {task} のテーブルに似ていますが、対象ではありません：クリーンアップされません。serve --include {task}={table} で追加できます',
   INCLUDED_TABLE_UNFIT:
