@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -124,6 +125,24 @@ func TestLeftoversThatAreHereAgain(t *testing.T) {
 	mustRun(t, here, knowing, "deliveries")
 	checkRecordedRemotes(t, here, recordOfLost)
 	checkCount(t, there, 0, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+}
+
+// Recorded deliveries remain recorded while row security may hide that they are in the main database again.
+func TestLeftoversThatMayBeHereAgain(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"NmsDelivery", "NmsExtAccount"} {
+		t.Run(table, func(t *testing.T) {
+			t.Parallel()
+			here, there, knowing := recordRemotes(t)
+			before := recordedRemotes(here)
+			here.Do("INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iMidRemoteId, iDeliveryProviderId) " +
+				"VALUES (1, 4, 101, 1); " + hideRows(table))
+			j := mustRun(t, here, knowing, "deliveries")
+			checkRecordedRemotes(t, here, before...)
+			checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
+			j.checkLog(t, "WARNING", "row security may hide rows of "+strings.ToLower(table))
+		})
+	}
 }
 
 // If a run is interrupted after the purge on the server and before it deletes the records, the next run deletes them.

@@ -174,6 +174,34 @@ func TestMidSourcingThatIsKept(t *testing.T) {
 	}
 }
 
+// Deliveries whose account may be hidden are retained: a server may have them, or they may be ones to keep.
+func TestMidSourcingWithHiddenAccounts(t *testing.T) {
+	t.Parallel()
+	for name, hide := range map[string]string{
+		"row security": hideRows("NmsExtAccount") + "CREATE POLICY p ON NmsExtAccount USING (sName = 'far')",
+		"a view": "ALTER TABLE NmsExtAccount RENAME TO CusExtAccount; " +
+			"CREATE VIEW NmsExtAccount AS SELECT * FROM CusExtAccount",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, change := range []func(*pipeline.Config){dry, func(*pipeline.Config) {}} {
+				here, there := midSourced(t)
+				here.Do(hide)
+				j := mustRun(t, here, func(c *pipeline.Config) {
+					c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+					change(c)
+				}, "deliveries")
+				j.checkLog(t, "WARNING", "of nmsdelivery", "their mid-sourcing account is not known")
+				if got := j.retained["deliveries"].Dependent; got == 0 {
+					t.Error("no delivery counts as retained")
+				}
+				checkRecordedRemotes(t, here)
+				checkCount(t, here, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 2")
+			}
+		})
+	}
+}
+
 // A problem on a mid-sourcing server is reported with the name of the server.
 func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()

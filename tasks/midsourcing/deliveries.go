@@ -56,8 +56,23 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	return accounts, nil
 }
 
+// accountsUnknown returns why a delivery without an account may have one that is not seen; nil if none may.
+func (p *Purge) accountsUnknown() *message.Message {
+	const accounts = "NmsExtAccount"
+	catalog := p.Binder.Env.Catalog
+	if t := catalog.InPlaceOf(accounts); t != nil {
+		m := message.NotATable.With("table", accounts, "kind", t.Kind)
+		return &m
+	}
+	if t := catalog.Table(accounts); t != nil && t.RowSecurity {
+		m := message.RowsHidden.With("table", t.Name, "role", catalog.Role)
+		return &m
+	}
+	return nil
+}
+
 // leftovers returns the recorded deliveries of an account, by their ids there, without the ones that a delivery here
-// has again: its row was restored, and they are deleted with it.
+// has again: its row was restored, and they are deleted with it. It returns none if such a delivery may be hidden.
 func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) {
 	left, err := p.Register.Leftovers(ctx, account)
 	if err != nil {
@@ -66,6 +81,15 @@ func (p *Purge) leftovers(ctx context.Context, account string) ([]int64, error) 
 	table := p.Binder.Plan.Parents.Table
 	if len(left) == 0 || table.Missing(columns...) != nil {
 		return left, nil
+	}
+	hidden := p.accountsUnknown()
+	if table.RowSecurity {
+		m := message.RowsHidden.With("table", table.Name, "role", p.Binder.Env.Catalog.Role)
+		hidden = &m
+	}
+	if hidden != nil {
+		p.Log(ctx, *hidden)
+		return nil, nil
 	}
 	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")
 	restored, err := sqlexpr.Format(

@@ -69,6 +69,7 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 	if err != nil {
 		return r, err
 	}
+	unknown := p.accountsUnknown()
 	for _, account := range slices.Sorted(maps.Keys(accounts)) {
 		d := accounts[account]
 		onHold := binding.Intersection(parents.RowsOnHold, slices.Collect(maps.Keys(d)))
@@ -83,6 +84,18 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(d), account,
 			))
 			r.IDs = binding.Without(r.IDs, ids)
+			continue
+		}
+		if account == "" && unknown != nil {
+			p.Log(ctx, *unknown, message.ParentsRetained.With(
+				"rows",
+				len(d),
+				"table",
+				p.Binder.Plan.Parents.Table.Name,
+				"problem",
+				"their mid-sourcing account is not known",
+			))
+			r.IDs, r.Dependent = binding.Without(r.IDs, ids), r.Dependent+int64(len(ids))
 			continue
 		}
 		p.Log(ctx, message.RemoteDeliveriesLeft.With("account", strconv.Quote(account), "deliveries", len(d)))
@@ -164,14 +177,15 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	return retained, nil
 }
 
-// WithoutKept returns the deliveries without the ones of accounts that are kept.
+// WithoutKept returns the deliveries without the ones of accounts that are kept, or not known.
 func (p *Purge) WithoutKept(ctx context.Context, ids []int64) ([]int64, error) {
-	if len(p.Config.Keep) == 0 {
+	unknown := p.accountsUnknown() != nil
+	if len(p.Config.Keep) == 0 && !unknown {
 		return ids, nil
 	}
 	accounts, err := p.byAccount(ctx, ids)
 	for account, d := range accounts {
-		if p.Config.keeps(account) {
+		if p.Config.keeps(account) || (account == "" && unknown) {
 			ids = binding.Without(ids, slices.Collect(maps.Keys(d)))
 		}
 	}
