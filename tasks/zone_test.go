@@ -128,6 +128,59 @@ func TestZoneOption(t *testing.T) {
 	}
 }
 
+// While the zone of the application is unknown, dates are written in the zone of the database.
+func TestZoneOfWrittenDates(t *testing.T) {
+	t.Parallel()
+	for zone, want := range map[string]string{
+		"America/Bogota": "2026-03-01 07:00:00", "Nowhere/City": "2026-03-01 21:00:00", "": "2026-03-01 21:00:00",
+	} {
+		for _, kind := range []string{"timestamp", "timestamptz"} {
+			t.Run(zone+" "+kind, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Campaign(t)
+				inZone(db, "Asia/Tokyo")
+				db.Do(
+					mappings + `ALTER TABLE NmsDelivery ALTER tsLastModified TYPE timestamp, ALTER tsBroadEnd TYPE timestamp,
+						ALTER tsWebValidity TYPE timestamp, ALTER tsValidity TYPE ` + kind + `;
+					ALTER TABLE NmsBroadLogRcp ALTER tsLastModified TYPE timestamp;
+					ALTER TABLE XtkJobLog ALTER tsLog TYPE timestamp; ALTER TABLE XtkOption ALTER tsTimeStampValue TYPE timestamp;
+					INSERT INTO NmsDelivery (iDeliveryId, iDeliveryMode, iState, tsValidity, tsLastModified, iToDeliver)
+						VALUES (1, 1, 55, '2026-02-01 00:00', NULL, 0), (2, 1, 85, NULL, '2026-02-28 00:00', 10000);
+					INSERT INTO NmsDelivery (iDeliveryId, iWebResPurged, tsWebValidity, iNeedMirrorPage)
+						VALUES (3, 0, '2026-01-01 00:00', 1);
+					INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iStatus) VALUES (1, 1, 6)`,
+				)
+				if zone != "" {
+					db.Do(
+						"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
+						zone,
+					)
+				}
+				mustRun(t, db, nil, "expired-deliveries", "mirror-pages", "npai")
+				const valid = "2026-02-01 00:00:00"
+				ended := valid
+				if kind == "timestamptz" && zone == "America/Bogota" {
+					ended = "2026-01-31 10:00:00"
+				}
+				checkRows(
+					t,
+					db,
+					`SELECT concat_ws(' ', 'delivery', iDeliveryId, tsLastModified, 'ended', tsBroadEnd) FROM NmsDelivery
+							WHERE iDeliveryId IN (1, 2)
+						UNION ALL SELECT 'log ' || tsLastModified FROM NmsBroadLogRcp WHERE iBroadLogId = 1
+						UNION ALL SELECT 'job log ' || tsLog FROM XtkJobLog WHERE iJobId = 3
+						UNION ALL SELECT 'option ' || tsTimeStampValue FROM XtkOption WHERE sName = 'NmsCleanup_LastCleanup'`,
+					"delivery 1 "+want+" ended "+ended,
+					"delivery 2 "+want+" ended "+want,
+					"log "+want,
+					"job log "+want,
+					"option "+want,
+				)
+			})
+		}
+	}
+}
+
 // If row security may hide the option, the zone is unknown. If all dates have a zone, the log does not mention it.
 func TestZoneOptionHidden(t *testing.T) {
 	t.Parallel()

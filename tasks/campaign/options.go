@@ -131,7 +131,11 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		number = "iLongValue"
 	}
 	if t.Has("tsTimeStampValue") {
-		moment = Nearest(c.inZone(t, "tsTimeStampValue", "tsTimeStampValue"))
+		moment = "tsTimeStampValue"
+		if c.Zone.Name != "" && t.IsLocalDate(moment) {
+			moment = fmt.Sprintf("(%s::timestamp AT TIME ZONE '%s')", moment, c.Zone.Name)
+		}
+		moment = Nearest(moment)
 	}
 	if !t.Has("sName") {
 		return o, nil

@@ -68,7 +68,10 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	if t == nil || !t.Has("iOptionId", "sName", "iDataType", column) {
 		return ErrNoOptionTable
 	}
-	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: c.inZone(t, column, "$2::timestamptz")}[dataType]
+	cast := map[int]string{typeNumber: "$2::bigint", typeMoment: "$2::timestamptz"}[dataType]
+	if zone := c.Zone.WrittenIn; zone != "" && t.IsLocalDate(column) {
+		cast += " AT TIME ZONE '" + strings.ReplaceAll(zone, "'", "''") + "'"
+	}
 	set := column + " = " + cast
 	if dataType == typeNumber && t.Has("sStringValue") {
 		set += fmt.Sprintf(

@@ -15,7 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// Zone is the time zone of dates in columns of type timestamp. Installations that store local times have such columns.
+// Zone is the time zone of dates in columns of type timestamp or date, or of domains over these. Installations that store
+// local times have such columns.
 type Zone struct {
 	// Name is the name of the zone, as in the setting TimeZone; empty if it is the database's zone.
 	Name string
@@ -24,10 +25,12 @@ type Zone struct {
 	// Unknown is true if the application's zone cannot be determined. Name is then the zone in which dates are latest,
 	// so that rows that are obsolete in only some zones are retained.
 	Unknown bool
+	// WrittenIn is the zone in which dates are written: Name, or the database's if the application's is unknown.
+	WrittenIn string
 }
 
-// zoneOption is the option that names the zone.
-const zoneOption = "WdbcTimeZone"
+// ZoneOption is the name of the option that names the zone.
+const ZoneOption = "WdbcTimeZone"
 
 // latestZone is the zone in which dates are latest. In the zone where they are earliest, UTC+14, they are zoneSpread
 // earlier.
@@ -45,13 +48,9 @@ func (z Zone) After(at time.Time) time.Time {
 	return at
 }
 
-// inZone returns the SQL that converts a value of a column, or for a column, if that has dates without a time zone:
-// from a date without a zone to one with a zone, or back.
-func (c *Catalog) inZone(t *Table, column, value string) string {
-	if c.Zone.Name == "" || !slices.Contains(t.localDates, strings.ToLower(column)) {
-		return value
-	}
-	return fmt.Sprintf("(%s AT TIME ZONE '%s')", value, c.Zone.Name)
+// IsLocalDate reports whether a column has dates without a time zone.
+func (t *Table) IsLocalDate(column string) bool {
+	return slices.Contains(t.localDates, t.Stored(column))
 }
 
 // readZone reads which zone the application uses.
@@ -67,22 +66,24 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 	stored, problem, err := c.storedZone(ctx, db)
 	switch {
 	case err != nil:
-		return fmt.Errorf("read option %s: %w", zoneOption, err)
+		return fmt.Errorf("read option %s: %w", ZoneOption, err)
 	case problem != "":
 		c.Zone = Zone{
-			Name:    latestZone,
-			Unknown: true,
-			Reason:  message.TimeZoneUnknown.With("option", zoneOption, "problem", problem, "zone", own),
+			Name:      latestZone,
+			Unknown:   true,
+			WrittenIn: own,
+			Reason:    message.TimeZoneUnknown.With("option", ZoneOption, "problem", problem, "zone", own),
 		}
 	case stored == "":
 		c.Zone.Reason = message.Infof(
-			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, zoneOption,
+			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, ZoneOption,
 		)
 	default:
 		c.Zone = Zone{
-			Name: stored,
+			Name:      stored,
+			WrittenIn: stored,
 			Reason: message.Infof(
-				"dates without a time zone are read in the zone %s, which option %s names", stored, zoneOption,
+				"dates without a time zone are read in the zone %s, which option %s names", stored, ZoneOption,
 			),
 		}
 	}
@@ -99,7 +100,7 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 		return "", "", nil
 	}
 	rows, _ := db.Query(
-		ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", zoneOption,
+		ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", ZoneOption,
 	)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	switch {

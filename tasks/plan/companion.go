@@ -43,7 +43,7 @@ func (c *compiler) jobLogEntry(e Entry) *purge.Companion {
 			log.Quoted(),
 			ids,
 			e.Message,
-			sqlexpr.Arg(c.env.Now, "timestamptz"),
+			c.written(log, "tsLog", sqlexpr.Arg(c.env.Now, "timestamptz")),
 		),
 	}
 }

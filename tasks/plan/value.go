@@ -3,6 +3,7 @@ package plan
 import (
 	"fmt"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -37,12 +38,25 @@ func (v Text) sql(c *compiler, column string) (value sqlexpr.Expr, ok bool) {
 // Clock is the reference time, or the value of the column Unless if the table has that column and it is not NULL.
 type Clock struct{ Unless string }
 
-func (v Clock) sql(c *compiler, _ string) (sqlexpr.Expr, bool) {
-	now := sqlexpr.Arg(c.env.Now, "timestamptz")
+func (v Clock) sql(c *compiler, column string) (sqlexpr.Expr, bool) {
+	now := c.written(c.table, column, sqlexpr.Arg(c.env.Now, "timestamptz"))
 	if v.Unless == "" || !c.table.Has(v.Unless) {
 		return now, true
 	}
-	return sqlexpr.Format("COALESCE(r.%s, %s)", v.Unless, now), true
+	unless := sqlexpr.SQL("r." + v.Unless)
+	if !c.table.IsLocalDate(v.Unless) {
+		unless = c.written(c.table, column, unless)
+	}
+	return sqlexpr.Format("COALESCE(%s, %s)", unless, now), true
+}
+
+// written returns the SQL of a time as a column stores it. The zone in which dates are compared may be another one.
+func (c *compiler) written(t *campaign.Table, column string, value sqlexpr.Expr) sqlexpr.Expr {
+	zone := c.env.Catalog.Zone.WrittenIn
+	if zone == "" || !t.IsLocalDate(column) {
+		return value
+	}
+	return sqlexpr.Format("(%s AT TIME ZONE %s)", value, sqlexpr.Arg(zone, "text"))
 }
 
 // Message is the lowest id of a message with that text. Without such a message, the column is left unchanged.
