@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/overdue"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
 // inZone sets the time zone of a database.
@@ -123,6 +125,105 @@ func TestZoneOption(t *testing.T) {
 			}
 			if zones != 1 {
 				t.Errorf("the log has %d lines about zones, want 1: %q", zones, j.logs)
+			}
+		})
+	}
+}
+
+// Dates of type date, and of domains, begin at midnight in the zone of the application. No other column needs a zone.
+func TestZoneOfDateColumns(t *testing.T) {
+	t.Parallel()
+	const database = "Pacific/Kiritimati" // UTC+14
+	audits := func(kind string) string {
+		return `CREATE DOMAIN day AS date; CREATE DOMAIN day_of_days AS day; CREATE DOMAIN local AS timestamp;
+			ALTER TABLE XtkAudit ALTER tsChanged TYPE ` + kind + `;
+			INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT d, '2025-09-01'::date + d - 1 FROM generate_series(1, 4) d; `
+	}
+	const partitioned = `CREATE TABLE old AS SELECT * FROM XtkAudit WHERE iAuditId <> 0; DROP TABLE XtkAudit;
+		CREATE TABLE XtkAudit (LIKE old) PARTITION BY RANGE (tsChanged); ALTER TABLE XtkAudit ALTER iAuditId SET NOT NULL;
+		CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES FROM (MINVALUE) TO ('2025-09-03');
+		CREATE TABLE audit2 PARTITION OF XtkAudit FOR VALUES FROM ('2025-09-03') TO ('2025-09-04');
+		CREATE TABLE audit3 PARTITION OF XtkAudit DEFAULT; CREATE UNIQUE INDEX ON audit1 (iAuditId);
+		CREATE UNIQUE INDEX ON audit2 (iAuditId); CREATE UNIQUE INDEX ON audit3 (iAuditId);
+		INSERT INTO XtkAudit SELECT * FROM old; `
+	for name, setup := range map[string]string{
+		"a date":                    audits("date"),
+		"a domain of a domain":      audits("day_of_days"),
+		"a domain over a timestamp": audits("local"),
+		"the date of partitions":    audits("date") + partitioned,
+	} {
+		for zone, first := range map[string]int64{"America/Bogota": 3, "Nowhere/City": 2, "": 4} { // the first one left
+			t.Run(name+" "+zone, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Campaign(t)
+				inZone(db, database)
+				db.Do(setup)
+				if zone != "" {
+					db.Do(
+						"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
+						zone,
+					)
+				}
+				counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
+				j := mustRun(t, db, nil, "audit-trail")
+				j.checkDeleted(t, "audit-trail", counted)
+				checkCount(t, db, first, "SELECT min(iAuditId) FROM XtkAudit WHERE iAuditId <> 0")
+				j.checkLog(t, "without a time zone", zone)
+			})
+		}
+	}
+}
+
+// Policies read dates in the zone of the application. While that is unknown, a policy does nothing whose values would
+// have a meaning only with it.
+func TestZoneOfPolicies(t *testing.T) {
+	t.Parallel()
+	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: 180}}
+	filtered, assigned, known := old, old, old
+	filtered.Filters = []policy.Filter{{Column: "created", Op: "LESS", Values: []string{"2025-09-03"}}}
+	value := "2025-09-03"
+	assigned.Assign = []policy.Assign{{Column: "created", Value: &value}}
+	known.Filters = []policy.Filter{
+		{Column: "seen", Op: "LESS", Values: []string{"2025-09-30"}}, {Column: "created", Op: "IS_NOT_NULL"},
+	}
+	for name, c := range map[string]struct {
+		zone   string
+		policy policy.Policy
+		first  int64 // the first row that is left as it was
+	}{
+		"an age in a known zone":        {"America/Bogota", old, 3},
+		"an age in the database's":      {"", old, 4},
+		"an age in an unknown zone":     {"Nowhere/City", old, 2},
+		"a filter in a known zone":      {"America/Bogota", filtered, 3},
+		"a filter in an unknown zone":   {"Nowhere/City", filtered, 1},
+		"values in an unknown zone":     {"Nowhere/City", assigned, 1},
+		"filters that need no zone":     {"Nowhere/City", known, 2},
+		"values in the database's":      {"", assigned, 4},
+		"values in the known zone":      {"America/Bogota", assigned, 3},
+		"a filter in the database's":    {"", filtered, 4},
+		"filters that need no option":   {"", known, 4},
+		"filters without an own moment": {"America/Bogota", known, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			inZone(db, "Pacific/Kiritimati")
+			db.Do(`CREATE TABLE shop (id integer, seen date, created timestamptz DEFAULT '2025-01-01');
+				INSERT INTO shop SELECT d, '2025-09-01'::date + d - 1 FROM generate_series(1, 4) d`)
+			if c.zone != "" {
+				db.Do(
+					"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
+					c.zone,
+				)
+			}
+			c.policy.Enabled = true
+			j := mustRun(t, db, func(config *pipeline.Config) {
+				config.Todo = []plan.Task{c.policy.Task()}
+				config.Pipeline = slices.Concat(tasks.Pipeline, config.Todo)
+			})
+			checkCount(t, db, c.first, "SELECT min(id) FROM shop WHERE created < '2025-02-01'")
+			if skipped := j.said("WARNING", "WdbcTimeZone", "created"); skipped != (c.first == 1) {
+				t.Errorf("the log says that the policy cannot run: %t: %q", skipped, j.logs)
 			}
 		})
 	}

@@ -69,12 +69,12 @@ ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) 
 // depth.
 const withTypes = `WITH RECURSIVE based (oid, base) AS (
   SELECT oid, oid FROM pg_type
-    WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'timestamp'::regtype)
+    WHERE oid IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype, 'date'::regtype, 'timestamp'::regtype)
   UNION ALL
   SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)`
 
 // integerTypes is a query of withTypes for the types of integers, and the domains over them.
-const integerTypes = "SELECT oid FROM based WHERE base <> 'timestamp'::regtype"
+const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 'timestamp'::regtype)"
 
 // selectTables reads the tables of a schema ($1), or tables of any schema. If a table is dropped at the same time, its
 // privileges are NULL: they count as granted, and the statement that reads the table fails.
@@ -100,7 +100,7 @@ SELECT c.oid, n.nspname::text, c.relname,
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     AND a.atttypid IN (` + integerTypes + `)),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid IN (SELECT oid FROM based WHERE base = 'timestamp'::regtype))
+    AND a.atttypid IN (SELECT oid FROM based WHERE base IN ('date'::regtype, 'timestamp'::regtype)))
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relpersistence <> 't' AND `
 

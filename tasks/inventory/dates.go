@@ -20,7 +20,7 @@ const (
 	FromStatistics Source = "STATISTICS"
 )
 
-// DateColumn is a column of type date, timestamp or timestamptz.
+// DateColumn is a column of type date, timestamp or timestamptz, or of a domain over one.
 type DateColumn struct {
 	Column string // the stored name
 	// Indexed is true if an index begins with it.
@@ -33,8 +33,11 @@ type DateColumn struct {
 	readable bool // whether its index may be read
 }
 
-// dateTypes are the types of dates.
-const dateTypes = "('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype)"
+// dateTypes is a query for the types of dates, with the domains over them at any depth.
+const dateTypes = `(WITH RECURSIVE dates (oid) AS (
+    SELECT unnest('{date,timestamp,timestamptz}'::regtype[])::oid
+    UNION ALL SELECT d.oid FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
+  SELECT oid FROM dates)`
 
 // selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner of
 // a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the

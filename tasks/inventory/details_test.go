@@ -30,14 +30,15 @@ func TestDates(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Do(
-		`CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date,
-			unknown timestamp,
+		`CREATE DOMAIN day AS date; CREATE DOMAIN birthday AS day;
+		CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date,
+			of_domain birthday, unknown timestamp,
 			second timestamptz, partial timestamptz, endless timestamptz);
 		CREATE INDEX ON events (by_index, id); CREATE INDEX ON events (id, second);
 		CREATE INDEX ON events (partial) WHERE partial > '2024-01-01'; CREATE INDEX ON events (endless);
 		ALTER TABLE events ALTER unknown SET STATISTICS 0;
 		INSERT INTO events SELECT i, 'x', '2020-01-01Z'::timestamptz + i * interval '1 day', '2021-01-01'::date + i,
-			now(),
+			'2021-01-01'::date + i, now(),
 			'2023-01-01Z', '2020-01-01Z', CASE WHEN i = 1 THEN '-infinity'::timestamptz ELSE 'infinity' END
 			FROM generate_series(0, 100) i`,
 	)
@@ -53,7 +54,7 @@ func TestDates(t *testing.T) {
 	for _, c := range read(t, db.Pool, "public.events").Dates {
 		got[c.Column] = c
 	}
-	if len(got) != 6 {
+	if len(got) != 7 {
 		t.Errorf("%d columns are dates: %+v", len(got), got)
 	}
 	for column, want := range map[string]struct {
@@ -63,6 +64,7 @@ func TestDates(t *testing.T) {
 	}{
 		"by_index":      {true, inventory.FromIndex, "2020-01-01", "2020-04-10"},
 		"by_statistics": {false, inventory.FromStatistics, "2021-01-01", "2021-04-11"},
+		"of_domain":     {false, inventory.FromStatistics, "2021-01-01", "2021-04-11"},
 		"unknown":       {false, "", "", ""},
 		"second":        {false, inventory.FromStatistics, "2023-01-01", "2023-01-01"},
 		"partial":       {false, inventory.FromStatistics, "2020-01-01", "2020-01-01"},

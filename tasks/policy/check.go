@@ -111,7 +111,10 @@ func (c *checker) checkColumns() {
 	c.checkDates()
 	c.checkOrphan()
 	for i, f := range c.Filters {
-		c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+		column, _ := c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+		if len(f.Values) > 0 {
+			c.checkZone(fmt.Sprintf("policy.filters[%d].values", i), column)
+		}
 	}
 	c.checkAssign()
 }
@@ -198,6 +201,7 @@ func (c *checker) checkAssign() {
 			c.wrong.Addf(field+".column", "%s is assigned twice", column.Name)
 		}
 		assigned[column.Name] = true
+		c.checkZone(field+".value", column)
 		if a.Value == nil && column.NotNull {
 			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
 		}
@@ -245,6 +249,16 @@ var clockWords = regexp.MustCompile(`(?i)\b(now|today|tomorrow|yesterday)\b`)
 func (c *checker) checkClock(field string, column campaign.Column, value string) {
 	if word := clockWords.FindString(value); word != "" && column.Kind == "D" {
 		c.wrong.Addf(field, "%q depends on the clock: use older_than, or a fixed date", word)
+	}
+}
+
+// checkZone checks that values of a column do not depend on a zone that is not known.
+func (c *checker) checkZone(field string, column campaign.Column) {
+	if c.env.Catalog.Zone.Unknown && column.Type == "pg_catalog.timestamptz" {
+		c.wrong.Addf(
+			field, "values of %s are read in the application's time zone, which is not known: correct the option %s",
+			column.Name, campaign.ZoneOption,
+		)
 	}
 }
 
