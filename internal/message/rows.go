@@ -119,6 +119,12 @@ var (
 		"Several workflows store their process instances in one table.",
 		"Name all workflows of the table in the purge, if the same retention applies to them.",
 	)
+	FormsTableAmbiguous = rows.warning(
+		"FORMS_TABLE_AMBIGUOUS",
+		"several tables have the name {table}, in upper and lower case: its process instances of {workflows} are retained",
+		"The Forms database names the table of a workflow in another case than the tables that exist.",
+		"Write the name in omd_object_type as the table of the workflow is spelled, or drop the other table.",
+	)
 )
 
 const results = theme("Details of a task's result")

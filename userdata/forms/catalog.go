@@ -17,13 +17,17 @@ type Column struct {
 	Cast   string // the type to compare an id in
 	Number bool   // the column holds numbers
 	Date   bool   // the column holds dates
+	// Instance is true if the column has the process instance of a row in a workflow's table.
+	Instance bool
+	// Ambiguous is true if the name of a workflow's table stands for several tables, this one among them.
+	Ambiguous bool
 }
 
 const (
 	// InstanceTable is the table of the process instances.
 	InstanceTable = "tb_process_instance"
-	// InstanceColumn is the column of a workflow's table with the process instance of a row.
-	InstanceColumn = "process_instance_id"
+	// instanceColumn is the column of a workflow's table with the process instance of a row.
+	instanceColumn = "process_instance_id"
 )
 
 // requiredTables are the tables without which nothing can be found; storageTables are the tables of a document storage in
@@ -67,10 +71,11 @@ func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 }
 
 // workflowTable matches the names of workflows' tables. No other table is touched, even if omd_object_type names it.
-var workflowTable = regexp.MustCompile(`^tb_[0-9]+$`)
+var workflowTable = regexp.MustCompile(`^(?i:tb)_[0-9]+$`)
 
 // WorkflowColumns returns the columns of the tables of workflows whose names match. Names from omd_object_type are used
-// only if the catalog has them, too. known reports whether a name matches.
+// only if the catalog has them, too. They may be in upper case, as in databases that came from Oracle. known reports
+// whether a name matches.
 func (t *Transaction) WorkflowColumns(
 	ctx context.Context, match func(name string) bool,
 ) (columns []Column, known bool, err error) {
@@ -86,10 +91,64 @@ func (t *Transaction) WorkflowColumns(
 	}); err != nil {
 		return nil, false, err
 	}
-	columns, err = t.columns(ctx, t, tables)
-	hasInstance := map[string]bool{}
-	for _, c := range columns {
-		hasInstance[c.Table] = hasInstance[c.Table] || c.Name == InstanceColumn
+	tables, ambiguous, err := t.stored(ctx, tables)
+	if err != nil {
+		return nil, false, err
 	}
-	return slices.DeleteFunc(columns, func(c Column) bool { return !hasInstance[c.Table] }), known, err
+	for _, group := range splitByCase(tables) {
+		found, err := t.columns(ctx, t, group)
+		if err != nil {
+			return nil, false, err
+		}
+		columns = append(columns, found...)
+	}
+	instances := map[string]string{} // the columns with the process instance, by table
+	for _, c := range columns {
+		if c.Name == instanceColumn || (instances[c.Table] == "" && strings.EqualFold(c.Name, instanceColumn)) {
+			instances[c.Table] = c.Name
+		}
+	}
+	columns = slices.DeleteFunc(columns, func(c Column) bool { return instances[c.Table] == "" })
+	for i, c := range columns {
+		columns[i].Instance, columns[i].Ambiguous = c.Name == instances[c.Table], slices.Contains(ambiguous, c.Table)
+	}
+	return columns, known, err
+}
+
+// splitByCase splits names into groups in which no names differ only in case: MariaDB finds just one of these.
+func splitByCase(names []string) (groups [][]string) {
+	before := map[string]int{} // the names so far, by their lower case
+	for _, name := range names {
+		i := before[strings.ToLower(name)]
+		if before[strings.ToLower(name)]++; i == len(groups) {
+			groups = append(groups, nil)
+		}
+		groups[i] = append(groups[i], name)
+	}
+	return groups
+}
+
+// stored returns the tables that names stand for in any case, and which of them are ambiguous: there are several, and
+// none is spelled like its name. Names without a table are returned as they are.
+func (t *Transaction) stored(ctx context.Context, names []string) (tables, ambiguous []string, err error) {
+	var lower []string
+	for _, name := range names {
+		lower = append(lower, strings.ToLower(name))
+	}
+	spelled, err := t.tablesLike(ctx, t, lower)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, name := range names {
+		found := slices.DeleteFunc(slices.Clone(spelled), func(s string) bool { return !strings.EqualFold(s, name) })
+		if len(found) == 0 || slices.Contains(found, name) {
+			found = []string{name}
+		}
+		if len(found) > 1 {
+			ambiguous = append(ambiguous, found...)
+		}
+		tables = append(tables, found...)
+	}
+	slices.Sort(tables)
+	return slices.Compact(tables), ambiguous, nil
 }

@@ -36,6 +36,8 @@ type dialect interface {
 
 	// missing returns the tables that do not exist.
 	missing(ctx context.Context, tx *Transaction, tables []string) ([]string, error)
+	// tablesLike returns the tables where tb_process_instance is whose names in lower case are some names.
+	tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error)
 	// columns returns the columns of the tables that exist where tb_process_instance does, in order.
 	columns(ctx context.Context, tx *Transaction, tables []string) ([]Column, error)
 

@@ -74,6 +74,15 @@ func checkCase(ctx context.Context, tx *Transaction, missing []string) error {
 	return err
 }
 
+func (mysqlDialect) tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error) {
+	return tx.Texts(
+		ctx,
+		"SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() AND table_type = 'BASE TABLE' "+
+			"AND LOWER(table_name) IN (@names)",
+		Args{"names": names},
+	)
+}
+
 func (d mysqlDialect) columns(ctx context.Context, tx *Transaction, tables []string) (list []Column, err error) {
 	tables, err = tx.Existing(ctx, tables)
 	if err != nil {
@@ -89,9 +98,6 @@ func (d mysqlDialect) columns(ctx context.Context, tx *Transaction, tables []str
 			c.Quoted, c.Type = d.Quote(c.Table), strings.ToLower(c.Type)
 			c.Number = slices.Contains(mysqlNumbers, c.Type) || slices.Contains(mysqlFloats, c.Type)
 			c.Date = slices.Contains(mysqlDates, c.Type)
-			if strings.EqualFold(c.Name, InstanceColumn) {
-				c.Name = InstanceColumn
-			}
 			list = append(list, c)
 		},
 	)

@@ -94,6 +94,15 @@ func (postgres) missing(ctx context.Context, tx *Transaction, tables []string) (
 	)
 }
 
+func (postgres) tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error) {
+	return tx.Texts(
+		ctx,
+		`SELECT relname::text FROM pg_class WHERE lower(relname) IN (@names) AND relkind IN ('r', 'p') AND relnamespace =
+			(SELECT relnamespace FROM pg_class WHERE oid = to_regclass('tb_process_instance'))`,
+		Args{"names": names},
+	)
+}
+
 // columns implements dialect. An id is compared in the type of its column without a length, so that a cast does not
 // truncate the id, and in bigint if the type is a smaller integer.
 func (postgres) columns(ctx context.Context, tx *Transaction, tables []string) (list []Column, err error) {

@@ -71,7 +71,12 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	}
 	for _, column := range columns {
 		switch {
-		case column.Name != forms.InstanceColumn:
+		case !column.Instance:
+		case column.Ambiguous:
+			s.Notes = append(
+				s.Notes,
+				message.FormsTableAmbiguous.With("table", column.Table, "workflows", c.Workflows()),
+			)
 		case slices.ContainsFunc(others, func(o forms.Column) bool { return o.Table == column.Table }):
 			s.Notes = append(s.Notes, message.FormsTableShared.With("table", column.Table, "workflows", c.Workflows()))
 		default:

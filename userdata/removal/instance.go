@@ -2,7 +2,9 @@ package removal
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
@@ -44,14 +46,21 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	return g, nil
 }
 
-// variables removes the rows of process instances in the tables of workflows.
+// variables removes the rows of process instances in the tables of workflows. It fails if they have rows in a table that
+// may be that of a workflow, but whose name is ambiguous.
 func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error {
 	columns, _, err := r.tx.WorkflowColumns(ctx, func(string) bool { return true })
 	if err != nil {
 		return err
 	}
 	for _, c := range columns {
-		if c.Name != forms.InstanceColumn {
+		if !c.Instance {
+			continue
+		}
+		if c.Ambiguous {
+			if err := r.requireNone(ctx, c, ids); err != nil {
+				return err
+			}
 			continue
 		}
 		counts, err := r.remove(ctx, c.Quoted, r.tx.HasID(c, ids), "r."+r.tx.Quote(c.Name), nil)
@@ -61,6 +70,25 @@ func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error 
 		for key, n := range counts {
 			g.add(c.Table, forms.ID(key), n)
 		}
+	}
+	return nil
+}
+
+// errAmbiguous is returned if it is not known which table is that of a workflow.
+var errAmbiguous = failure.New(
+	failure.Precondition,
+	"several tables have the name of a workflow's table, in upper and lower case; write it in omd_object_type as the "+
+		"table of the workflow is spelled",
+)
+
+// requireNone fails if process instances have rows in the table of a column.
+func (r *Remover) requireNone(ctx context.Context, c forms.Column, ids []int64) error {
+	rows, err := r.tx.Counts(ctx, "SELECT 1, count(*) FROM "+c.Quoted+" AS r WHERE "+r.tx.HasID(c, ids), nil)
+	if err != nil {
+		return fmt.Errorf("%s: %w", c.Quoted, err)
+	}
+	if n := rows["1"]; n > 0 {
+		return fmt.Errorf("%d rows of it are in %s: %w", n, c.Quoted, errAmbiguous)
 	}
 	return nil
 }

@@ -40,8 +40,19 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 	case len(columns) == 0:
 		return []string{fmt.Sprintf("%s: its table does not look like the table of a workflow", v)}, nil
 	}
+	instance := map[string]string{} // the column with the process instance, by table
+	for _, c := range columns {
+		if c.Ambiguous {
+			return []string{
+				fmt.Sprintf("%s: several tables have the name of its table, in upper and lower case", v),
+			}, nil
+		}
+		if c.Instance {
+			instance[c.Table] = s.tx.Quote(c.Name)
+		}
+	}
 	columns = slices.DeleteFunc(columns, func(c forms.Column) bool {
-		return c.Name == forms.InstanceColumn || (v.Name != "" && c.Name != v.Name)
+		return c.Instance || (v.Name != "" && c.Name != v.Name)
 	})
 	if v.Name != "" && len(columns) == 0 {
 		return nil, fmt.Errorf("%w variable: %s", ErrNoVariable, v)
@@ -57,7 +68,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 			continue
 		}
 		query := fmt.Sprintf(
-			"SELECT %s, %s FROM %s WHERE %s", s.tx.Quote(forms.InstanceColumn), value, c.Quoted, condition,
+			"SELECT %s, %s FROM %s WHERE %s", instance[c.Table], value, c.Quoted, condition,
 		)
 		if err := s.addMatches(ctx, query, v, c.Number); err != nil {
 			return nil, fmt.Errorf("search %s: %w", v, err)

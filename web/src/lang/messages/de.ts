@@ -29,6 +29,8 @@ export const messages: Record<string, string> = {
   FORMS_WORKFLOW_UNKNOWN: 'Die Datenbank kennt keinen Workflow von {workflows}',
   FORMS_TABLE_SHARED:
     '{table} ist auch die Tabelle anderer Workflows: Die Prozessinstanzen von {workflows} lassen sich nicht unterscheiden und bleiben erhalten',
+  FORMS_TABLE_AMBIGUOUS:
+    'Mehrere Tabellen heißen {table}, in Groß- und Kleinschreibung: Ihre Prozessinstanzen von {workflows} bleiben erhalten',
 
   RESULT_ROWS_FAILED: '{rows} veraltete {rows|Zeile führte|Zeilen führten} zu einem Fehler',
   RESULT_ROWS_LOCKED: '{rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt',

@@ -28,6 +28,8 @@ export const messages: Record<string, string> = {
   FORMS_WORKFLOW_UNKNOWN: 'La base ne connaît aucun workflow de {workflows}',
   FORMS_TABLE_SHARED:
     '{table} est aussi la table d’autres workflows : les instances de processus de {workflows} ne peuvent pas être distinguées et sont conservées',
+  FORMS_TABLE_AMBIGUOUS:
+    'Plusieurs tables s’appellent {table}, en majuscules et en minuscules : ses instances de processus de {workflows} sont conservées',
 
   RESULT_ROWS_FAILED: '{rows} {rows|ligne obsolète a|lignes obsolètes ont} provoqué une erreur',
   RESULT_ROWS_LOCKED:

@@ -24,6 +24,8 @@ export const messages: Record<string, string> = {
   FORMS_WORKFLOW_UNKNOWN: 'データベースに {workflows} のワークフローがありません',
   FORMS_TABLE_SHARED:
     '{table} は他のワークフローのテーブルでもあります：{workflows} のプロセスインスタンスは区別できないため、保持されます',
+  FORMS_TABLE_AMBIGUOUS:
+    '大文字と小文字だけが異なる {table} という名前のテーブルが複数あります：{workflows} のそのプロセスインスタンスは保持されます',
 
   RESULT_ROWS_FAILED: '古い行 {rows} 行がエラーになりました',
   RESULT_ROWS_LOCKED: '古い行 {rows} 行が他のセッションにロックされていました',
