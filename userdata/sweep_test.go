@@ -171,6 +171,32 @@ func (f *fixture) retained(r userdata.Request) (text string) {
 	return text
 }
 
+// Chunks that belong to no document have no session: a sweep retains them, and reports how many there are.
+func TestSweepOfChunksWithoutADocument(t *testing.T) { onBoth(t, testSweepOfChunksWithoutADocument) }
+
+func testSweepOfChunksWithoutADocument(t *testing.T, on engine) {
+	f := newPurges(t, on)
+	f.db.Do("INSERT INTO tb_dm_chunk VALUES (NULL, 0, 'abc'), (NULL, NULL, NULL), ('gone', 0, 'ab'), ('kept', 0, 'a')")
+	f.db.Do("INSERT INTO tb_dm_session_reference VALUES (NULL, '_wfattach1'), ('gone', '_wfattach1'), ('kept', NULL)")
+	f.db.Do("INSERT INTO tb_task VALUES (9, 1, 'P0', 0)")
+	f.work()
+	request := userdata.Request{Sweep: true}
+	f.sweepFirst(request)
+	retained := f.retained(request)
+	if want := "documents retained: 0 of tasks and form data (0 bytes), 0 of the session \"-1\" (0 bytes), 1 of other " +
+		"sessions (1 bytes), 0 without a session (0 bytes); and 2 chunks without a document (3 bytes)"; retained != want {
+		t.Errorf("the dry run says %q, want %q", retained, want)
+	}
+	events, receipt := f.erase(request)
+	if want := (report.Rows{"tb_dm_chunk": 1, "tb_dm_session_reference": 1}); !maps.Equal(receipt.Rows, want) ||
+		!f.logged(events, retained) {
+		t.Errorf("the sweep deleted %v, want %v: %+v", receipt.Rows, want, events)
+	}
+	if left := f.db.Int("SELECT count(*) FROM tb_dm_chunk WHERE documentid IS NULL"); left != 2 {
+		t.Errorf("%d chunks without a document are left, want 2", left)
+	}
+}
+
 // A sweep finds the documents that an erasure without a known document storage left, although the task's rows no longer
 // exist.
 func TestSweepAfterAnErasure(t *testing.T) {

@@ -2,6 +2,7 @@ package sweep
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"io/fs"
 	"os"
@@ -55,19 +56,31 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.
 	return report.Infof("documents retained: %s", strings.Join(parts, ", "))
 }
 
-// retainedInDatabase reports the documents in the database except stale ones.
+// retainedInDatabase reports the documents in the database except stale ones, and chunks that belong to no document: no
+// session leads to these.
 func retainedInDatabase(
 	ctx context.Context, tx *forms.Transaction, sessions map[string][]string, stale []string,
 ) (report.Event, error) {
 	sizes := map[string]int64{}
-	var document string
-	var size int64
-	query := "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk WHERE documentid IS NOT NULL"
-	err := tx.Each(ctx, query, nil, []any{&document, &size}, func() { sizes[document] += size })
+	var document sql.NullString
+	var size, chunks, bytes int64
+	query := "SELECT documentid, COALESCE(OCTET_LENGTH(content), 0) FROM tb_dm_chunk"
+	err := tx.Each(ctx, query, nil, []any{&document, &size}, func() {
+		if document.Valid {
+			sizes[document.String] += size
+			return
+		}
+		chunks++
+		bytes += size
+	})
 	for _, document := range stale {
 		delete(sizes, document)
 	}
-	return retainedEvent(sizes, sessions), err
+	event := retainedEvent(sizes, sessions)
+	if chunks > 0 {
+		event.Log.Message += fmt.Sprintf("; and %d chunks without a document (%d bytes)", chunks, bytes)
+	}
+	return event, err
 }
 
 // retainedInFolder reports the documents in the folder except stale ones, given by their paths.
