@@ -513,6 +513,27 @@ func TestOtherSchemasAreNamed(t *testing.T) {
 	}
 }
 
+// A schema that the role may not use is named as well, and is not chosen for it.
+func TestOtherSchemasWithoutRightsAreNamed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (LIKE public.nmsdelivery)")
+	j := mustRun(t, db, nil, "audit-trail", "sessions")
+	j.checkLog(t, "WARNING", "schema public is cleaned; tables of Campaign in hidden are not", "may use that schema")
+	db.Do("DROP TABLE NmsDelivery")
+	j = mustRun(t, db, nil, "audit-trail")
+	j.checkLog(t, "WARNING", "schema public is cleaned; tables of Campaign in hidden are not")
+
+	empty := pgtest.Empty(t)
+	empty.Superuser("CREATE SCHEMA hidden; CREATE TABLE hidden.nmsdelivery (id integer)")
+	if _, err := run(t, empty, nil); !errors.Is(err, campaign.ErrNotCampaign) {
+		t.Errorf("the run ended with %v, want %v", err, campaign.ErrNotCampaign)
+	}
+	if known, err := campaign.HasKnownTables(t.Context(), empty.Pool); known || err != nil {
+		t.Errorf("tables in a schema that the role may not use are known: %t, %v", known, err)
+	}
+}
+
 // A run cleans the schema of NmsDelivery, and no tables of the same names in other schemas.
 func TestOtherSchemas(t *testing.T) {
 	t.Parallel()

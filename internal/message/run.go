@@ -71,7 +71,7 @@ var (
 	SchemasNotCleaned = runs.warning(
 		"SCHEMAS_NOT_CLEANED",
 		"schema {schema} is cleaned; tables of Campaign in {others} are not: to clean those, run a service whose "+
-			"role has that schema first in its search_path",
+			"role may use that schema, and has it first in its search_path",
 		"Several schemas of the database have tables of Adobe Campaign.",
 		"Run another service with a role for the other schema, if that is an installation of its own.",
 	)

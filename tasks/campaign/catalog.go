@@ -35,7 +35,8 @@ var knownTables = []string{
 type Catalog struct {
 	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the stored names of other schemas with known tables. They are not read.
+	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use. They
+	// are not read.
 	OtherSchemas []string
 	// Role is the stored name of the role that the service is connected as.
 	Role string
@@ -54,16 +55,17 @@ type Catalog struct {
 	mappingsErr         error               // the error of reading the mappings, or nil
 }
 
-// findSchema ranks the schemas that hold known tables: NmsDelivery decides, then the search path, then the number.
+// findSchema ranks the schemas that hold known tables: the role may use the first ones. Then NmsDelivery decides, then the
+// search path, then the number.
 const findSchema = `
 SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),
-  n.nspname) IS NOT NULL AS on_path
+  n.nspname) IS NOT NULL AS on_path, COALESCE(has_schema_privilege(n.oid, 'USAGE'), false)
+  AS usable
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
   AND n.nspname <> 'information_schema'
-  AND has_schema_privilege(n.oid, 'USAGE')
-GROUP BY n.nspname
-ORDER BY holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
+GROUP BY n.oid, n.nspname
+ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
 
 // withTypes is a WITH of the types of integers and of dates without a time zone, each with the domains over it at any
 // depth.
@@ -211,19 +213,19 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 // schemasOf returns the schema to clean, and the others with known tables.
 func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
 	type candidate struct {
-		Name                  string
-		HoldsDelivery, OnPath bool
+		Name                          string
+		HoldsDelivery, OnPath, Usable bool
 	}
 	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 	if err != nil {
 		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
 	}
-	if len(found) == 0 {
+	if len(found) == 0 || !found[0].Usable {
 		return "", nil, ErrNotCampaign
 	}
 	best := found[0]
-	if len(found) > 1 && !best.OnPath && found[1].HoldsDelivery == best.HoldsDelivery {
+	if len(found) > 1 && !best.OnPath && found[1].Usable && found[1].HoldsDelivery == best.HoldsDelivery {
 		return "", nil, fmt.Errorf(
 			"%w: both schema %q and schema %q hold its tables; name one in the role's search_path",
 			ErrNotCampaign, best.Name, found[1].Name,
@@ -235,9 +237,10 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	return best.Name, others, nil
 }
 
-// HasKnownTables reports whether any schema has a table that a run cleans or reads.
+// HasKnownTables reports whether any schema that the role may use has a table that a run cleans or reads.
 func HasKnownTables(ctx context.Context, db Querier) (known bool, err error) {
-	err = db.QueryRow(ctx, "SELECT EXISTS ("+findSchema+")", knownTables).Scan(&known)
+	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM ("+findSchema+") AS found WHERE usable)", knownTables).
+		Scan(&known)
 	return known, err
 }
 

@@ -57,7 +57,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'Die Zone von Datumsangaben ohne Zeitzone ist nicht bekannt: option {option} {problem}. Zeilen, die nur in manchen Zonen veraltet sind, bleiben erhalten. Setzen Sie die Option auf einen IANA-Namen wie Europe/Paris, oder löschen Sie ihre Zeile, wenn die Angaben in der Zone der Datenbank sind: {zone}',
   SCHEMAS_NOT_CLEANED:
-    'Das Schema {schema} wird bereinigt, die Campaign-Tabellen in {others} nicht: Betreiben Sie dafür einen Dienst, dessen Rolle jenes Schema im search_path zuerst nennt',
+    'Das Schema {schema} wird bereinigt, die Campaign-Tabellen in {others} nicht: Betreiben Sie dafür einen Dienst, dessen Rolle jenes Schema benutzen darf und es im search_path zuerst nennt',
   OPTION_UNUSABLE: '{table} wird nicht bereinigt: {error}',
   STATISTICS_OPTION_UNUSABLE: 'Für keine Tabelle läuft VACUUM: {error}',
   LAST_CLEANUP_UNKNOWN:

@@ -57,7 +57,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'Le fuseau des dates sans fuseau horaire n’est pas connu : option {option} {problem}. Les lignes obsolètes dans certains fuseaux seulement sont conservées. Donnez à l’option un nom IANA, tel que Europe/Paris, ou supprimez sa ligne si les dates sont dans le fuseau de la base, {zone}',
   SCHEMAS_NOT_CLEANED:
-    'Le schéma {schema} est nettoyé, les tables de Campaign dans {others} ne le sont pas : pour celles-ci, lancez un service dont le rôle a ce schéma en tête de son search_path',
+    'Le schéma {schema} est nettoyé, les tables de Campaign dans {others} ne le sont pas : pour celles-ci, lancez un service dont le rôle peut utiliser ce schéma et l’a en tête de son search_path',
   OPTION_UNUSABLE: '{table} n’est pas nettoyée : {error}',
   STATISTICS_OPTION_UNUSABLE: 'VACUUM n’est exécuté sur aucune table : {error}',
   LAST_CLEANUP_UNKNOWN: '{table} n’est pas nettoyée, car la date du dernier nettoyage n’est pas connue : {problem}',

@@ -50,7 +50,7 @@ export const messages: Record<string, string> = {
   TIME_ZONE_UNKNOWN:
     'タイムゾーンのない日付のゾーンが不明です：option {option} {problem}。一部のゾーンでのみ古い行は保持されます。オプションに Europe/Paris のような IANA 名を設定するか、日付がデータベースのゾーン {zone} の場合はその行を削除してください',
   SCHEMAS_NOT_CLEANED:
-    'スキーマ {schema} はクリーンアップされますが、{others} の Campaign のテーブルはされません。クリーンアップするには、search_path の先頭にそのスキーマを持つロールでサービスを起動してください',
+    'スキーマ {schema} はクリーンアップされますが、{others} の Campaign のテーブルはされません。クリーンアップするには、そのスキーマを使用でき、search_path の先頭に持つロールでサービスを起動してください',
   OPTION_UNUSABLE: '{table} はクリーンアップされません：{error}',
   STATISTICS_OPTION_UNUSABLE: 'どのテーブルにも VACUUM を実行しません：{error}',
   LAST_CLEANUP_UNKNOWN: '前回のクリーンアップの日時が不明なため、{table} はクリーンアップされません：{problem}',
