@@ -71,13 +71,16 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
-// hidesRows reports whether row security may hide rows of the compiled table, or of one by which its rows are judged. If
-// so, it notes that the compiled table is not cleaned completely.
+// hidesRows reports whether there may be rows that a query does not show, of the compiled table or of a relation by which
+// its rows are judged. If so, it notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
-	if t.RowSecurity {
+	switch {
+	case t.RowSecurity:
 		c.plan.Skip(c.table, message.RowsHidden.With("table", t.Name, "role", c.env.Catalog.Role))
+	case !t.ShowsAllRows():
+		c.plan.Skip(c.table, message.NotATable.With("table", t.Name, "kind", t.Kind))
 	}
-	return t.RowSecurity
+	return !t.ShowsAllRows()
 }
 
 // cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries: Citus joins a distributed

@@ -41,7 +41,7 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 		sides = append(sides, sqlexpr.OneOf(r.alias+"."+l.column, l.ids))
 	}
 	for _, l := range own.messages {
-		for _, log := range messageLogs(c.sql.env) {
+		for _, log := range messageLogs(c.sql.env, c.sql.plan) {
 			if c.sql.hidesRows(log) {
 				return sqlexpr.SQL("true")
 			}

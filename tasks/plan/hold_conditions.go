@@ -78,7 +78,7 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 		})
 	}
 	for _, l := range own.messages {
-		for _, log := range messageLogs(f.env) {
+		for _, log := range messageLogs(f.env, f.plan) {
 			onHold := func(*holdCompiler) sqlexpr.Expr { return sqlexpr.OneOf("l.iDeliveryId", l.ids) }
 			found = append(found, f.through(l.column, row{"l", log}, "iBroadLogId", onHold))
 		}
@@ -92,7 +92,7 @@ func (f holdFinder) newCompiler() *holdCompiler {
 }
 
 // through returns the condition that a column of r contains the key of a row of another table that is on hold, as
-// compiled by onHold. It is true of all rows if row security may hide rows of that table.
+// compiled by onHold. It is true of all rows if that table may not show all its rows.
 func (f holdFinder) through(
 	column string, other row, key string, onHold func(c *holdCompiler) sqlexpr.Expr,
 ) HoldCondition {
@@ -144,11 +144,14 @@ func (f holdFinder) byPairedRows() (found []HoldCondition, err error) {
 
 // byPairedStep returns the conditions of byPairedRows for the tables of one step.
 func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
-	logs, err := step.On(f.env, &Plan{})
+	skipped := &Plan{}
+	logs, err := step.On(f.env, skipped)
+	logs = slices.Concat(logs, skipped.SkippedTables) // a log that is not cleaned has rows on hold, too
 	paired, key, id := f.env.Catalog.Table(step.Paired.Table), step.Paired.Key, step.Paired.ID
 	if err != nil || paired == nil || !paired.Has(key) || (paired != f.table && !slices.Contains(logs, f.table)) {
 		return nil, err
 	}
+	f.plan.requireMappings(f.env)
 	logs = slices.DeleteFunc(logs, func(log *campaign.Table) bool { return !log.Has(id) })
 	path := []*campaign.Table{f.table}
 	if paired == f.table {

@@ -173,7 +173,7 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 			switch {
 			case !t.Has(step.Message):
 				continue
-			case c.hidesRows(t) || !t.ShowsAllRows():
+			case c.hidesRows(t):
 				needed = append(needed, sqlexpr.SQL("true"))
 				continue
 			}

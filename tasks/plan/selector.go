@@ -99,8 +99,7 @@ func TrackingLogs(env Env, p *Plan) ([]*campaign.Table, error) {
 
 // selectLogs selects the tables that functions of the catalog list, each once, and notes what these left out.
 func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (found []*campaign.Table, err error) {
-	if mapping := env.Catalog.Table("NmsDeliveryMapping"); mapping != nil && !mapping.CanSelect {
-		p.requireRights(env, mapping, "SELECT")
+	if !p.requireMappings(env) {
 		return nil, nil
 	}
 	for _, list := range listers {
@@ -119,6 +118,13 @@ func selectLogs(env Env, p *Plan, listers ...func() (campaign.Logs, error)) (fou
 		}
 	}
 	return found, nil
+}
+
+// requireMappings reports whether the role may read the delivery mappings, if there are any, and requires that right.
+func (p *Plan) requireMappings(env Env) bool {
+	mapping := env.Catalog.Table("NmsDeliveryMapping")
+	p.requireRights(env, mapping, "SELECT")
+	return mapping == nil || mapping.CanSelect
 }
 
 // Family is a kind of table that the application and its customers may have any number of.
