@@ -118,6 +118,26 @@ var encodings = map[string]encoding.Encoding{
 	"EUC_CN":       simplifiedchinese.HZGB2312,
 }
 
+// lacking has the characters of Go's encodings that PostgreSQL's encodings of the same name lack.
+var lacking = map[string]string{
+	"EUC_CN": "·ńňǹɑɡ—€ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹ\ufe31\ufe33\ufe34\ufe35\ufe36\ufe37\ufe38\ufe39\ufe3a\ufe3b\ufe3c\ufe3d\ufe3e" +
+		"\ufe3f\ufe40\ufe41\ufe42\ufe43\ufe44",
+	"EUC_JIS_2004": "\u2015\u2211\uffe0\uffe1\uffe2\uffe3\uffe5",
+	"KOI8U":        "Ўў",
+	"WIN1255":      "\u05ba",
+}
+
+// isExtension reports whether a code is in a part of one of Go's encodings that PostgreSQL's lacks.
+func isExtension(name, code string) bool {
+	switch name {
+	case "EUC_JIS_2004": // JIS X 0212, and IBM's characters: JIS X 0213 has others there
+		return code[0] == 0x8f || code[0] >= 0xf9
+	case "EUC_KR": // Unified Hangul Code, or CP949
+		return code[0] < 0xa1 || code[1] < 0xa1
+	}
+	return false
+}
+
 // alphabet returns the characters of an encoding, by PostgreSQL's name. A database without one (SQL_ASCII) stores any
 // bytes.
 func alphabet(name string) letters {
@@ -126,8 +146,8 @@ func alphabet(name string) letters {
 		return func(rune) bool { return true }
 	case known != nil:
 		return func(r rune) bool {
-			_, err := known.NewEncoder().String(string(r))
-			return err == nil
+			code, err := known.NewEncoder().String(string(r))
+			return err == nil && !strings.ContainsRune(lacking[name], r) && !isExtension(name, code)
 		}
 	}
 	return func(rune) bool { return false }
