@@ -2,25 +2,30 @@ package connection
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// ErrCredentials reports that no connection can be opened, since the files of a URL's credentials are missing or do not
+// match, for example while they are replaced one after the other.
+var ErrCredentials = errors.New("the credentials cannot be read again")
+
 // Refresh returns a function for BeforeConnect that reads the files of a URL's credentials anew: the password file, the
 // service file, and the client's certificate and key. They may have changed since the URL was parsed. The function
-// fails if the service file names another server or database than before: only a restart moves the service there.
+// fails with ErrCredentials if it cannot, or if the service file names another server or database than before: only a restart moves the service there.
 func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		fresh, err := pgx.ParseConfig(address)
 		if err != nil {
-			return fmt.Errorf("read the credentials again: %w", err)
+			return fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
 		if fresh.Host != config.Host || fresh.Port != config.Port || fresh.Database != config.Database {
 			return fmt.Errorf(
-				"the service file names %s:%d/%s now: restart the service to use it", fresh.Host, fresh.Port,
-				fresh.Database,
+				"%w: the service file names %s:%d/%s now: restart the service to use it",
+				ErrCredentials, fresh.Host, fresh.Port, fresh.Database,
 			)
 		}
 		config.User, config.Password, config.TLSConfig, config.Fallbacks = fresh.User, fresh.Password, fresh.TLSConfig, fresh.Fallbacks

@@ -1,6 +1,7 @@
 package connection_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -84,8 +85,7 @@ func TestCredentialsThatChange(t *testing.T) {
 	if err := refresh(
 		t.Context(),
 		config.ConnConfig.Copy(),
-	); err == nil ||
-		!strings.Contains(err.Error(), "read the credentials again") {
+	); !errors.Is(err, connection.ErrCredentials) {
 		t.Errorf("without a key: %v", err)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
@@ -29,7 +31,7 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	return config, config.Apply(mysql.BeforeConnect(func(_ context.Context, config *mysql.Config) error {
 		fresh, err := readMySQLURL(flag, address)
 		if err != nil {
-			return err
+			return fmt.Errorf("%w: %w", connection.ErrCredentials, err)
 		}
 		config.Passwd = fresh.Passwd
 		if fresh.TLS != nil {

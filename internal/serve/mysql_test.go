@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cleanupd/cleanupd/internal/mysqltest"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
 // The error about the URL of a MySQL database never shows its password.
@@ -91,5 +92,11 @@ func TestPasswordFileOfMySQLThatChanges(t *testing.T) {
 		if err := pool.PingContext(t.Context()); err != nil {
 			t.Errorf("with the password %s: %v", password, err)
 		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if err := pool.PingContext(t.Context()); !sqlstate.Lost(err) {
+		t.Errorf("without the password file: %v, want a lost connection", err)
 	}
 }

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
 // advice is what an operator can do about a persistent error, by SQLSTATE.
@@ -47,7 +49,7 @@ const pooled = "a pooler in transaction mode may lie between: connect to Postgre
 // Explain returns an error's text for operators: what happened, and what can be done.
 func Explain(err error) string {
 	state := Of(err)
-	if state == "" && Lost(err) {
+	if state == "" && Lost(err) && !errors.Is(err, connection.ErrCredentials) {
 		state = pgerrcode.ConnectionFailure
 	}
 	text := Text(err)

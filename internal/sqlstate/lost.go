@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
 // Lost reports whether an error means that the database, or the connection to it, is currently unusable: it says
@@ -17,7 +19,7 @@ func Lost(err error) bool {
 		connectErr *pgconn.ConnectError
 		netErr     net.Error
 	)
-	if errors.As(err, &connectErr) { // also if the server refused
+	if errors.As(err, &connectErr) || errors.Is(err, connection.ErrCredentials) { // also if the server refused
 		return true
 	}
 	switch state := Of(err); {

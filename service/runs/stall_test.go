@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/internal/suite"
@@ -185,6 +188,45 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 				t.Errorf("it was set back: %q", logs(events))
 			}
 		})
+	}
+}
+
+// While a file of the database URL is being replaced, a run waits, without using up attempts.
+func TestCredentialsThatAreReplaced(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	sessions(db, 300)
+	file := filepath.Join(t.TempDir(), "services")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("[it]\n")
+	url := db.URL() + "&lock_timeout=1000&service=it&servicefile=" + file
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.BeforeConnect = connection.Refresh(url)
+	own, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(own.Close)
+	a, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows, c.Limits.RowsPerSecond = own, 1, 100 })
+	watcher, _, _ := replica(t, db, "b", nil)
+	run := start(t, watcher, runs.Request{Tasks: []string{"sessions"}})
+	work()
+	db.Until("SELECT (sum(rows_deleted) >= 100)::int FROM cleanupd.task")
+	write("")
+	own.Reset()
+	unready(t, a, "no connection to the database can be opened")
+	write("[it]\n")
+	checkFinished(t, watch(t, watcher, run.ID), 300)
+	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d failed attempts are counted", n)
 	}
 }
 

@@ -45,7 +45,7 @@ func awaited(err error) string {
 		return connection.ErrStandby.Error()
 	case errors.Is(err, connection.ErrReadOnly):
 		return connection.ErrReadOnly.Error()
-	case errors.As(err, &connect):
+	case errors.As(err, &connect), errors.Is(err, connection.ErrCredentials):
 		return "no connection to the database can be opened"
 	}
 	return ""
