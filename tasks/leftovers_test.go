@@ -151,7 +151,7 @@ func TestLeftoversOfAnInterruptedRun(t *testing.T) {
 	here, there, knowing := recordRemotes(t)
 	here.Do(
 		`CREATE FUNCTION fail() RETURNS trigger
-			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION USING ERRCODE = ''57P01''; END';
+			LANGUAGE plpgsql AS 'BEGIN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(60); END';
 			CREATE TRIGGER fail BEFORE DELETE ON kept.delivery EXECUTE FUNCTION fail()`,
 	)
 	_, err := run(t, here, knowing, "deliveries")

@@ -9,7 +9,7 @@ import (
 )
 
 // An error inside a trigger is an error of the row, even if a table of the trigger is missing or a server is
-// unreachable.
+// unreachable, or if it raises an error with an SQLSTATE that otherwise means that the database is unusable.
 func TestErrorsInsideTriggers(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
@@ -21,6 +21,10 @@ func TestErrorsInsideTriggers(t *testing.T) {
 		"no right":       "DELETE FROM forbidden",
 		"no syntax":      "EXECUTE 'SELEC 1'",
 		"another server": "RAISE 'could not connect to server' USING ERRCODE = '08001'",
+		"a shutdown":     "RAISE 'closed for the night' USING ERRCODE = '57P01'",
+		"connections":    "RAISE 'too many of them' USING ERRCODE = '53300'",
+		"a file":         "RAISE 'no such file' USING ERRCODE = '58P01'",
+		"read-only":      "RAISE 'closed books' USING ERRCODE = '25006'",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

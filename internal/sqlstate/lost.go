@@ -25,11 +25,13 @@ func Lost(err error) bool {
 	switch state := Of(err); {
 	case LibraryMissing(err):
 		return true
+	case ofFunctions(err):
+		return false
 	case state == "":
 		return errors.As(err, &netErr) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 			pgconn.SafeToRetry(err)
 	// Whole classes: newer servers may have codes that the library does not know.
-	case strings.HasPrefix(state, "08") && !ofFunctions(err), // connection exception
+	case strings.HasPrefix(state, "08"), // connection exception
 		strings.HasPrefix(state, "53"),                     // disk full, out of memory, too many connections
 		strings.HasPrefix(state, "57P"),                    // shutdown, crash, starting up
 		strings.HasPrefix(state, "58"),                     // the server's own files or disk

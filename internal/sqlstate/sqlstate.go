@@ -51,6 +51,10 @@ var ofFunction = []string{
 	"HV",
 }
 
+// ofServer are the classes of errors that say something about the server, also inside a function: resources, operators,
+// and the system. A function that raises one by RAISE says nothing about it.
+var ofServer = []string{"53", "57", "58"}
+
 // OfRow reports whether an error may be that of one row alone: a statement on the others may well succeed.
 func OfRow(err error) bool {
 	state := Of(err)
@@ -59,20 +63,19 @@ func OfRow(err error) bool {
 		ofFunctions(err)
 }
 
-// ofFunctions reports whether an error was raised by a statement inside a function, such as that of a trigger, and not
-// by the statement that called it: PostgreSQL gives such an error a context.
+// ofFunctions reports whether an error was raised inside a function, such as that of a trigger, and not by the statement
+// that called it: PostgreSQL gives such an error a context.
 func ofFunctions(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {
 		return false
 	}
-	return slices.Contains(ofFunction, pgErr.Code[:2]) &&
-		!slices.Contains(
-			[]string{
-				pgerrcode.LockNotAvailable,
-				pgerrcode.ReadOnlySQLTransaction,
-				pgerrcode.IdleInTransactionSessionTimeout,
-			},
-			pgErr.Code,
-		)
+	raised := pgErr.Routine == "exec_stmt_raise" // of PL/pgSQL, in all versions and languages
+	switch pgErr.Code {
+	case pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled:
+		return false
+	case pgerrcode.ReadOnlySQLTransaction, pgerrcode.IdleInTransactionSessionTimeout:
+		return raised
+	}
+	return slices.Contains(ofFunction, pgErr.Code[:2]) || (raised && slices.Contains(ofServer, pgErr.Code[:2]))
 }

@@ -7,12 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/localpg"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/severity"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -276,11 +278,8 @@ func TestReadOnlySession(t *testing.T) {
 	t.Parallel()
 	db := database(t)
 	sessions(db, 100)
-	db.Do(`CREATE SEQUENCE deleted; CREATE FUNCTION fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-		IF nextval('deleted') = 20 THEN RAISE 'cannot execute DELETE in a read-only transaction' USING ERRCODE =
-			'25006'; END IF; RETURN OLD; END $$;
-		CREATE TRIGGER fail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION fail()`)
-	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 1 })
+	own := failing(db, "25006", 1, 1)
+	m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = own, 1 })
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
 	events := watch(t, m, run.ID)
@@ -290,8 +289,19 @@ func TestReadOnlySession(t *testing.T) {
 	}
 }
 
-// failing makes every n-th deletion of a session fail with a SQLSTATE, for a number of times.
-func failing(db *pgtest.DB, state string, n, times int) {
+// failing makes every n-th deletion of a session fail with a SQLSTATE, for a number of times. It returns the pool for
+// the worker: a trigger cannot raise an error that means that the database is unusable, so that the statement fails.
+func failing(db *pgtest.DB, state string, n, times int) *pgxpool.Pool {
+	if sqlstate.Lost(&pgconn.PgError{Code: state}) {
+		_, own := db.Inject(func(sql string) string {
+			if times == 0 || !strings.Contains(sql, "DELETE FROM") || !strings.Contains(sql, "xtksessioninfo") {
+				return ""
+			}
+			times--
+			return state
+		})
+		return own
+	}
 	db.Do(
 		fmt.Sprintf(
 			`CREATE SEQUENCE tried; CREATE SEQUENCE failed; CREATE FUNCTION fail() RETURNS trigger
@@ -304,6 +314,7 @@ func failing(db *pgtest.DB, state string, n, times int) {
 			state,
 		),
 	)
+	return db.Pool
 }
 
 // After a transient error a batch is tried again, which is reported; the account is exact.
@@ -318,8 +329,8 @@ func TestErrorsThatPass(t *testing.T) {
 			t.Parallel()
 			db := database(t)
 			sessions(db, 100)
-			failing(db, state, 30, 3)
-			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.MaxRows = 10 })
+			own := failing(db, state, 30, 3)
+			m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool, c.MaxRows = own, 10 })
 			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 			work()
 			events := watch(t, m, run.ID)
@@ -353,12 +364,12 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				t.Parallel()
 				db := database(t)
 				sessions(db, 100)
-				failing(db, state, 1, 1_000_000)
+				own := failing(db, state, 1, 1_000_000)
 				db.Do(
 					"INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'); INSERT INTO " +
 						"NmsRemaHypothesis (iRemaHypothesisId) VALUES (1)",
 				)
-				m, work, _ := replica(t, db, "a", nil)
+				m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
 				run := start(
 					t,
 					m,
