@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgerrcode"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -220,10 +222,17 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 		"an error":         "RAISE 'not today'",
 		"no table":         "PERFORM 1 FROM nowhere",
 		"division by zero": "i := i / 0",
+		"no memory":        "RAISE 'too much' USING ERRCODE = '53200'",
+		"a shutdown":       "RAISE 'closed for the night' USING ERRCODE = '57P01'",
+		"a missing file":   "PERFORM public.missing_file()", // 58P01 of the server itself
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
+			db.Superuser(
+				"CREATE FUNCTION missing_file() RETURNS text SECURITY DEFINER LANGUAGE sql AS " +
+					"$$ SELECT pg_read_file('/missing/file') $$",
+			)
 			db.Do(
 				`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
 				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer);
@@ -256,6 +265,111 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 				t.Errorf("the detail is %q, want %q", got, want)
 			}
 		})
+	}
+}
+
+// If VACUUM and ANALYZE fail on the only table, with an error of the server, the task fails.
+func TestStatisticsOfTheOnlyTableThatFails(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("INSERT INTO XtkSessionInfo (sKey, tsExpiration) VALUES ('x', '2000-01-01')")
+	_, pool := db.Inject(func(sql string) string {
+		if strings.HasPrefix(sql, "VACUUM") {
+			return pgerrcode.IOError
+		}
+		return ""
+	})
+	j, err := run(t, db, func(c *pipeline.Config) {
+		c.Pool, c.Succeeded = pool, map[string]bool{"statistics": true}
+	}, "sessions")
+	if err == nil || errors.Is(err, pipeline.ErrLost) {
+		t.Errorf("the run ended with %v, want the error of the task", err)
+	}
+	j.checkState(t, "sessions", pipeline.Failed)
+	j.checkProblem(t, "sessions", "SQLSTATE 58030")
+}
+
+// A table that is locked is skipped, reported and counted, also if PostgreSQL says so only in a notice. All other tables
+// are vacuumed.
+func TestStatisticsOfLockedTables(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"ACCESS EXCLUSIVE", "SHARE UPDATE EXCLUSIVE"} {
+		for option, done := range map[string]string{"0": "vacuuming", "2": "analyzing"} {
+			t.Run(mode+" "+done, func(t *testing.T) {
+				t.Parallel()
+				db := pgtest.Campaign(t)
+				db.Do(
+					`CREATE TABLE a_log (id integer) PARTITION BY RANGE (id);
+					CREATE TABLE b_log PARTITION OF a_log FOR VALUES FROM (0) TO (10);
+					CREATE TABLE c_table (i integer); CREATE TABLE z_table (i integer);
+					INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'XtkCleanup_NoStats', ` + option + ")",
+				)
+				db.Superuser("ALTER DATABASE " + db.Name + " SET client_min_messages = 'error'")
+				db.Hold("LOCK TABLE ONLY a_log, ONLY c_table IN " + mode + " MODE")
+				j := mustRun(t, db, nil, "statistics")
+				j.checkLog(t, "WARNING", `"public"."a_log" is locked`)
+				j.checkLog(t, "WARNING", `"public"."c_table" is locked`)
+				j.checkNoLog(t, `"public"."b_log" is locked`)
+				for _, name := range []string{"b_log", "z_table"} {
+					if got := j.vacuumed(); !slices.Contains(got, done+" "+name) {
+						t.Errorf("%s was not processed: %q", name, got)
+					}
+				}
+				j.checkLog(t, "INFO", "2 locked by others, 0 failed")
+				if got := j.retained["statistics"].Tables; got != 2 {
+					t.Errorf("%d tables are retained, want 2", got)
+				}
+				if got, want := j.details["statistics"], "VACUUM or ANALYZE failed on 2 tables"; got != want {
+					t.Errorf("the detail is %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// A table that gets another owner before its turn is skipped by the server, reported and counted.
+func TestStatisticsOfATableThatGetsAnotherOwner(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("CREATE TABLE a_table (i integer); CREATE TABLE z_table (i integer)")
+	_, pool := db.Inject(func(sql string) string {
+		if strings.HasPrefix(sql, "VACUUM") && strings.HasSuffix(sql, `"a_table"`) {
+			db.Superuser("ALTER TABLE a_table OWNER TO postgres")
+		}
+		return ""
+	})
+	db.Superuser("ALTER DATABASE " + db.Name + " OWNER TO postgres") // whose owner may vacuum all
+	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics")
+	j.checkLog(t, "WARNING", `"public"."a_table": VACUUM or ANALYZE failed`, "owner")
+	j.checkLog(t, "INFO", "0 locked by others, 1 failed")
+	if got := j.vacuumed(); !slices.Contains(got, "vacuuming z_table") {
+		t.Errorf("z_table was not vacuumed: %q", got)
+	}
+	if got := j.retained["statistics"].Tables; got != 1 {
+		t.Errorf("%d tables are retained, want 1", got)
+	}
+}
+
+// A partition that is locked, or that belongs to another role, is not reported as its parent.
+func TestStatisticsOfPartitionsOfOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	other := db.Role("other")
+	db.Do(
+		`CREATE TABLE a_log (id integer) PARTITION BY RANGE (id);
+		CREATE TABLE b_log PARTITION OF a_log FOR VALUES FROM (0) TO (10);
+		CREATE TABLE c_log PARTITION OF a_log FOR VALUES FROM (10) TO (20)`,
+	)
+	db.Superuser(
+		"ALTER TABLE b_log OWNER TO " + other + "; ALTER DATABASE " + db.Name + " OWNER TO postgres",
+	)
+	db.Hold("LOCK TABLE c_log IN SHARE UPDATE EXCLUSIVE MODE")
+	j := mustRun(t, db, nil, "statistics")
+	j.checkLog(t, "WARNING", `"public"."c_log" is locked`)
+	j.checkNoLog(t, `"public"."a_log" is locked`)
+	j.checkNoLog(t, `"public"."a_log": VACUUM or ANALYZE failed`)
+	if got := j.vacuumed(); !slices.Contains(got, "analyzing a_log") {
+		t.Errorf("a_log was not analyzed: %q", got)
 	}
 }
 

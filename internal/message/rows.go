@@ -163,8 +163,8 @@ var (
 	)
 	ResultVacuum = results.warning(
 		"RESULT_VACUUM_FAILED", "VACUUM or ANALYZE failed on {tables} {tables|table|tables}",
-		"The task statistics could not process the tables.",
-		"See `VACUUM_FAILED` in the log.",
+		"The tables were locked by other sessions, or the server reported an error.",
+		"See `VACUUM_LOCKED` and `VACUUM_FAILED` in the log.",
 	)
 	DependencyFailed = results.warning(
 		"DEPENDENCY_FAILED", "it depends on the task {task}, which did not succeed",

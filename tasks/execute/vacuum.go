@@ -80,19 +80,25 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	locked := 0
 	for _, s := range tables {
 		name, command := s.Quoted(), commands.Command(s)
-		err := t.vacuumOne(ctx, conn, s, command)
-		if err != nil || output.Due() {
+		failure, err := t.vacuumOne(ctx, conn, output, s, command)
+		if err != nil {
+			failure = err
+		}
+		if failure != nil || output.Due() {
 			t.Log(ctx, message.Infos(output.Flush()...)...)
 		}
 		switch {
 		case pipeline.EndsAttempt(err) || sqlstate.Lost(err):
 			return err
-		case sqlstate.Is(err, pgerrcode.LockNotAvailable): // or an index of it, or a partition
+		case sqlstate.Is(failure, pgerrcode.LockNotAvailable): // or an index of it, or a partition
 			t.Log(ctx, message.VacuumLocked.With("table", name))
 			locked++
-		case err != nil && !campaign.Dropped(ctx, t.Binder.Pool, err, name):
-			failed = append(failed, fmt.Errorf("%s %s: %w", command, name, err))
-			t.Log(ctx, message.VacuumFailed.With("table", name, "error", purge.Message(err)))
+			if t.Task.Vacuums { // other tasks have finished the table: they deleted its rows
+				t.Retained.Tables++
+			}
+		case failure != nil && !campaign.Dropped(ctx, t.Binder.Pool, failure, name):
+			failed = append(failed, fmt.Errorf("%s %s: %w", command, name, failure))
+			t.Log(ctx, message.VacuumFailed.With("table", name, "error", purge.Message(failure)))
 			t.Retained.Tables++
 		}
 		t.Cursor.Unit, t.Cursor.Before = name, t.Retained
@@ -103,26 +109,39 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 		len(tables), len(tables)-locked-len(failed), locked, len(failed),
 	))
 	if len(failed) > 0 && len(failed) == len(tables) {
-		return fmt.Errorf("all %d tables failed, the first of them with: %w", len(failed), failed[0])
+		return fmt.Errorf( // wraps none of them, since the SQLSTATE may suggest that the database is lost
+			"all %d tables failed, the first of them with: %s", len(failed), sqlstate.Explain(failed[0]),
+		)
 	}
 	return t.recordVacuumed(ctx, "the last table")
 }
 
-// vacuumOne vacuums and analyzes one table.
-func (t *task) vacuumOne(ctx context.Context, conn *pgx.Conn, s vacuum.Storage, command string) error {
+// vacuumOne vacuums and analyzes one table. It returns the table's own failure separately: the server skipped the table,
+// or reported an error and kept the connection, so that the database is not lost, even if the SQLSTATE suggests it. A
+// full disk is waited for.
+func (t *task) vacuumOne(
+	ctx context.Context, conn *pgx.Conn, output *vacuum.Output, s vacuum.Storage, command string,
+) (failure, err error) {
 	t.journal.Progress.At(s.Schema+"."+s.Name, -1)
 	var sizes []purge.Space
 	if !s.Parent {
 		sizes = append(sizes, purge.Space{Relation: s.Quoted()})
 	}
 	if err := t.recordVacuumed(ctx, s.Quoted(), sizes...); err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := conn.Exec(ctx, vacuumDelay(t.Binder.Engine.Pace.Get())); err != nil {
-		return err
+		return nil, err
 	}
-	_, err := conn.Exec(ctx, command+" "+s.Quoted())
-	return err
+	output.Start(s)
+	_, err = conn.Exec(ctx, command+" "+s.Quoted())
+	switch {
+	case err == nil:
+		return output.Skipped(), nil
+	case conn.IsClosed(), sqlstate.LibraryMissing(err), sqlstate.Is(err, pgerrcode.DiskFull):
+		return nil, err
+	}
+	return err, nil
 }
 
 // vacuumDelay returns the statement that sets how VACUUM gives way to others: with the gentle pace as autovacuum does
@@ -147,8 +166,8 @@ func (t *task) recordVacuumed(ctx context.Context, name string, next ...purge.Sp
 func connectForVacuum(ctx context.Context, b *binding.Binder, output *vacuum.Output) (*pgx.Conn, error) {
 	config := b.Pool.Config()
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) { output.Add(n) }
-	// A large table may take hours, but waiting for a lock must not.
-	settings := map[string]string{"statement_timeout": "24h", "lock_timeout": "2s"}
+	// A large table may take hours, but waiting for a lock must not. Warnings say which tables are skipped.
+	settings := map[string]string{"statement_timeout": "24h", "lock_timeout": "2s", "client_min_messages": "warning"}
 	if b.Env.Catalog.Version >= 170_000 {
 		settings["transaction_timeout"] = "0"
 	}

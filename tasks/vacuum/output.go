@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -14,22 +15,52 @@ const (
 	flushEvery = 10 * time.Second
 )
 
-// Output collects the notices in which PostgreSQL names the tables that it vacuums and analyzes.
+// Output collects the notices in which PostgreSQL names the tables that it vacuums and analyzes, or skips.
 type Output struct {
 	lines   []string
 	flushed time.Time
+
+	table   Storage // of the current command
+	begun   bool    // whether the server has begun a table
+	skipped error
 }
 
 // NewOutput returns an empty output.
 func NewOutput() *Output { return &Output{flushed: time.Now()} }
 
+// Start begins the output of a command on a table.
+func (o *Output) Start(s Storage) { o.table, o.begun, o.skipped = s, false, nil }
+
+// Skipped returns the notice by which PostgreSQL skipped the table of the current command, or a part of the command, as
+// an error with its SQLSTATE; nil if it did not.
+func (o *Output) Skipped() error { return o.skipped }
+
 // Add adds a notice, unless it is about a TOAST table or has details, such as the pages that were scanned. It
 // recognizes notices by the functions of the server that send them, which are the same in all languages.
 func (o *Output) Add(n *pgconn.Notice) {
-	if slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine) &&
-		!strings.ContainsRune(n.Message, '\n') && !strings.Contains(n.Message, "pg_toast.") {
-		o.lines = append(o.lines, n.Severity+":  "+n.Message)
+	switch {
+	case isSkip(n):
+		// ANALYZE of a parent starts with the parent. Partitions that it skips later have their own commands.
+		if !o.table.Parent || !o.begun {
+			o.skipped = (*pgconn.PgError)(n)
+		}
+	case slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine):
+		o.begun = true
+		if !strings.ContainsRune(n.Message, '\n') && !strings.Contains(n.Message, "pg_toast.") {
+			o.lines = append(o.lines, n.Severity+":  "+n.Message)
+		}
 	}
+}
+
+// isSkip reports whether a notice says that a table is skipped, because of a lock or because of its owner.
+func isSkip(n *pgconn.Notice) bool {
+	switch n.Routine {
+	case "expand_vacuum_rel", "vacuum_open_relation":
+		return n.Code == pgerrcode.LockNotAvailable // otherwise the table was dropped
+	case "vacuum_is_relation_owner", "vacuum_is_permitted_for_relation": // before and since PostgreSQL 16
+		return true
+	}
+	return false
 }
 
 // Due reports whether the lines are to be logged now.
