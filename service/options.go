@@ -283,8 +283,8 @@ func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	return out
 }
 
-// effectiveValue returns the value that tasks use: days for a delay, 0 for a time. It fails if they do not use the stored
-// value.
+// effectiveValue returns the value that tasks use: days for a delay, 0 for a time. It fails if they do not use the
+// stored value.
 func effectiveValue(stored *campaign.Options, o campaign.Option) (int, error) {
 	switch {
 	case o.IsDelay():

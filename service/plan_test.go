@@ -22,8 +22,8 @@ func refusedBy(err error) (codes.Code, string) {
 	return s.Code(), ""
 }
 
-// A saved plan is executed once, with the tasks and the clock of its dry run, over gRPC and over REST; one that is invalid, or does not
-// hold any longer, is refused, and nothing is deleted.
+// A saved plan is executed once, with the tasks and the clock of its dry run, over gRPC and over REST; one that is
+// invalid, or does not hold any longer, is refused, and nothing is deleted.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	db := database(t)

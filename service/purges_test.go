@@ -175,7 +175,8 @@ func TestPurgesInRuns(t *testing.T) {
 	}
 }
 
-// More than half of the process instances are not deleted without approval, nor those that a shorter delay makes obsolete.
+// More than half of the process instances are not deleted without approval, nor those that a shorter delay makes
+// obsolete.
 func TestPurgesAreGuarded(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)

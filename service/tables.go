@@ -43,8 +43,8 @@ var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
 	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        coverage.ByRows,
 }
 
-// parseTablesQuery returns the query of a request. It fails with failure.Violations, or pagetoken.ErrInvalid for a token
-// of another order.
+// parseTablesQuery returns the query of a request. It fails with failure.Violations, or pagetoken.ErrInvalid for a
+// token of another order.
 func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err error) {
 	var wrong failure.Violations
 	order, ok := tableOrders[in.GetOrderBy()]

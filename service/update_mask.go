@@ -50,8 +50,8 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	return merged
 }
 
-// nameOf returns the name of what a request changes: that in the message, whose field is named, or that in the request. It
-// fails with a failure.FieldError if they differ.
+// nameOf returns the name of what a request changes: that in the message, whose field is named, or that in the request.
+// It fails with a failure.FieldError if they differ.
 func nameOf(field, inMessage, inRequest string) (string, error) {
 	if inMessage != "" && inRequest != "" && inMessage != inRequest {
 		return "", failure.Field(field, "is not the name in the request")

@@ -25,8 +25,8 @@ type UserData struct {
 	stopping context.Context
 }
 
-// NewUserData returns the service for a Forms database; with nil it fails every call. When stopping ends, its streams end
-// with UNAVAILABLE.
+// NewUserData returns the service for a Forms database; with nil it fails every call. When stopping ends, its streams
+// end with UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Manager) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }

@@ -44,8 +44,8 @@ var (
 	watchedRounds = flag.Int("watched-rounds", 1, "how often TestWatchers does so, with watchers and without")
 )
 
-// Watchers neither slow a run down nor cost more queries, even if some of them do not read. Watchers that read see every
-// event. The watchers are a separate process, so that their own work is not measured.
+// Watchers neither slow a run down nor cost more queries, even if some of them do not read. Watchers that read see
+// every event. The watchers are a separate process, so that their own work is not measured.
 func TestWatchers(t *testing.T) {
 	var with, without []time.Duration
 	for range *watchedRounds {

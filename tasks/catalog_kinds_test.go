@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// catalogCase is a database with an unusual catalog, and the expected outcome of a task. docs/reference/catalog.md lists the
-// decisions.
+// catalogCase is a database with an unusual catalog, and the expected outcome of a task. docs/reference/catalog.md
+// lists the decisions.
 type catalogCase struct {
 	setup string // SQL of the application's role
 	super string // SQL of the superuser, afterwards

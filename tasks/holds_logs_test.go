@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// Rows are on hold by a log that the mappings name, also if that is not cleaned. A task does not begin if the role may not
-// read the mappings.
+// Rows are on hold by a log that the mappings name, also if that is not cleaned. A task does not begin if the role may
+// not read the mappings.
 func TestHoldsThroughLogs(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

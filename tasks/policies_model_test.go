@@ -34,8 +34,8 @@ const tablesPerSeed = 10
 // randomPolicies is a random database with a policy for each of its tables.
 type randomPolicies struct {
 	db *pgtest.DB
-	// application says that the database has the tables of the application, and zone is how it stores local times; empty
-	// for the zone of the database.
+	// application says that the database has the tables of the application, and zone is how it stores local times;
+	// empty for the zone of the database.
 	application bool
 	zone        string
 	policies    []*randomPolicy

@@ -289,8 +289,8 @@ func TestStatisticsOfTheOnlyTableThatFails(t *testing.T) {
 	j.checkProblem(t, "sessions", "SQLSTATE 58030")
 }
 
-// A table that is locked is skipped, reported and counted, also if PostgreSQL says so only in a notice. All other tables
-// are vacuumed.
+// A table that is locked is skipped, reported and counted, also if PostgreSQL says so only in a notice. All other
+// tables are vacuumed.
 func TestStatisticsOfLockedTables(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"ACCESS EXCLUSIVE", "SHARE UPDATE EXCLUSIVE"} {

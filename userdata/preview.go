@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// Preview calls fn for each event of an erasure that changes nothing. The last event is the receipt. fn may be slow, since
-// it is called when the snapshot of the database has ended.
+// Preview calls fn for each event of an erasure that changes nothing. The last event is the receipt. fn may be slow,
+// since it is called when the snapshot of the database has ended.
 func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
 	events, err := m.resolve(ctx, &r)
 	if err != nil {

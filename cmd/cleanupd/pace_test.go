@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// runs pause, resume and pace change an active run and print what became of it; runs show, runs and runs watch say why it
-// stands still. Completion offers active runs and the paces. The audit has each change.
+// runs pause, resume and pace change an active run and print what became of it; runs show, runs and runs watch say why
+// it stands still. Completion offers active runs and the paces. The audit has each change.
 func TestPaceCommands(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
@@ -135,7 +135,8 @@ func TestPaceOfRuns(t *testing.T) {
 	}
 }
 
-// schedule set stores the pace, the windows and whether pauses stop the clock, and changes only settings that have a flag.
+// schedule set stores the pace, the windows and whether pauses stop the clock, and changes only settings that have a
+// flag.
 func TestScheduleWithWindows(t *testing.T) {
 	t.Parallel()
 	r := startServer(t, "--database-url", pgtest.Campaign(t).URL())
@@ -184,8 +185,8 @@ func TestScheduleWithWindows(t *testing.T) {
 	}
 }
 
-// A run is paused whose replica is killed before it has left the batch; another replica continues it, and counts each row
-// once.
+// A run is paused whose replica is killed before it has left the batch; another replica continues it, and counts each
+// row once.
 func TestPauseOfARunWhoseServerIsKilled(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)

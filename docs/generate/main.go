@@ -1,5 +1,5 @@
-// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from what the program itself
-// says of its tasks, options and messages.
+// Command generate writes docs/reference/tasks.md, options.md and messages.md into a folder, from what the program
+// itself says of its tasks, options and messages.
 package main
 
 import (

@@ -101,8 +101,8 @@ func (f *follower) run() string {
 	return "run " + f.at.GetRunId()
 }
 
-// stillThere returns how many events of the run the database still has, by an error that says that it lost others. Without
-// that detail it is 0, from where a run can always be watched.
+// stillThere returns how many events of the run the database still has, by an error that says that it lost others.
+// Without that detail it is 0, from where a run can always be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

@@ -1,6 +1,6 @@
-// Command go runs the cleanup on a server, or watches a run, and prints what happens. With --dry-run it shows what would
-// be deleted and which guards would refuse it, and with --approve it does exactly that. It comes back to the run when
-// the connection is lost. Its exit status is 0 only if the run succeeded.
+// Command go runs the cleanup on a server, or watches a run, and prints what happens. With --dry-run it shows what
+// would be deleted and which guards would refuse it, and with --approve it does exactly that. It comes back to the run
+// when the connection is lost. Its exit status is 0 only if the run succeeded.
 package main
 
 import (

@@ -19,8 +19,8 @@ import (
 // everything takes it alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
 const Erasing = 0x65726173696e67
 
-// UnlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks end
-// with it.
+// UnlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks
+// end with it.
 const UnlockTimeout = 10 * time.Second
 
 // Holders are the server processes that hold the advisory lock $1, other than the session's own.

@@ -179,8 +179,8 @@ func (has letters) text(text []byte) []byte {
 	return out
 }
 
-// json returns text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of
-// lines.
+// json returns text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two
+// separators of lines.
 func (has letters) json(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {

@@ -1,6 +1,6 @@
-// Package external defines tasks of runs that work on another database, such as purges of AEM Forms. A product that knows
-// the other database implements Work; package runs adds the tasks to the pipeline, and the executors in package tasks
-// carry them out.
+// Package external defines tasks of runs that work on another database, such as purges of AEM Forms. A product that
+// knows the other database implements Work; package runs adds the tasks to the pipeline, and the executors in package
+// tasks carry them out.
 package external
 
 import (

@@ -1,6 +1,6 @@
 // Package failure gives errors the kind of status that they end a call with. The packages that return such an error
-// declare it with New or Field, or give their error type the method Kind. Only package service/transport turns a kind into
-// a status, and it needs to know no other error.
+// declare it with New or Field, or give their error type the method Kind. Only package service/transport turns a kind
+// into a status, and it needs to know no other error.
 package failure
 
 import (

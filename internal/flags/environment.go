@@ -64,8 +64,8 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// otherVariables matches variables that set no flag: of the examples and the tests, and of Kubernetes, which sets them in
-// all pods beside a Service whose name begins with cleanupd.
+// otherVariables matches variables that set no flag: of the examples and the tests, and of Kubernetes, which sets them
+// in all pods beside a Service whose name begins with cleanupd.
 var otherVariables = regexp.MustCompile(
 	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`,
 )

@@ -55,8 +55,8 @@ func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 // Users are the canonical names in a database. Some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate returns a database with a number of process instances, and as many orphan tasks. Documents are in tables or in
-// files.
+// Generate returns a database with a number of process instances, and as many orphan tasks. Documents are in tables or
+// in files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{

@@ -1,6 +1,6 @@
 // Package message has the catalogue of the messages in the logs of runs, in the results of tasks and about the
-// schedule: codes, texts, causes and remedies. The texts are English; the console translates them by code. Every package
-// that writes to the log of a run uses it. docs/reference/messages.md is generated from it.
+// schedule: codes, texts, causes and remedies. The texts are English; the console translates them by code. Every
+// package that writes to the log of a run uses it. docs/reference/messages.md is generated from it.
 package message
 
 import (

@@ -38,8 +38,8 @@ func Parse[K comparable](token string) (key K, err error) {
 	return read, nil
 }
 
-// ParseNumber returns the key in a token of a list whose keys are numbers above 0, and 0 for an empty token. It fails with
-// ErrInvalid.
+// ParseNumber returns the key in a token of a list whose keys are numbers above 0, and 0 for an empty token. It fails
+// with ErrInvalid.
 func ParseNumber(token string) (int64, error) {
 	number, err := Parse[int64](token)
 	if number < 0 {

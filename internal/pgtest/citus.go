@@ -27,8 +27,8 @@ var citus struct {
 // citusDatabases bounds how many databases there are at once: each has background workers on each node.
 var citusDatabases = make(chan struct{}, 2)
 
-// Citus returns a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with two
-// workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
+// Citus returns a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with
+// two workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
 // names, or shared/citus/citus-cluster next to the repository.
 func Citus(t testing.TB) *DB {
 	t.Helper()

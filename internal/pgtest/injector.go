@@ -180,8 +180,8 @@ func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMe
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}}
 }
 
-// steps distinguishes the answers to messages that were injected into a pipeline, which the client does not expect, from
-// other answers.
+// steps distinguishes the answers to messages that were injected into a pipeline, which the client does not expect,
+// from other answers.
 type steps struct {
 	mu            sync.Mutex
 	parsed, bound []bool // whether the unanswered messages of a kind were injected

@@ -32,9 +32,9 @@ var (
 	sequence atomic.Int64
 )
 
-// Main runs as a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
-// templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are
-// skipped with the reason; in CI they fail. Then it calls the functions, which stop what else the tests have started.
+// Main runs as a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates
+// the templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are skipped with
+// the reason; in CI they fail. Then it calls the functions, which stop what else the tests have started.
 func Main(m *testing.M, stops ...func()) {
 	os.Exit(run(m, stops...))
 }

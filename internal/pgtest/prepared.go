@@ -24,8 +24,8 @@ var (
 	prepared  = map[string]*template{} // by the names that Prepared was given
 )
 
-// Prepared returns a new database with what prepare creates as the application's role, which it does once for all databases
-// of the same name. A name is in lower case.
+// Prepared returns a new database with what prepare creates as the application's role, which it does once for all
+// databases of the same name. A name is in lower case.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn *pgx.Conn) error) *DB {
 	t.Helper()
 	if whySkip != "" {

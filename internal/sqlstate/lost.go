@@ -42,8 +42,8 @@ func Lost(err error) bool {
 	return false
 }
 
-// LibraryMissing reports whether the server cannot load PL/pgSQL any longer, so that every call of a function written in
-// it fails: the binaries of PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of
+// LibraryMissing reports whether the server cannot load PL/pgSQL any longer, so that every call of a function written
+// in it fails: the binaries of PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of
 // libraries, whose messages are translated, unlike the names of files. A library of the application that is missing is
 // an error of its functions.
 func LibraryMissing(err error) bool {

@@ -63,8 +63,8 @@ func OfRow(err error) bool {
 		ofFunctions(err)
 }
 
-// ofFunctions reports whether an error was raised inside a function, such as that of a trigger, and not by the statement
-// that called it: PostgreSQL gives such an error a context.
+// ofFunctions reports whether an error was raised inside a function, such as that of a trigger, and not by the
+// statement that called it: PostgreSQL gives such an error a context.
 func ofFunctions(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {

@@ -120,7 +120,8 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
 }
 
-// CRL returns the path of a PEM file with a list of the certificates that the authority has revoked, valid until a time.
+// CRL returns the path of a PEM file with a list of the certificates that the authority has revoked, valid until a
+// time.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
 	template := &x509.RevocationList{

@@ -38,7 +38,8 @@ type Authorization struct {
 	Audience string `json:"audience"`
 }
 
-// Authorization returns where a browser is sent to sign in; nil if sign-in is not configured. It fails with ErrUnavailable.
+// Authorization returns where a browser is sent to sign in; nil if sign-in is not configured. It fails with
+// ErrUnavailable.
 func (g *Guard) Authorization(ctx context.Context) (*Authorization, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
 		return nil, nil

@@ -47,7 +47,8 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 	return tokens, nil
 }
 
-// find returns the token of a secret. All are compared, in constant time, so that timing does not reveal which one matched.
+// find returns the token of a secret. All are compared, in constant time, so that timing does not reveal which one
+// matched.
 func find(tokens []token, secret string) (found token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	for _, t := range tokens {

@@ -184,8 +184,8 @@ func TestEndOfAPausedRun(t *testing.T) {
 	}
 }
 
-// The task that a pause interrupts knows for how long, whether its run continues or ends, so that forecasts are about the
-// time in which it worked.
+// The task that a pause interrupts knows for how long, whether its run continues or ends, so that forecasts are about
+// the time in which it worked.
 func TestPausesOfTasks(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(t *testing.T, m *runs.Manager, id string){
@@ -223,8 +223,8 @@ func TestPausesOfTasks(t *testing.T) {
 	}
 }
 
-// A caller may pause a run that the schedule has paused for longer than the longest pause of callers: only the time since
-// then counts for that, and both pauses stop the clock.
+// A caller may pause a run that the schedule has paused for longer than the longest pause of callers: only the time
+// since then counts for that, and both pauses stop the clock.
 func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -321,7 +321,8 @@ func TestPausedDryRunOfAnotherInstance(t *testing.T) {
 	}
 }
 
-// A run that was paused before it began has its whole time left, and does not follow a plan that is stale when it begins.
+// A run that was paused before it began has its whole time left, and does not follow a plan that is stale when it
+// begins.
 func TestPauseBeforeTheBeginning(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -230,8 +230,8 @@ func TestCredentialsThatAreReplaced(t *testing.T) {
 	}
 }
 
-// While the server cannot load PL/pgSQL, since its binaries were replaced, a run waits, without using up attempts, and says
-// that the server must be restarted.
+// While the server cannot load PL/pgSQL, since its binaries were replaced, a run waits, without using up attempts, and
+// says that the server must be restarted.
 func TestAServerThatWasUpgraded(t *testing.T) {
 	t.Parallel()
 	db, _ := migrated(t)

@@ -16,8 +16,8 @@ import (
 )
 
 // MaxOfNetwork limits the connections of one network (networkOf) that are strangers, maxStrangers those of all. While
-// others wait, a stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let whoever
-// opens connections first keep out everybody else (TestFlood).
+// others wait, a stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let
+// whoever opens connections first keep out everybody else (TestFlood).
 const (
 	MaxOfNetwork    = 128
 	maxStrangers    = 256
@@ -193,7 +193,8 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	return nil
 }
 
-// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6 address.
+// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6
+// address.
 func networkOf(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

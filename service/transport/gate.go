@@ -37,8 +37,8 @@ type gate struct {
 // text.
 const requestHeader = "request-id"
 
-// admit authenticates a call, and counts it for its caller. It returns a context that carries the caller, and a function
-// to call with the error of the call when it has ended.
+// admit authenticates a call, and counts it for its caller. It returns a context that carries the caller, and a
+// function to call with the error of the call when it has ended.
 func (g *gate) admit(
 	ctx context.Context, method string, kind resource,
 ) (admitted context.Context, end func(error), err error) {

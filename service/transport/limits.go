@@ -127,8 +127,8 @@ type limits struct {
 	swept   time.Time // when idle callers were last removed
 }
 
-// acquire takes one of a resource until release is called. It fails with RESOURCE_EXHAUSTED if the caller has as many as
-// it may.
+// acquire takes one of a resource until release is called. It fails with RESOURCE_EXHAUSTED if the caller has as many
+// as it may.
 func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -34,8 +34,8 @@ type rejections struct {
 	counts map[rejection]int // since the last report
 }
 
-// report calls first for the first rejection of its kind. As long as more arrive, it calls again at intervals with their
-// number and caller.
+// report calls first for the first rejection of its kind. As long as more arrive, it calls again at intervals with
+// their number and caller.
 func (r *rejections) report(of rejection, first func(), again func(who string, times int)) {
 	if !r.isFirst(&of) {
 		return

@@ -7,7 +7,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// redactingHandler passes on the statistics of calls, with the error texts of the log (logText): spans would keep others.
+// redactingHandler passes on the statistics of calls, with the error texts of the log (logText): spans would keep
+// others.
 type redactingHandler struct{ stats.Handler }
 
 type methodKey struct{}

@@ -35,8 +35,8 @@ var knownTables = []string{
 type Catalog struct {
 	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use. They
-	// are not read.
+	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use.
+	// They are not read.
 	OtherSchemas []string
 	// Role is the stored name of the role that the service is connected as.
 	Role string
@@ -55,8 +55,8 @@ type Catalog struct {
 	mappingsErr         error               // the error of reading the mappings, or nil
 }
 
-// findSchema ranks the schemas that hold known tables: the role may use the first ones. Then NmsDelivery decides, then the
-// search path, then the number.
+// findSchema ranks the schemas that hold known tables: the role may use the first ones. Then NmsDelivery decides, then
+// the search path, then the number.
 const findSchema = `
 SELECT n.nspname, bool_or(c.relname = 'nmsdelivery') AS holds_delivery, array_position(current_schemas(false),
   n.nspname) IS NOT NULL AS on_path, COALESCE(has_schema_privilege(n.oid, 'USAGE'), false)
@@ -65,7 +65,8 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = ANY ($1) AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
   AND n.nspname <> 'information_schema'
 GROUP BY n.oid, n.nspname
-ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC, n.nspname`
+ORDER BY usable DESC, holds_delivery DESC, array_position(current_schemas(false), n.nspname) NULLS LAST, count(*) DESC,
+  n.nspname`
 
 // withTypes is a WITH of the types of integers and of dates without a time zone, each with the domains over it at any
 // depth.

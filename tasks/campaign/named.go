@@ -23,8 +23,8 @@ type Scope struct {
 type Column struct {
 	// Name is the stored name.
 	Name string
-	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that is
-	// read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
+	// Type is the SQL of its type without a length or precision, or of the type below if it is a domain: a value that
+	// is read as one of it is not cut or rounded. Full is the SQL of the column's type itself, and Kind its category in
 	// pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
 	Type, Full, Kind string
 	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.

@@ -51,7 +51,8 @@ func ParseID(text string) (id int64, rest string, ok bool) {
 	return id, m[2], true
 }
 
-// workTableName matches the names of work tables. These may look like any other table: a workflow chooses their columns.
+// workTableName matches the names of work tables. These may look like any other table: a workflow chooses their
+// columns.
 var workTableName = regexp.MustCompile(`^(wkf|wkdlv_|wksimu_|grp[0-9])`)
 
 // LooksLikeWorkTable reports whether a stored name begins as that of a work table of any kind.

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/timezone"
 )
 
-// Zone is the time zone of dates in columns of type timestamp or date, or of domains over these. Installations that store
-// local times have such columns.
+// Zone is the time zone of dates in columns of type timestamp or date, or of domains over these. Installations that
+// store local times have such columns.
 type Zone struct {
 	// Name is the name of the zone, as in the setting TimeZone; empty if it is the database's zone.
 	Name string

@@ -17,9 +17,11 @@ import (
 // the action, from 1, and the name of the refusing relation.
 const unidentified = `
 WITH RECURSIVE affected (number, oid, action) AS (
-  SELECT number, to_regclass(name)::oid, action FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of (name, action, number)
+  SELECT number, to_regclass(name)::oid, action
+  FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of (name, action, number)
   UNION SELECT number, part.oid, CASE f.confdeltype WHEN 'c' THEN 'DELETE' ELSE 'UPDATE' END
-  FROM affected JOIN pg_constraint f ON f.contype = 'f' AND f.confrelid = affected.oid AND f.confdeltype IN ('c', 'n', 'd')
+  FROM affected
+    JOIN pg_constraint f ON f.contype = 'f' AND f.confrelid = affected.oid AND f.confdeltype IN ('c', 'n', 'd')
     CROSS JOIN LATERAL (SELECT f.conrelid UNION SELECT relid FROM pg_partition_tree(f.conrelid)) AS part (oid)
   WHERE affected.action = 'DELETE')
 SELECT DISTINCT number, c.oid::regclass::text FROM affected JOIN pg_class c USING (oid)
@@ -27,7 +29,8 @@ WHERE c.relkind = 'r' AND c.relreplident <> 'f'
   AND NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisvalid AND i.indimmediate
     AND CASE c.relreplident WHEN 'd' THEN i.indisprimary WHEN 'i' THEN i.indisreplident END)
   AND EXISTS (SELECT FROM pg_publication p JOIN pg_publication_tables t USING (pubname)
-    JOIN pg_namespace n ON n.nspname = t.schemaname JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
+    JOIN pg_namespace n ON n.nspname = t.schemaname
+    JOIN pg_class x ON x.relnamespace = n.oid AND x.relname = t.tablename
     WHERE CASE affected.action WHEN 'DELETE' THEN p.pubdelete ELSE p.pubupdate END
       AND (x.oid = c.oid OR x.oid IN (SELECT relid FROM pg_partition_ancestors(c.oid))))
 ORDER BY 1, 2`

@@ -116,9 +116,9 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 	return t.recordVacuumed(ctx, "the last table")
 }
 
-// vacuumOne vacuums and analyzes one table. It returns the table's own failure separately: the server skipped the table,
-// or reported an error and kept the connection, so that the database is not lost, even if the SQLSTATE suggests it. A
-// full disk is waited for.
+// vacuumOne vacuums and analyzes one table. It returns the table's own failure separately: the server skipped the
+// table, or reported an error and kept the connection, so that the database is not lost, even if the SQLSTATE suggests
+// it. A full disk is waited for.
 func (t *task) vacuumOne(
 	ctx context.Context, conn *pgx.Conn, output *vacuum.Output, s vacuum.Storage, command string,
 ) (failure, err error) {

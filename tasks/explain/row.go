@@ -166,9 +166,8 @@ func rollsUp(c *campaign.Catalog, p *plan.Plan, table *campaign.Table) bool {
 	return r != nil && c.Table(r.Table) == table
 }
 
-// Row explains a row by the columns of a unique key. onText is called if the key is a text, before the row is looked for;
-// its error ends the search.
-// Row fails with ErrKey, or a refused.Error.
+// Row explains a row by the columns of a unique key. onText is called if the key is a text, before the row is looked
+// for; its error ends the search. Row fails with ErrKey, or a refused.Error.
 func (e *Explainer) Row(ctx context.Context, key []KeyColumn, onText func() error) (x Row, err error) {
 	x.Table, x.Now = e.table.Quoted(), e.config.Now
 	d := e.simulation.Database()

@@ -18,7 +18,8 @@ type Due struct {
 	Task string
 	// Known is true if the rows could be counted or estimated. Exact is true if they were counted.
 	Known, Exact bool
-	// Now is how many rows are obsolete now, and PerDay how many more become so on each of the next days, by their dates.
+	// Now is how many rows are obsolete now, and PerDay how many more become so on each of the next days, by their
+	// dates.
 	Now    int64
 	PerDay [Days]int64
 	// Dated is true if a date decides when rows become obsolete. Otherwise PerDay is 0 although rows may come.

@@ -39,8 +39,8 @@ const dateTypes = `(WITH RECURSIVE dates (oid) AS (
     UNION ALL SELECT d.oid FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
   SELECT oid FROM dates)`
 
-// selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner of
-// a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the
+// selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner
+// of a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the
 // database and of NmsDelivery, and the roles that this role may act as.
 const selectDates = `
 SELECT t.position - 1, a.attname::text, quote_ident(a.attname), i.indexed,

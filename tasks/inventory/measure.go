@@ -65,8 +65,8 @@ WHERE c.relkind IN ('r', 'p', 'm', 'f') AND c.relpersistence <> 't' AND NOT c.re
 // selectRelations selects the relations that store the rows of these tables. Their sizes come from the last VACUUM or
 // ANALYZE. pg_total_relation_size would be exact, but it locks each relation, waits for an ALTER TABLE, and opens each
 // file. With 50,000 tables and their indexes, this query takes 0.6 s of processor time, and that function 3 s. The size
-// of a relation before its first VACUUM or ANALYZE, such as a work table's, is estimated from the number of its rows and
-// the types of its columns, as the planner does.
+// of a relation before its first VACUUM or ANALYZE, such as a work table's, is estimated from the number of its rows
+// and the types of its columns, as the planner does.
 const selectRelations = `
 WITH RECURSIVE tree (oid, root) AS (
   SELECT oid, oid FROM pg_class WHERE relkind = 'p' AND NOT relispartition

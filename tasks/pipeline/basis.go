@@ -78,8 +78,8 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 	return nil
 }
 
-// optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another database, is
-// like an option of its name.
+// optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another database,
+// is like an option of its name.
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {
 	options, names := env.Options.InForce(), t.OptionNames()
 	maps.DeleteFunc(options, func(name, _ string) bool { return !slices.Contains(names, name) })

@@ -62,8 +62,8 @@ func (c *compiler) unusablePaired(name string) *message.Message {
 	return &why
 }
 
-// recordRead records that the SQL reads another table. SQL that is true because a row is missing there must ask hidesRows
-// before.
+// recordRead records that the SQL reads another table. SQL that is true because a row is missing there must ask
+// hidesRows before.
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")
 	c.hidesRows(t)
@@ -71,8 +71,8 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }
 
-// hidesRows reports whether there may be rows that a query does not show, of the compiled table or of a relation by which
-// its rows are judged. If so, it notes that the compiled table is not cleaned completely.
+// hidesRows reports whether there may be rows that a query does not show, of the compiled table or of a relation by
+// which its rows are judged. If so, it notes that the compiled table is not cleaned completely.
 func (c *compiler) hidesRows(t *campaign.Table) bool {
 	switch {
 	case t.RowSecurity:

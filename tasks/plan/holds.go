@@ -153,8 +153,8 @@ func (l holdLinker) mayLink(table *campaign.Table, visited map[*campaign.Table]b
 		slices.ContainsFunc(table.Cascades, func(k campaign.Cascade) bool { return l.mayLink(k.Table, visited) })
 }
 
-// messageLogs returns the logs of messages that have the id of a delivery, also ones that are not cleaned. It returns none
-// if the delivery mappings cannot be read: then the tasks that delete by these logs fail.
+// messageLogs returns the logs of messages that have the id of a delivery, also ones that are not cleaned. It returns
+// none if the delivery mappings cannot be read: then the tasks that delete by these logs fail.
 func messageLogs(env Env, p *Plan) []*campaign.Table {
 	p.requireMappings(env)
 	skipped := &Plan{}

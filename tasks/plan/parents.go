@@ -135,9 +135,9 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 }
 
 // neededByRetained returns the logs without which another task could not find the dependent rows of its retained
-// parents: rows that refer to a message know their delivery only by the message's log. All logs of these parents count if
-// such rows may be hidden. It returns nil if no table has such rows. The notes belong to the other task, which has them
-// already.
+// parents: rows that refer to a message know their delivery only by the message's log. All logs of these parents count
+// if such rows may be hidden. It returns nil if no table has such rows. The notes belong to the other task, which has
+// them already.
 func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	if c.table.Missing("iBroadLogId", "iDeliveryId") != nil {
 		return nil, nil

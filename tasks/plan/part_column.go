@@ -91,7 +91,8 @@ const (
 	StartsWith     Op = "starts with"
 )
 
-// Filter compares a column of a table that a policy names with values, which PostgreSQL reads for the type of the column.
+// Filter compares a column of a table that a policy names with values, which PostgreSQL reads for the type of the
+// column.
 type Filter struct {
 	noOption
 	Column string

@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Newest is true of a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy are in no order:
-// they are kept, and are not counted.
+// Newest is true of a row if there are at least Count newer rows in its group. Rows with NULL in OrderBy are in no
+// order: they are kept, and are not counted.
 type Newest struct {
 	noOption
 	// Per are the columns of the groups; NULLs are equal. Without any, all rows are one group.

@@ -302,8 +302,8 @@ func notes(p *plan.Plan) string {
 	return strings.Join(texts, "; ")
 }
 
-// try sends a query in a transaction of its own, and reads its row if dest is given. An error of the query, such as that
-// of a value that is none of its type, becomes a violation.
+// try sends a query in a transaction of its own, and reads its row if dest is given. An error of the query, such as
+// that of a value that is none of its type, becomes a violation.
 func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, dest ...any) error {
 	sql, args := query.Build()
 	err := pgx.BeginFunc(ctx, c.tx, func(tx pgx.Tx) error {

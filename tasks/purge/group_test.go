@@ -338,8 +338,8 @@ func TestNewestAfterAnotherWorker(t *testing.T) {
 	}
 }
 
-// Rows of a large table are found by the index of the groups, and reported so; or by another index if a condition leaves
-// few of them.
+// Rows of a large table are found by the index of the groups, and reported so; or by another index if a condition
+// leaves few of them.
 func TestScanByGroup(t *testing.T) {
 	t.Parallel()
 	db := visits(t, false)

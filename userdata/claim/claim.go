@@ -89,8 +89,8 @@ func lockOf(id string) int64 {
 	return int64(hash.Sum64())
 }
 
-// keepBeating records that this replica is alive, also while a statement is running. If one beat cannot be recorded, the
-// next one may be, or another replica takes the erasure over.
+// keepBeating records that this replica is alive, also while a statement is running. If one beat cannot be recorded,
+// the next one may be, or another replica takes the erasure over.
 func (e *Erasure) keepBeating(ctx context.Context) {
 	ticker := time.NewTicker(e.Lease / 3)
 	defer ticker.Stop()

@@ -13,8 +13,8 @@ type HeldError struct{ error }
 
 func (e *HeldError) Unwrap() error { return e.error }
 
-// UnlessHeld calls fn, which deletes something, unless everything is on hold; then it fails with a HeldError. A new hold
-// of everything waits until fn has returned, because fn runs with a shared lock.
+// UnlessHeld calls fn, which deletes something, unless everything is on hold; then it fails with a HeldError. A new
+// hold of everything waits until fn has returned, because fn runs with a shared lock.
 func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	if err := advisory.Squatted(ctx, e.conn, advisory.Erasing, true); err != nil {
 		return &HeldError{err}
@@ -38,8 +38,8 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 // searched the folder at once, each would leave a document to the other that sessions of both refer to.
 const folderLock = 0x666f6c646572
 
-// LockFolder waits until no other erasure works in the folder of the document storage. It fails if another role's session
-// is in the way. The lock is released with the claim.
+// LockFolder waits until no other erasure works in the folder of the document storage. It fails if another role's
+// session is in the way. The lock is released with the claim.
 func (e *Erasure) LockFolder(ctx context.Context) error {
 	if err := advisory.Squatted(ctx, e.conn, folderLock, false); err != nil {
 		return err

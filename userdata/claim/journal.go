@@ -45,8 +45,8 @@ func (e *Erasure) changeOnce(ctx context.Context, fn func(tx *forms.Transaction)
 	})
 }
 
-// fence fails if another replica has taken the erasure over, and prevents that until the transaction ends. It returns the
-// number of entries in the journal.
+// fence fails if another replica has taken the erasure over, and prevents that until the transaction ends. It returns
+// the number of entries in the journal.
 func (e *Erasure) fence(ctx context.Context, tx *forms.Transaction) (entries int64, err error) {
 	epoch, entries, err := tx.LockErasure(ctx, e.ID)
 	if err == nil && epoch != e.epoch {

@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// deleteDocuments deletes the documents of the recorded sessions, also of earlier erasures that could not delete them. It
-// reports documents that cannot be deleted, and leaves their sessions in the record for the next attempt.
+// deleteDocuments deletes the documents of the recorded sessions, also of earlier erasures that could not delete them.
+// It reports documents that cannot be deleted, and leaves their sessions in the record for the next attempt.
 func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	sessions, err := e.Sessions(ctx, e.Record)
 	switch {

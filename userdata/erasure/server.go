@@ -29,7 +29,8 @@ const (
 	pollInterval     = time.Second
 )
 
-// ErrNoInvocation reports that the Forms server cannot purge a process instance: without an id, it might purge another one.
+// ErrNoInvocation reports that the Forms server cannot purge a process instance: without an id, it might purge another
+// one.
 var ErrNoInvocation = errors.New(
 	"it has no long-lived invocation id, by which the Forms server identifies it; erase it with the database alone, " +
 		"while the Forms server is switched off",
@@ -73,8 +74,8 @@ func (x Eraser) eraseByServer(ctx context.Context, e *claim.Erasure, ids []int64
 	return settle(ctx, e, &report.Entry{Kind: record.KindInstance, Items: ids, Events: x.Events(id, in, nil)})
 }
 
-// recordMissing records a process instance that does not exist: as erased if the Forms server was asked to purge it, and
-// as failed if other rows of it are left, which the Forms server does not purge.
+// recordMissing records a process instance that does not exist: as erased if the Forms server was asked to purge it,
+// and as failed if other rows of it are left, which the Forms server does not purge.
 func (x Eraser) recordMissing(ctx context.Context, e *claim.Erasure, id int64, purging bool) error {
 	ids := []int64{id}
 	entry := &report.Entry{Kind: record.KindInstance, Items: ids}

@@ -30,8 +30,8 @@ const (
 	instanceColumn = "process_instance_id"
 )
 
-// requiredTables are the tables without which nothing can be found; storageTables are the tables of a document storage in
-// the database.
+// requiredTables are the tables without which nothing can be found; storageTables are the tables of a document storage
+// in the database.
 var (
 	requiredTables = []string{
 		"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", InstanceTable, "omd_object_type", "tb_form_data",

@@ -29,8 +29,8 @@ type dialect interface {
 	// since the condition may be too wide. ok is false for columns that cannot be searched.
 	Contains(c Column) (condition, value string, ok bool)
 
-	// Before returns the condition that the date in a column of r is before @cutoff, in seconds since 1970. Dates before
-	// 1970 stand for no date. Seconds returns the date in these seconds.
+	// Before returns the condition that the date in a column of r is before @cutoff, in seconds since 1970. Dates
+	// before 1970 stand for no date. Seconds returns the date in these seconds.
 	Before(c Column) string
 	Seconds(c Column) string
 
@@ -46,8 +46,8 @@ type dialect interface {
 	isolation() sql.IsolationLevel
 	// delete deletes rows and counts them by key.
 	delete(ctx context.Context, tx *Transaction, table, condition, key string, a Args) (map[string]int64, error)
-	// LockClause ends a query whose result decides what to delete, so that other sessions cannot add rows to it until the
-	// transaction ends. lockReferences does the same for references to documents where the clause is not enough.
+	// LockClause ends a query whose result decides what to delete, so that other sessions cannot add rows to it until
+	// the transaction ends. lockReferences does the same for references to documents where the clause is not enough.
 	LockClause() string
 	lockReferences(ctx context.Context, tx *Transaction) error
 

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// journalRetention is how long journal entries are kept: a failover may set the record of erasures back by some seconds,
-// and it is then brought up to date from the journal.
+// journalRetention is how long journal entries are kept: a failover may set the record of erasures back by some
+// seconds, and it is then brought up to date from the journal.
 const journalRetention = 30 * 24 * time.Hour
 
 // TakeOver starts a new epoch of an erasure and returns it. Transactions of earlier epochs fail from now on. TakeOver

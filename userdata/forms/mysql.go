@@ -121,8 +121,8 @@ func (d mysqlDialect) Contains(c Column) (condition, value string, ok bool) {
 
 var mysqlDates = []string{"date", "datetime", "timestamp"}
 
-// Before implements dialect. A date without a time zone is in the server's. A timestamp is compared as stored, since the
-// hour that is repeated in autumn is ambiguous in local time.
+// Before implements dialect. A date without a time zone is in the server's. A timestamp is compared as stored, since
+// the hour that is repeated in autumn is ambiguous in local time.
 func (d mysqlDialect) Before(c Column) string {
 	name := "r." + d.Quote(c.Name)
 	if c.Type == "timestamp" {
@@ -137,7 +137,8 @@ func (d mysqlDialect) Seconds(c Column) string {
 
 func (mysqlDialect) settings() []string { return nil }
 
-// isolation implements dialect: a locking read also locks the gaps, so that other sessions cannot add rows to its result.
+// isolation implements dialect: a locking read also locks the gaps, so that other sessions cannot add rows to its
+// result.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
 // delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.

@@ -51,8 +51,8 @@ func (d postgres) HasID(c Column, ids []int64) string {
 	return fmt.Sprintf("r.%s IN (%s)", d.Quote(c.Name), strings.Join(list, ", "))
 }
 
-// Types that can be searched for a user id. Floating-point numbers are exact only as text: a cast to numeric rounds them
-// to 6 or 15 digits.
+// Types that can be searched for a user id. Floating-point numbers are exact only as text: a cast to numeric rounds
+// them to 6 or 15 digits.
 var (
 	pgNumbers = []string{"smallint", "integer", "bigint", "numeric"}
 	pgFloats  = []string{"real", "double precision"}

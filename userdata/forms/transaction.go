@@ -54,8 +54,8 @@ func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[str
 	return counts, err
 }
 
-// Delete deletes the rows of a table that satisfy a condition, and counts them by a key. The table has the alias r in the
-// condition and the key. The deleting statement has the whole condition.
+// Delete deletes the rows of a table that satisfy a condition, and counts them by a key. The table has the alias r in
+// the condition and the key. The deleting statement has the whole condition.
 func (t *Transaction) Delete(ctx context.Context, table, condition, key string, a Args) (map[string]int64, error) {
 	return t.delete(ctx, t, table, condition, key, a)
 }

@@ -32,8 +32,8 @@ func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error
 	return root, nil
 }
 
-// reportDeleted reports the files that an earlier attempt deleted but did not report. Whether the others must be deleted
-// is determined anew.
+// reportDeleted reports the files that an earlier attempt deleted but did not report. Whether the others must be
+// deleted is determined anew.
 func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.Files(ctx, tx)
@@ -89,7 +89,8 @@ func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Do
 	return failed, nil
 }
 
-// deleteBatch deletes the files of documents. It records them before, so that each is reported once, even after a crash.
+// deleteBatch deletes the files of documents. It records them before, so that each is reported once, even after a
+// crash.
 func deleteBatch(
 	ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document,
 ) (failed []string, err error) {

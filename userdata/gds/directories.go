@@ -64,9 +64,9 @@ func (d directories) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	}
 }
 
-// EachFile calls fn for everything in the folder and its subfolders except folders. It does not follow links. It fails if
-// a subfolder cannot be read or is nested too deep. It ignores subfolders that have vanished, and the file system's own
-// lost+found.
+// EachFile calls fn for everything in the folder and its subfolders except folders. It does not follow links. It fails
+// if a subfolder cannot be read or is nested too deep. It ignores subfolders that have vanished, and the file system's
+// own lost+found.
 func EachFile(ctx context.Context, root *os.Root, fn func(name string, entry fs.DirEntry)) error {
 	return fs.WalkDir(directories{ctx, root}, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {

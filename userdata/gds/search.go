@@ -67,8 +67,8 @@ func Events(documents []Document) (events []report.Event) {
 	return events
 }
 
-// Search walks through the folder once for the documents that sessions refer to, and returns an event with the number of
-// files. A document is retained if a marker of another session has its guid, in any subfolder. Search fails if a
+// Search walks through the folder once for the documents that sessions refer to, and returns an event with the number
+// of files. A document is retained if a marker of another session has its guid, in any subfolder. Search fails if a
 // subfolder cannot be read, since it may have such a marker.
 func Search(
 	ctx context.Context, root *os.Root, sessions []string,
@@ -115,8 +115,8 @@ func Search(
 	), nil
 }
 
-// addItself adds the document's own file, if it exists, before its markers. A file that cannot be examined is added, too:
-// it cannot be deleted either, which will be reported.
+// addItself adds the document's own file, if it exists, before its markers. A file that cannot be examined is added,
+// too: it cannot be deleted either, which will be reported.
 func (d *Document) addItself(root *os.Root) {
 	info, err := root.Lstat(d.Path)
 	switch {

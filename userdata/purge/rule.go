@@ -17,8 +17,8 @@ type Rule struct {
 	// Application and Workflow select the process instances; an empty Workflow means all of the application.
 	Application string `json:"Application"`
 	Workflow    string `json:"Workflow"`
-	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish the
-	// date columns of any release.
+	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish
+	// the date columns of any release.
 	DateColumn string `json:"DateColumn"`
 	Days       int    `json:"Days"`
 	// Enabled is true if runs carry the purge out.

@@ -87,7 +87,8 @@ func (e Erasure) Beat(ctx context.Context, db Execer) error {
 	return err
 }
 
-// End ends the erasure, unless it has ended, and appends the last event. It has failed if failed is true, if an item has failed, or if documents are left.
+// End ends the erasure, unless it has ended, and appends the last event. It has failed if failed is true, if an item
+// has failed, or if documents are left.
 func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')

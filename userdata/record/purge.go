@@ -66,8 +66,8 @@ func (p Purge) Failures(
 }
 
 // RecentlyPurged returns how many process instances all purges of a Forms database have deleted, in a run and in those
-// that began less than a period before it, without runs whose share of the table was accepted. It does not depend on how
-// long runs are kept.
+// that began less than a period before it, without runs whose share of the table was accepted. It does not depend on
+// how long runs are kept.
 func RecentlyPurged(
 	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {

@@ -17,8 +17,8 @@ import (
 // ErrNoReceipt reports that no receipt has an id.
 var ErrNoReceipt = failure.New(failure.NotFound, "receipt not found")
 
-// selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the receipts
-// that list their items and files.
+// selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the
+// receipts that list their items and files.
 const selectReceipt = `
 SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', false, e.sweep,
   COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.user_id_hash, e.salt,

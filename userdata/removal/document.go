@@ -19,8 +19,8 @@ const (
 // sessionsPerStatement limits how many sessions a statement names.
 const sessionsPerStatement = 1000
 
-// Documents removes the documents of sessions from the database, unless another session refers to them, and keeps others
-// from adding such a reference. A document that several items share is counted for the last of them.
+// Documents removes the documents of sessions from the database, unless another session refers to them, and keeps
+// others from adding such a reference. A document that several items share is counted for the last of them.
 func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.Session) error {
 	for chunk := range slices.Chunk(sessions, sessionsPerStatement) {
 		if err := r.documentsOf(ctx, g, chunk); err != nil {

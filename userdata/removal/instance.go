@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Instances removes process instances: their rows in the tables of workflows, their tasks, and their own rows. They must
-// have ended, and must be locked unless this is a dry run. With inDatabase, it also removes their documents.
+// Instances removes process instances: their rows in the tables of workflows, their tasks, and their own rows. They
+// must have ended, and must be locked unless this is a dry run. With inDatabase, it also removes their documents.
 func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (*Removal, error) {
 	g := newRemoval()
 	if len(ids) == 0 {
@@ -46,8 +46,8 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	return g, nil
 }
 
-// variables removes the rows of process instances in the tables of workflows. It fails if they have rows in a table that
-// may be that of a workflow, but whose name is ambiguous.
+// variables removes the rows of process instances in the tables of workflows. It fails if they have rows in a table
+// that may be that of a workflow, but whose name is ambiguous.
 func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error {
 	columns, _, err := r.tx.WorkflowColumns(ctx, func(string) bool { return true })
 	if err != nil {

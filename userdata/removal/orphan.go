@@ -29,8 +29,8 @@ func (r *Remover) Orphans(ctx context.Context, orphans []Orphan, inDatabase bool
 	return g, r.Documents(ctx, g, g.Sessions)
 }
 
-// FindOrphans returns which tasks are orphans and which are retained, with events that explain it. The clause lock locks
-// the tasks. A dry run ignores tasks that it has counted.
+// FindOrphans returns which tasks are orphans and which are retained, with events that explain it. The clause lock
+// locks the tasks. A dry run ignores tasks that it has counted.
 func (r *Remover) FindOrphans(
 	ctx context.Context, ids []int64, lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {

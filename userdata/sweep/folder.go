@@ -16,7 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// minFileAge is how old the files of a document must be: a younger document may belong to a task that is not stored yet.
+// minFileAge is how old the files of a document must be: a younger document may belong to a task that is not stored
+// yet.
 const minFileAge = 24 * time.Hour
 
 func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {

@@ -74,8 +74,8 @@ func onlyOf[V any](documents map[string][]string, set map[string]V) map[string][
 	return only
 }
 
-// onlyDead returns the documents whose sessions are all dead, with their sessions: the sessions are confirmed, and their
-// owners do not exist in this transaction.
+// onlyDead returns the documents whose sessions are all dead, with their sessions: the sessions are confirmed, and
+// their owners do not exist in this transaction.
 func onlyDead(
 	ctx context.Context, tx *forms.Transaction, documents map[string][]string, confirmed map[string]bool,
 ) (map[string][]string, error) {

@@ -1,6 +1,6 @@
-// Package contexts stores the servers that a user works with, by name, in a file in the user's configuration folder. The
-// file contains paths of files with credentials, but no credentials. Package rpc reads it for every client command, and
-// the command context of internal/cli changes it.
+// Package contexts stores the servers that a user works with, by name, in a file in the user's configuration folder.
+// The file contains paths of files with credentials, but no credentials. Package rpc reads it for every client command,
+// and the command context of internal/cli changes it.
 package contexts
 
 import (

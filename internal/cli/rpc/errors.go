@@ -102,8 +102,8 @@ var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// typedName returns the name that a user types for a field of a request: a flag, an argument in capitals, or the name of
-// an option or a guard.
+// typedName returns the name that a user types for a field of a request: a flag, an argument in capitals, or the name
+// of an option or a guard.
 func typedName(cmd *cobra.Command, path string) string {
 	segments := strings.Split(listIndex.ReplaceAllString(path, ""), ".")
 	last := segments[len(segments)-1]

@@ -54,8 +54,8 @@ func (s Suggestion) Command() string {
 	return "cleanupd run --dry-run --task " + task
 }
 
-// suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows depend
-// on each other without foreign keys.
+// suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows
+// depend on each other without foreign keys.
 func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -103,8 +103,8 @@ func (c covered) ownsTable(t *Table) bool {
 		(applicationTable.MatchString(t.Base) || campaign.LooksLikeWorkTable(t.Base))
 }
 
-// Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may still
-// be needed. A date in the future does not show the age of a row.
+// Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may
+// still be needed. A date in the future does not show the age of a row.
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)

@@ -115,8 +115,8 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 	return made, err
 }
 
-// isDue is the condition that a forecast is to be recorded: the tables have been sampled since the last one, no run works,
-// and none has ended in the last minutes, since others may follow.
+// isDue is the condition that a forecast is to be recorded: the tables have been sampled since the last one, no run
+// works, and none has ended in the last minutes, since others may follow.
 const isDue = `
 EXISTS (SELECT FROM cleanupd.table_sampler WHERE last_time < clock_timestamp() - interval '5 minutes'
   AND last_time > COALESCE((SELECT max(forecast_time) FROM cleanupd.forecast), '-infinity'))
@@ -156,8 +156,8 @@ func (f *Forecast) store(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// FallingBehindTasks returns the tasks of the last forecast that any replica made, and whether they fall behind. Forecasts of
-// more than two days ago do not count.
+// FallingBehindTasks returns the tasks of the last forecast that any replica made, and whether they fall behind.
+// Forecasts of more than two days ago do not count.
 func FallingBehindTasks(ctx context.Context, db campaign.Querier) (map[string]bool, error) {
 	rows, _ := db.Query(ctx, `SELECT task, trend = $1 FROM cleanupd.forecast
 		WHERE forecast_time > clock_timestamp() - interval '2 days'`, FallingBehind)

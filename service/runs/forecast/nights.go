@@ -11,8 +11,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// selectNights selects what the last runs did of each task, the newest first, and how long it worked, without pauses. Runs
-// that somebody cancelled show nothing.
+// selectNights selects what the last runs did of each task, the newest first, and how long it worked, without pauses.
+// Runs that somebody cancelled show nothing.
 const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,

@@ -37,9 +37,9 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// selectSequences selects the ascending sequences outside the system's schemas that have given a value, and do not begin
-// again at their end. The application takes ids of all its tables from XtkNewId, which no column names, and they have 32
-// bits. A value a day comes from the last sample of at least a day ago, and the first one of the last 30 days.
+// selectSequences selects the ascending sequences outside the system's schemas that have given a value, and do not
+// begin again at their end. The application takes ids of all its tables from XtkNewId, which no column names, and they
+// have 32 bits. A value a day comes from the last sample of at least a day ago, and the first one of the last 30 days.
 const selectSequences = `
 WITH given AS (
   SELECT d.refobjid AS sequence, d.objid AS relation, a.attname, a.atttypid

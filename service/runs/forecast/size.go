@@ -28,8 +28,8 @@ func (s Size) In(days int, perDay *float64) *int64 {
 }
 
 // selectSize selects the size of the database, and its growth: the rows that were inserted into each table and not
-// deleted again since the first sampling of the last 30 days, with their mean size. Without the cleanup, the rows remain
-// that its runs have deleted.
+// deleted again since the first sampling of the last 30 days, with their mean size. Without the cleanup, the rows
+// remain that its runs have deleted.
 const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),

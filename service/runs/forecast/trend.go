@@ -57,8 +57,8 @@ type member struct {
 	nights []Night
 }
 
-// judge returns the outlook of each task of a pipeline that runs daily, in its order. budget is how long a run may take;
-// 0 without a limit.
+// judge returns the outlook of each task of a pipeline that runs daily, in its order. budget is how long a run may
+// take; 0 without a limit.
 func judge(now time.Time, pipeline []member, budget time.Duration) []Outlook {
 	outlooks := make([]Outlook, len(pipeline))
 	rates := make([]float64, len(pipeline))

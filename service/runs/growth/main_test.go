@@ -58,7 +58,8 @@ func age(db *pgtest.DB, days int) {
 	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - $1::int * interval '1 day'", days)
 }
 
-// count executes a statement on a table, and waits until the server has counted so many inserted and deleted rows of it.
+// count executes a statement on a table, and waits until the server has counted so many inserted and deleted rows of
+// it.
 func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 	db.Do(sql + "; SELECT pg_stat_force_next_flush()")
 	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+

@@ -33,8 +33,8 @@ const (
 	statementTimeout = "SET LOCAL statement_timeout = '30s'"
 )
 
-// isDue is the condition that tables are to be sampled: the last sampling was a day ago, or a run that deletes has ended
-// since. A last sampling in the future comes from a clock that was set back.
+// isDue is the condition that tables are to be sampled: the last sampling was a day ago, or a run that deletes has
+// ended since. A last sampling in the future comes from a clock that was set back.
 const isDue = `(last_time IS NULL OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
 	OR EXISTS (SELECT FROM cleanupd.run WHERE NOT dry_run AND end_time > last_time))`
 

@@ -34,8 +34,8 @@ type occurrence struct {
 	tasks []store.Result
 }
 
-// judge returns the causes of notifications of a run that ended. failedBefore has the names of its tasks that had failed
-// when they were last executed. A run that failed only because of guards is not reported as failed in addition.
+// judge returns the causes of notifications of a run that ended. failedBefore has the names of its tasks that had
+// failed when they were last executed. A run that failed only because of guards is not reported as failed in addition.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	var failed, refusals, retained, recovered []store.Result
 	var rows, tables int64

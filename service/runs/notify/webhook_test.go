@@ -85,7 +85,8 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// A receiver's failure is an error without secrets, and no redirect is followed: the request is signed for one receiver.
+// A receiver's failure is an error without secrets, and no redirect is followed: the request is signed for one
+// receiver.
 func TestFailingWebhooks(t *testing.T) {
 	t.Parallel()
 	var redirected atomic.Bool

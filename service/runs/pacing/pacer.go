@@ -195,8 +195,8 @@ func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	return nil
 }
 
-// endPauses ends the paused runs that were cancelled, that were paused for too long, or whose time limit has passed; only
-// dry runs if dryRuns is set.
+// endPauses ends the paused runs that were cancelled, that were paused for too long, or whose time limit has passed;
+// only dry runs if dryRuns is set.
 func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
 	found, err := store.FindPausesToEnd(ctx, p.Runs, p.MaxPause, dryRuns)
 	if err != nil {

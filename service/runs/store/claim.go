@@ -162,8 +162,8 @@ const (
 	StopPaused = "paused"
 )
 
-// limitReached is the SQL condition that the time limit of a run is reached. It compares intervals, in which a day has 24
-// hours: a day that is added to a time does not if the clock is changed on it.
+// limitReached is the SQL condition that the time limit of a run is reached. It compares intervals, in which a day has
+// 24 hours: a day that is added to a time does not if the clock is changed on it.
 const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clock THEN paused_for
 	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
 

@@ -94,8 +94,8 @@ func SetMissedNotified(ctx context.Context, tx pgx.Tx, due time.Time) error {
 	return err
 }
 
-// SkipNotNotified makes runs that ended before a time, and times of the schedule whose absence was found before it, ones
-// that are not notified, and returns how many there are.
+// SkipNotNotified makes runs that ended before a time, and times of the schedule whose absence was found before it,
+// ones that are not notified, and returns how many there are.
 func SkipNotNotified(ctx context.Context, db Execer, before time.Time) (skipped int64, err error) {
 	for _, sql := range []string{
 		"UPDATE cleanupd.run SET notified = true WHERE " + notNotified + " AND end_time < $1",
@@ -200,7 +200,8 @@ func setNotification(
 	return err
 }
 
-// GiveUpOthers gives up the notifications that were stored before a time for other targets than these, and returns them.
+// GiveUpOthers gives up the notifications that were stored before a time for other targets than these, and returns
+// them.
 func GiveUpOthers(
 	ctx context.Context, db campaign.Querier, targets []string, before, now time.Time,
 ) ([]*Notification, error) {

@@ -32,8 +32,8 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// PauseRun pauses a locked run that has not ended. by is who does it. If it is paused already, a new pause begins, so that
-// the time of the first one does not count for the longest pause.
+// PauseRun pauses a locked run that has not ended. by is who does it. If it is paused already, a new pause begins, so
+// that the time of the first one does not count for the longest pause.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -103,8 +103,8 @@ type PausedRun struct {
 	Stop string // why; "" because of the longest pause
 }
 
-// FindPausesToEnd reads the paused runs that no replica works on and that were cancelled, whose time limit has passed, or
-// that were paused for longer than longest; only dry runs if dryRuns is set. A pause outside of the windows of the
+// FindPausesToEnd reads the paused runs that no replica works on and that were cancelled, whose time limit has passed,
+// or that were paused for longer than longest; only dry runs if dryRuns is set. A pause outside of the windows of the
 // schedule ends by itself.
 func FindPausesToEnd(
 	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
@@ -138,8 +138,8 @@ type WindowedRun struct {
 	Pace     pace.Pace
 }
 
-// LockWindowedRun locks and reads the run for which a window has opened or closed. It returns nil without such a run, or
-// while another replica has locked it.
+// LockWindowedRun locks and reads the run for which a window has opened or closed. It returns nil without such a run,
+// or while another replica has locked it.
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,

@@ -200,9 +200,9 @@ func (a *attempt) giveUp(ctx context.Context) error {
 // AdvisoryLock returns the advisory lock that the batches of a run share: the random part of its id.
 func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
 
-// EndBatch terminates a batch of a run that a silent worker may still have open. The server notices a cut connection only
-// after the statement, and the batch of a frozen worker lasts until its idle timeout. If the role may not terminate it,
-// the batch ends at its statement timeout.
+// EndBatch terminates a batch of a run that a silent worker may still have open. The server notices a cut connection
+// only after the statement, and the batch of a frozen worker lasts until its idle timeout. If the role may not
+// terminate it, the batch ends at its statement timeout.
 func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
 	_, err := w.Pool.Exec(
 		ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", AdvisoryLock(id),
@@ -212,8 +212,8 @@ func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
 	}
 }
 
-// awaitPredecessor ends the batch of the previous worker, and waits until it has ended: a batch would take its locks for
-// the ones of other sessions.
+// awaitPredecessor ends the batch of the previous worker, and waits until it has ended: a batch would take its locks
+// for the ones of other sessions.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	a.w.EndBatch(ctx, a.claim.RunID)
 	lock := AdvisoryLock(a.claim.RunID)

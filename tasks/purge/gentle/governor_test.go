@@ -32,7 +32,8 @@ func TestGovernorGrows(t *testing.T) {
 	}
 }
 
-// Batches shrink at once when commits take longer during them, and grow again slowly. Pauses grow if that is not enough.
+// Batches shrink at once when commits take longer during them, and grow again slowly. Pauses grow if that is not
+// enough.
 func TestGovernorShrinks(t *testing.T) {
 	t.Parallel()
 	g := &Governor{}

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A flag takes the names of all paces, as people and as scripts write them, and no others. An empty text is the default.
+// A flag takes the names of all paces, as people and as scripts write them, and no others. An empty text is the
+// default.
 func TestPaceFlag(t *testing.T) {
 	t.Parallel()
 	for _, want := range Paces {

@@ -15,8 +15,8 @@ const (
 )
 
 // delays recognizes standbys whose lag does not depend on batches. One that is delayed on purpose
-// (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. One whose
-// replay is stuck (pg_wal_replay_pause, a query there, or the delay of the only transaction) replays nothing. An
+// (recovery_min_apply_delay) has received all WAL and replays it a fixed time later, however long batches wait. One
+// whose replay is stuck (pg_wal_replay_pause, a query there, or the delay of the only transaction) replays nothing. An
 // overloaded standby falls further behind, or catches up while batches wait. The server does not know the settings of
 // its standbys.
 type delays struct {

@@ -36,7 +36,8 @@ WITH archiver AS (
         THEN 'the archiver fails at ' || last_failed_wal || ', and has archived nothing since ' ||
           COALESCE(to_char(last_archived_time, 'YYYY-MM-DD HH24:MI TZ'), 'the statistics began')
     END AS reason,
-    substring(CASE WHEN last_failed_wal ~ '^[0-9A-F]{24}' AND last_failed_time > COALESCE(last_archived_time, '-infinity')
+    substring(CASE WHEN last_failed_wal ~ '^[0-9A-F]{24}'
+      AND last_failed_time > COALESCE(last_archived_time, '-infinity')
       THEN last_failed_wal ELSE last_archived_wal END FROM '^[0-9A-F]{24}') AS file
   FROM pg_stat_archiver WHERE current_setting('archive_mode') <> 'off')
 SELECT COALESCE(subject, reason), reason, GREATEST(COALESCE(bytes, 0), 0)::bigint, COALESCE(pg_size_pretty(GREATEST(bytes, 0)),
