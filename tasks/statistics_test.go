@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"regexp"
@@ -9,7 +10,10 @@ import (
 	"testing"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
@@ -287,6 +291,29 @@ func TestStatisticsOfTheOnlyTableThatFails(t *testing.T) {
 	}
 	j.checkState(t, "sessions", pipeline.Failed)
 	j.checkProblem(t, "sessions", "SQLSTATE 58030")
+}
+
+// While the credentials are replaced, the task is interrupted, and not skipped as if no connection were free.
+func TestStatisticsWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	config := db.Config()
+	config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
+		if c.OnNotice != nil { // the connection for VACUUM
+			return connection.ErrCredentials
+		}
+		return nil
+	}
+	pool, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	if _, err := run(
+		t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics",
+	); !errors.Is(err, pipeline.ErrLost) {
+		t.Errorf("the run ended with %v, want a lost database", err)
+	}
 }
 
 // A table that is locked is skipped, reported and counted, also if PostgreSQL says so only in a notice. All other

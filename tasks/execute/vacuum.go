@@ -2,6 +2,7 @@ package execute
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -60,7 +61,8 @@ func (t *task) vacuumEmptied(ctx context.Context) error {
 func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []vacuum.Storage) error {
 	output := vacuum.NewOutput()
 	conn, err := connectForVacuum(ctx, t.Binder, output)
-	if err != nil && t.Binder.Pool.Ping(ctx) == nil { // the server is well: it, or a pooler, grants no more connections
+	// If the server is well, it, or a pooler, grants no more connections.
+	if err != nil && !errors.Is(err, connection.ErrCredentials) && t.Binder.Pool.Ping(ctx) == nil {
 		t.Log(ctx, message.VacuumUnavailable.With("error", err))
 		return nil
 	}
