@@ -1,10 +1,6 @@
 package throttle
 
-import (
-	"time"
-
-	"github.com/cleanupd/cleanupd/internal/message"
-)
+import "time"
 
 // minSteady is the time for which a standby's lag must be constant before it counts as delayed on purpose, and minStuck
 // the time for which it must have replayed nothing before it is not waited for: longer than queries there may delay its
@@ -32,13 +28,21 @@ type observation struct {
 	moved    time.Time
 }
 
-// lag returns how far a standby is behind in a way that batches matter for. why is the kind of the message about a lag
-// that does not count: nil if it counts.
-func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, why *message.Kind) {
+// kind says whether the lag of a standby depends on batches.
+type kind int
+
+const (
+	counts  kind = iota // it does
+	delayed             // the standby is delayed on purpose
+	stuck               // its replay is stuck
+)
+
+// lag returns how far a standby is behind in a way that depends on batches, and the kind of its lag.
+func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag time.Duration, k kind) {
 	lag = s.Replay - d.known[s.PID]
 	if lag <= limit || s.Flush > limit {
 		delete(d.observed, s.PID)
-		return max(lag, 0), nil
+		return max(lag, 0), counts
 	}
 	o := d.observed[s.PID]
 	if o == nil {
@@ -55,13 +59,13 @@ func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag tim
 	elapsed, spread := now.Sub(o.since), o.max-o.min
 	switch {
 	case now.Sub(o.moved) >= minStuck:
-		return 0, message.StandbyStuck
+		return 0, stuck
 	case spread > max(o.max/10, time.Second):
 		o.since, o.min, o.max = now, s.Replay, s.Replay
 	case elapsed >= minSteady && spread <= elapsed/2 && o.moved.After(o.since): // a long lag spreads little for a while
 		d.known[s.PID] = o.max
 		delete(d.observed, s.PID)
-		return 0, message.StandbyDelayed
+		return 0, delayed
 	}
-	return lag, nil
+	return lag, counts
 }

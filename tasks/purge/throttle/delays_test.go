@@ -3,8 +3,6 @@ package throttle
 import (
 	"testing"
 	"time"
-
-	"github.com/cleanupd/cleanupd/internal/message"
 )
 
 // A constant delay of a standby does not count as lag, nor does the lag of one that replays nothing; all other lags do.
@@ -17,14 +15,14 @@ func TestDelays(t *testing.T) {
 		flush   time.Duration
 		stuck   func(i int) bool // whether it replays nothing in the second
 		waits   int              // for how many seconds at least, of 180
-		ignored *message.Kind
+		ignored kind
 	}{
 		"not behind":          {lag: func(int) time.Duration { return second }},
-		"delayed by a minute": {lag: minute, waits: 10, ignored: message.StandbyDelayed},
+		"delayed by a minute": {lag: minute, waits: 10, ignored: delayed},
 		"delayed, nearly": {
 			lag:     func(i int) time.Duration { return time.Minute + time.Duration(i%5)*second },
 			waits:   10,
-			ignored: message.StandbyDelayed,
+			ignored: delayed,
 		},
 		"falling behind":   {lag: func(i int) time.Duration { return time.Duration(10+2*i) * second }, waits: 180},
 		"catching up":      {lag: func(i int) time.Duration { return time.Duration(200-i) * second }, waits: 180},
@@ -32,20 +30,20 @@ func TestDelays(t *testing.T) {
 		"delayed, then overload": {
 			lag:     func(i int) time.Duration { return time.Duration(60+3*max(0, i-20)) * second },
 			waits:   168,
-			ignored: message.StandbyDelayed,
+			ignored: delayed,
 		},
 		"delayed by two, no more": {lag: func(int) time.Duration { return 2 * second }},
 		"stuck": {
 			lag:     func(i int) time.Duration { return time.Duration(3+i) * second },
 			stuck:   func(int) bool { return true },
 			waits:   60,
-			ignored: message.StandbyStuck,
+			ignored: stuck,
 		},
 		"stuck for long": {
 			lag:     func(i int) time.Duration { return time.Duration(3_000+i) * second },
 			stuck:   func(int) bool { return true },
 			waits:   60,
-			ignored: message.StandbyStuck,
+			ignored: stuck,
 		},
 		"stuck by a query, then catching up": {
 			lag: func(i int) time.Duration {
@@ -58,35 +56,35 @@ func TestDelays(t *testing.T) {
 			lag:     func(i int) time.Duration { return time.Duration(3+2*i) * second },
 			stuck:   func(i int) bool { return i < 90 },
 			waits:   150,
-			ignored: message.StandbyStuck,
+			ignored: stuck,
 		},
 	} {
 		var (
 			d                delays
 			begin, waited    = time.Now(), 0
 			position         int64
-			ignored, another *message.Kind
+			ignored, another kind
 		)
 		for i := range 180 {
 			if c.stuck == nil || !c.stuck(i) {
 				position++
 			}
 			s := standbyLoad{PID: 1, Name: "a", Replay: c.lag(i), Flush: c.flush, Position: position}
-			lag, why := d.lag(s, 2*second, begin.Add(time.Duration(i)*second))
+			lag, k := d.lag(s, 2*second, begin.Add(time.Duration(i)*second))
 			if lag > 2*second {
 				waited++
 			}
-			if why == message.StandbyDelayed && ignored == why {
+			if k == delayed && ignored == k {
 				t.Errorf("%s: the delay was recognized twice", name)
 			}
-			if why != nil && ignored != nil && ignored != why {
-				another = why
+			if k != counts && ignored != counts && ignored != k {
+				another = k
 			}
-			if why != nil {
-				ignored = why
+			if k != counts {
+				ignored = k
 			}
 		}
-		if ignored != c.ignored || another != nil {
+		if ignored != c.ignored || another != counts {
 			t.Errorf("%s: the lag was ignored for %v and %v, want %v", name, ignored, another, c.ignored)
 		}
 		if waited < c.waits || waited > c.waits+5 {

@@ -157,9 +157,12 @@ func (t *Throttler) lagExceeded(l load, limit time.Duration, r Recorder) Cause {
 	var worst Cause
 	for _, s := range l.standbys {
 		behind := s.Replay.Round(time.Second)
-		lag, why := t.delays.lag(s, limit, time.Now())
-		if why != nil {
-			t.warnOnce(r, fmt.Sprint(why.Code, s.PID), why.With("standby", s.Name, "lag", behind))
+		lag, kind := t.delays.lag(s, limit, time.Now())
+		switch subject := fmt.Sprint(kind, s.PID); kind {
+		case delayed:
+			t.warnOnce(r, subject, message.StandbyDelayed.With("standby", s.Name, "lag", behind))
+		case stuck:
+			t.warnOnce(r, subject, message.StandbyStuck.With("standby", s.Name, "lag", behind))
 		}
 		if lag > limit && worst.Reason == "" { // the first one is the slowest
 			worst = Cause{ReplicaLag, fmt.Sprintf("%s is %s behind", s.Name, behind)}
