@@ -30,18 +30,21 @@ type standbyLoad struct {
 	Position int64         // up to which it has replayed WAL, in bytes
 }
 
-// loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts
-// as active. WAL senders that have a database belong to logical replication, whose readers confirm at their own pace.
-// A receiver without a replay position only stores WAL, as pg_receivewal does: the server takes its replay for ever
-// later. Sessions that wait for other locks than those of relations, rows and transactions wait for each other, or for
-// a moment. The functions behind pg_stat_activity and pg_stat_replication take a quarter of the time that the views
-// take, which also look up names.
+// loadSQL samples the server's load, also for a role that may see little. A session that the role may not see counts as
+// active, and pg_locks, which is expensive, has what it waits for. WAL senders that have a database belong to logical
+// replication, whose readers confirm at their own pace. A receiver without a replay position only stores WAL, as
+// pg_receivewal does: the server takes its replay for ever later. Sessions that wait for other locks than those of
+// relations, rows and transactions wait for each other, or for a moment. The functions behind pg_stat_activity and
+// pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,
   state_change, wait_event_type, wait_event FROM pg_stat_get_activity(NULL)),
 others AS (SELECT * FROM sessions
   WHERE COALESCE(backend_type, 'client backend') = 'client backend' AND datid IS NOT NULL AND usesysid IS NOT NULL
     AND pid <> pg_backend_pid() AND application_name <> current_setting('application_name')),
+waits AS MATERIALIZED (SELECT pid, wait_event FROM others WHERE wait_event_type = 'Lock'
+  UNION ALL SELECT pid, locktype FROM pg_locks JOIN others USING (pid)
+  WHERE NOT granted AND state IS NULL AND EXISTS (SELECT FROM others WHERE state IS NULL)),
 here AS (SELECT oid FROM pg_database WHERE datname = current_database()),
 senders AS (SELECT s.*, COALESCE(NULLIF(a.application_name, ''), host(a.client_addr), 'unnamed') AS name
   FROM pg_stat_get_wal_senders() s JOIN sessions a USING (pid) WHERE a.datid IS NULL),
@@ -52,9 +55,9 @@ standbys AS (SELECT pid, name, CASE WHEN replay_lsn IS NULL THEN 0
   FROM senders WHERE NOT name = ANY ($1::text[]))
 SELECT current_database(), (SELECT count(*) FROM others WHERE state = 'active'),
   NOT EXISTS (SELECT FROM others WHERE (state <> 'active' AND state_change < now() - interval '500 ms') IS NOT TRUE),
-  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND wait_event IN ('relation', 'tuple', 'transactionid')
+  (SELECT count(*) FROM waits JOIN others USING (pid) WHERE waits.wait_event IN ('relation', 'tuple', 'transactionid')
     AND datid = (SELECT oid FROM here)),
-  (SELECT count(*) FROM others WHERE wait_event_type = 'Lock' AND pg_blocking_pids(pid) &&
+  (SELECT count(*) FROM waits WHERE pg_blocking_pids(pid) &&
     ARRAY(SELECT pid FROM sessions WHERE datid = (SELECT oid FROM here)
       AND application_name = current_setting('application_name'))),
   COALESCE((SELECT json_agg(s ORDER BY s.replay DESC, s.name) FROM standbys s), '[]'),

@@ -2,10 +2,13 @@ package throttle_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
@@ -24,6 +27,26 @@ func (r *reports) Throttled(c throttle.Cause) { r.causes = append(r.causes, c.St
 func (r *reports) Warn(m message.Message) { r.warnings = append(r.warnings, m.Text) }
 
 func (r *reports) Proceed(context.Context) error { return nil }
+
+// impatient gives up as soon as a batch has to wait.
+type impatient struct{ reports }
+
+var errWaits = errors.New("the batch waits")
+
+func (*impatient) Proceed(context.Context) error { return errWaits }
+
+// cause returns why a batch waits, or an empty text.
+func cause(t *testing.T, pool *pgxpool.Pool, limits throttle.Limits) string {
+	t.Helper()
+	var (
+		got       impatient
+		throttler throttle.Throttler
+	)
+	if err := throttler.Wait(t.Context(), pool, limits, &got); err != nil && !errors.Is(err, errWaits) {
+		t.Fatal(err)
+	}
+	return strings.Join(got.causes, ", ")
+}
 
 // A gentle run gives way to the sessions of a primary. On a standby, where nothing commits, it does not.
 func TestGentleOnAStandby(t *testing.T) {
@@ -91,4 +114,113 @@ func TestIdleWithoutLimits(t *testing.T) {
 			t.Errorf("%+v: idle: %t, want %t", c.limits, idle, c.idle)
 		}
 	}
+}
+
+// Sessions count as waiting if they wait for a relation, row or transaction of this database, whoever they are.
+func TestWaitingSessions(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		role    string
+		holds   string
+		waits   []string // each in a session of its own
+		kinds   string   // of the locks that they wait for
+		counted bool
+	}{
+		"a relation": {
+			holds: "LOCK TABLE t", waits: []string{"TABLE t", "TABLE t"}, kinds: "relation,relation", counted: true,
+		},
+		"a relation, hidden sessions": {
+			role: "postgres", holds: "LOCK TABLE t", waits: []string{"TABLE t", "TABLE t"}, kinds: "relation,relation",
+			counted: true,
+		},
+		"a transaction and a row": {
+			holds: "UPDATE t SET i = 2", waits: []string{"UPDATE t SET i = 3", "UPDATE t SET i = 3"},
+			kinds: "transactionid,tuple", counted: true,
+		},
+		"the transactions of others": {
+			holds: "LOCK TABLE t IN ROW EXCLUSIVE MODE; LOCK TABLE u IN ROW EXCLUSIVE MODE",
+			waits: []string{"CREATE INDEX CONCURRENTLY ON t (i)", "CREATE INDEX CONCURRENTLY ON u (i)"},
+			kinds: "virtualxid,virtualxid",
+		},
+		"an object": {
+			holds: "COMMENT ON SCHEMA s IS ''",
+			waits: []string{"COMMENT ON SCHEMA s IS ''", "COMMENT ON SCHEMA s IS ''"},
+			kinds: "object,object",
+		},
+		"an advisory lock": {
+			holds: "SELECT pg_advisory_xact_lock(1)",
+			waits: []string{"SELECT pg_advisory_xact_lock(1)", "SELECT pg_advisory_xact_lock(1)"},
+			kinds: "advisory,advisory",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Superuser("CREATE SCHEMA s; ALTER SCHEMA s OWNER TO " + campaigndb.Role)
+			db.Do("CREATE TABLE t AS SELECT 1 AS i")
+			db.Do("CREATE TABLE u AS SELECT 1 AS i")
+			role := c.role
+			if role == "" {
+				role = campaigndb.Role
+			}
+			holder := shop(t, db, role)
+			if _, err := holder.Exec(t.Context(), "BEGIN; "+c.holds); err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			for i, sql := range c.waits {
+				conn := shop(t, db, role)
+				wg.Go(func() { _, _ = conn.Exec(t.Context(), sql) })
+				db.Until("SELECT (count(*) = $1)::int FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM "+
+					"pg_stat_activity WHERE datname = current_database())", i+1)
+			}
+			kinds := db.Strings("SELECT locktype FROM pg_locks WHERE NOT granted AND pid IN (SELECT pid FROM " +
+				"pg_stat_activity WHERE datname = current_database()) ORDER BY 1")
+			if got := strings.Join(kinds, ","); got != c.kinds {
+				t.Errorf("sessions wait for %s, want %s", got, c.kinds)
+			}
+			got := cause(t, db.Pool, throttle.Limits{WaitingSessions: 1})
+			if counted := strings.HasPrefix(got, string(throttle.WaitingSessions)+": 2 "); counted != c.counted {
+				t.Errorf("the cause is %q; sessions count: %t, want %t", got, counted, c.counted)
+			}
+			if _, err := holder.Exec(t.Context(), "ROLLBACK"); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// Batches wait while a session of a role that may not be seen waits for a lock of ours.
+func TestHiddenSessionThatWaitsForUs(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do("CREATE TABLE t (i int)")
+	tx := db.Hold("LOCK TABLE t")
+	waiting := shop(t, db, "postgres")
+	var wg sync.WaitGroup
+	wg.Go(func() { _, _ = waiting.Exec(t.Context(), "TABLE t") })
+	db.Until("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
+	if got := cause(
+		t,
+		db.Pool,
+		throttle.Limits{ActiveSessions: 1_000},
+	); got != "others wait for our locks: 1 sessions" {
+		t.Errorf("the cause is %q", got)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+}
+
+// shop opens a session of the application, until the test ends.
+func shop(t *testing.T, db *pgtest.DB, role string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), db.As(role)+"&application_name=shop")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
 }
