@@ -150,8 +150,8 @@ var (
 	WALRetained = load.warning(
 		"WAL_RETAINED",
 		"{cause}: the server keeps {size} of WAL for it, and more while rows are deleted; {remedy}",
-		"A replication slot without a reader, or a failing archiver, keeps the server from removing WAL. The disk "+
-			"may fill.",
+		"A replication slot without a reader, or an archiver that fails or has no command, keeps the server from removing "+
+			"WAL. The disk may fill.",
 		"Drop the slot or repair the archiver, as the message says.",
 	)
 )
