@@ -377,7 +377,7 @@ func TestPreviewOfPublishedTablesWithForeignKeys(t *testing.T) {
 // A preview remarks that the server will refuse to store when a task was done.
 func TestPreviewOfPublishedOptions(t *testing.T) {
 	t.Parallel()
-	const help = "stores when it was done in xtkoption, which is published and has no replica identity"
+	const help = "when the task was done could not be stored: xtkoption is published and has no replica identity"
 	for name, c := range map[string]struct {
 		sql      string
 		remarked bool

@@ -42,6 +42,8 @@ type Catalog struct {
 	Role string
 	// Version is the version of the server as a number: 150004 is 15.4.
 	Version int
+	// Publishes is true if the database has publications.
+	Publishes bool
 	// Elsewhere describes where the rows of relations are, as Table.Elsewhere does, by the relations' object ids.
 	Elsewhere map[uint32]string
 	// Zone is the time zone of dates without one.
@@ -158,8 +160,9 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	if err := readNamed(ctx, db, c, scope.Named); err != nil {
 		return nil, err
 	}
-	if err := db.QueryRow(ctx, "SELECT current_user::text, current_setting('server_version_num')::int").
-		Scan(&c.Role, &c.Version); err != nil {
+	const server = "SELECT current_user::text, current_setting('server_version_num')::int, " +
+		"EXISTS (SELECT FROM pg_publication)"
+	if err := db.QueryRow(ctx, server).Scan(&c.Role, &c.Version, &c.Publishes); err != nil {
 		return nil, fmt.Errorf("read the catalog: %w", err)
 	}
 	if err := c.readKeys(ctx, db, d); err != nil {

@@ -38,65 +38,64 @@ ORDER BY 1, 2`
 // remarkUnidentified remarks on the tables of an attempt that the server refuses what the task does, since published
 // relations have no replica identity. It does so even if no row is obsolete.
 func (x *executor) remarkUnidentified(ctx context.Context, a *pipeline.Attempt) {
-	var (
-		relations, actions []string
-		remarks            []func(refusing string)
-	)
-	act := func(relation string, action preview.Action, remark func(refusing string)) {
-		relations, actions, remarks = append(
-			relations,
-			relation,
-		), append(
-			actions,
-			string(action),
-		), append(
-			remarks,
-			remark,
-		)
+	if !x.run.Database.Env.Catalog.Publishes {
+		return
 	}
-	found := &x.found.tables
-	for _, j := range a.Jobs {
-		if j.Step.Dependent() && len(a.Parents) == 0 {
-			continue
-		}
-		act(j.Relation, actionOf(j), func(refusing string) {
-			found.at(j.Table.Quoted(), actionOf(j), a.Plan.Describe(j)).remark(refusing + unidentifiedHelp(refusing))
-		})
-	}
-	for _, t := range found.all {
-		for _, relation := range t.relations {
-			act(relation, t.Action, func(refusing string) { t.remark(refusing + unidentifiedHelp(refusing)) })
-		}
-	}
-	options := x.run.Database.Env.Catalog.Table("XtkOption")
-	if options != nil && (a.Task.RollUp != nil || a.Task.Advances != campaign.Option{}) {
-		act(options.Quoted(), preview.Update, func(refusing string) {
-			for _, t := range found.all {
-				t.remark("the task stores when it was done in " + refusing + ", which" + unidentifiedHelp(refusing))
-			}
-		})
+	changes := x.changes(a)
+	var relations, actions []string
+	for _, c := range changes {
+		relations, actions = append(relations, c.relation), append(actions, string(c.action))
 	}
 	var (
-		number int
-		name   string
+		number   int
+		refusing string
 	)
 	rows, _ := x.run.Database.Pool.Query(ctx, unidentified, relations, actions)
-	_, err := pgx.ForEachRow(rows, []any{&number, &name}, func() error {
-		remarks[number-1](name)
+	_, err := pgx.ForEachRow(rows, []any{&number, &refusing}, func() error {
+		changes[number-1].remark(fmt.Sprintf(
+			"%s is published and has no replica identity, so that the server refuses this: ALTER TABLE %[1]s REPLICA "+
+				"IDENTITY FULL helps, or USING INDEX with a unique index",
+			refusing,
+		))
 		return nil
 	})
-	for _, t := range found.all {
+	for _, t := range x.found.tables.all {
 		if err != nil && len(t.relations) > 0 {
 			t.remark("whether published tables refuse this is not known: " + sqlstate.Text(err))
 		}
 	}
 }
 
-// unidentifiedHelp returns the rest of a remark about a relation without a replica identity.
-func unidentifiedHelp(name string) string {
-	return fmt.Sprintf(
-		" is published and has no replica identity, so that the server refuses this: ALTER TABLE %s REPLICA IDENTITY FULL "+
-			"helps, or USING INDEX with a unique index",
-		name,
-	)
+// change is what a task does to rows of a relation. remark remarks on the table concerned.
+type change struct {
+	relation string
+	action   preview.Action
+	remark   func(text string)
+}
+
+// changes returns what the task of an attempt does, whether or not it found rows.
+func (x *executor) changes(a *pipeline.Attempt) (all []change) {
+	found := &x.found.tables
+	for _, j := range a.Jobs {
+		if j.Step.Dependent() && len(a.Parents) == 0 {
+			continue
+		}
+		all = append(all, change{j.Relation, actionOf(j), func(text string) {
+			found.at(j.Table.Quoted(), actionOf(j), a.Plan.Describe(j)).remark(text)
+		}})
+	}
+	for _, t := range found.all {
+		for _, relation := range t.relations {
+			all = append(all, change{relation, t.Action, t.remark})
+		}
+	}
+	options := x.run.Database.Env.Catalog.Table("XtkOption")
+	if options != nil && (a.Task.RollUp != nil || a.Task.Advances != campaign.Option{}) {
+		all = append(all, change{options.Quoted(), preview.Update, func(text string) {
+			for _, t := range found.all {
+				t.remark("when the task was done could not be stored: " + text)
+			}
+		}})
+	}
+	return all
 }
