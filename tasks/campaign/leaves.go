@@ -38,18 +38,26 @@ WHERE c.relkind IN ('r', 'f')
 GROUP BY tree.root, c.oid, n.oid, n.nspname, c.relname, c.relpersistence
 ORDER BY n.nspname, c.relname`
 
-// AddedLeaves returns the leaves that a table has got, or whose names have changed, since the catalog was read.
-func (t *Table) AddedLeaves(ctx context.Context, db Querier) (added []Leaf, err error) {
-	rows, _ := db.Query(ctx, "SELECT leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf", []uint32{t.OID})
-	var l Leaf
-	_, err = pgx.ForEachRow(rows, []any{&l.Schema, &l.Name}, func() error {
+// AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read.
+func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][]Leaf, error) {
+	byOID, oids := map[uint32]*Table{}, []uint32{}
+	for _, t := range tables {
+		byOID[t.OID], oids = t, append(oids, t.OID)
+	}
+	added := map[*Table][]Leaf{}
+	rows, _ := db.Query(ctx, "SELECT leaf.root, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf", oids)
+	var (
+		root uint32
+		l    Leaf
+	)
+	if _, err := pgx.ForEachRow(rows, []any{&root, &l.Schema, &l.Name}, func() error {
+		t := byOID[root]
 		if !slices.ContainsFunc(t.Leaves, func(known Leaf) bool { return known.Quoted() == l.Quoted() }) {
-			added = append(added, l)
+			added[t] = append(added[t], l)
 		}
 		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list the partitions of %s: %w", t.Name, err)
+	}); err != nil {
+		return nil, fmt.Errorf("list the partitions again: %w", err)
 	}
 	return added, nil
 }

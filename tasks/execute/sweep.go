@@ -123,39 +123,48 @@ func (t *task) parentsOfRetained(
 // retainForAttached retains the parents of rows in partitions that the tables of jobs have got since the plan was made:
 // no job deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
+	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j plan.Job) bool { return j.Step.OfParents })
+	var tables []*campaign.Table
+	for _, j := range jobs {
+		tables = append(tables, j.Table)
+	}
+	attached, err := campaign.AddedLeaves(ctx, t.Binder.Pool, tables)
+	if err != nil {
+		return nil, err
+	}
 	for i, j := range jobs {
-		sameTable := i > 0 && j.StepNumber == jobs[i-1].StepNumber && j.Table == jobs[i-1].Table
-		if j.Step.OfParents || sameTable {
+		if i > 0 && j.StepNumber == jobs[i-1].StepNumber && j.Table == jobs[i-1].Table { // another leaf
 			continue
 		}
-		attached, err := j.Table.AddedLeaves(ctx, t.Binder.Pool)
-		if err != nil {
-			return nil, err
-		}
-		for _, leaf := range attached {
-			s, err := t.Binder.Sweep(ctx, &j, parents)
-			if err != nil {
+		for _, leaf := range attached[j.Table] {
+			if parents, err = t.retainForLeaf(ctx, j, leaf, parents); err != nil {
 				return nil, err
 			}
-			s.Relation = leaf.Quoted()
-			retained, err := t.Binder.ParentsOf(ctx, j, s)
-			problem := "dependent rows are in " + leaf.Name
-			if err != nil {
-				retained, problem = parents, fmt.Sprintf(
-					"%s may have dependent rows: %s",
-					leaf.Name,
-					purge.Message(err),
-				)
-			}
-			if len(retained) == 0 {
-				continue
-			}
-			t.Log(ctx, message.TableAttached.With("table", leaf.Name, "parent", j.Table.Name))
-			t.Log(ctx, message.ParentsRetained.With(
-				"rows", len(retained), "table", t.Plan.Parents.Table.Name, "problem", problem,
-			))
-			parents = t.RetainParents(parents, retained)
 		}
 	}
 	return parents, nil
+}
+
+// retainForLeaf retains the parents of rows in a leaf of a job's table, all if these cannot be read, and returns the
+// others.
+func (t *task) retainForLeaf(
+	ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64,
+) ([]int64, error) {
+	s, err := t.Binder.Sweep(ctx, &j, parents)
+	if err != nil {
+		return nil, err
+	}
+	s.Relation = leaf.Quoted()
+	retained, err := t.Binder.ParentsOf(ctx, j, s)
+	problem := "dependent rows are in " + leaf.Name
+	if err != nil {
+		retained, problem = parents, fmt.Sprintf("%s may have dependent rows: %s", leaf.Name, purge.Message(err))
+	}
+	if len(retained) == 0 {
+		return parents, nil
+	}
+	t.Log(ctx, message.TableAttached.With("table", leaf.Name, "parent", j.Table.Name), message.ParentsRetained.With(
+		"rows", len(retained), "table", t.Plan.Parents.Table.Name, "problem", problem,
+	))
+	return t.RetainParents(parents, retained), nil
 }
