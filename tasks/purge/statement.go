@@ -21,11 +21,11 @@ const attachedSQL = `(to_regclass($2) = $1::text::regclass OR EXISTS (
     UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid AND NOT i.inhdetachpending)
   SELECT FROM above WHERE oid = to_regclass($2)))`
 
-// ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are left alone.
+// ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are retained.
 var ErrDetached = errors.New("it is no longer a part of the table")
 
-// requireAttached fails with ErrDetached if the relation is no longer a part of the table. A lock on the relation keeps
-// it from being detached later in the transaction.
+// requireAttached fails with ErrDetached if the relation is neither the table nor a partition or child of it. The
+// caller's lock on the relation prevents that it is detached later in the transaction.
 func (s *Sweep) requireAttached(ctx context.Context, tx pgx.Tx) error {
 	var attached bool
 	if err := tx.QueryRow(ctx, "SELECT "+attachedSQL, s.Relation, s.Root).Scan(&attached); err != nil || attached {

@@ -115,7 +115,7 @@ func (t *Transaction) WorkflowColumns(
 	return columns, known, err
 }
 
-// splitByCase splits names into groups in which no names differ only in case: MariaDB finds just one of these.
+// splitByCase splits names into groups without names that differ only in case, of which MariaDB finds one.
 func splitByCase(names []string) (groups [][]string) {
 	before := map[string]int{} // the names so far, by their lower case
 	for _, name := range names {

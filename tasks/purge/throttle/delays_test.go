@@ -93,7 +93,7 @@ func TestDelays(t *testing.T) {
 	}
 }
 
-// Standbys of the same name are told apart.
+// Two standbys may have the same name.
 func TestDelaysOfTheSameName(t *testing.T) {
 	t.Parallel()
 	var d delays

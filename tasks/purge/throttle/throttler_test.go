@@ -116,13 +116,13 @@ func TestIdleWithoutLimits(t *testing.T) {
 	}
 }
 
-// Sessions count as waiting if they wait for a relation, row or transaction of this database, whoever they are.
+// Sessions of any role count as waiting if they wait for a relation, row or transaction of this database.
 func TestWaitingSessions(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		role    string
 		holds   string
-		waits   []string // each in a session of its own
+		waits   []string // one session each
 		kinds   string   // of the locks that they wait for
 		counted bool
 	}{
