@@ -107,7 +107,7 @@ func TestWaitForDatabase(t *testing.T) {
 	db.Superuser("CREATE DATABASE " + later + " OWNER " + campaigndb.Role)
 	t.Cleanup(func() { db.Superuser("DROP DATABASE " + later + " WITH (FORCE)") })
 	log.wait(t.Context(), `msg=serving`)
-	if said := log.text.String(); strings.Count(said, "waiting for a database") != 1 ||
+	if said := log.String(); strings.Count(said, "waiting for a database") != 1 ||
 		!strings.Contains(said, "msg=serving") {
 		t.Error(said)
 	}

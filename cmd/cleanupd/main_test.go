@@ -58,6 +58,12 @@ func (l *logged) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
 // wait returns the groups of a pattern as soon as it matches the log, and empty ones if it never does.
 func (l *logged) wait(ctx context.Context, pattern string) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

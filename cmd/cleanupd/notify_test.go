@@ -168,7 +168,7 @@ func TestNotificationOfAKilledServer(t *testing.T) {
 	if err := second.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	told := first.log.text.String() + second.log.text.String() +
+	told := first.log.String() + second.log.String() +
 		strings.Join(db.Strings("SELECT to_jsonb(n)::text FROM cleanupd.notification n"), "\n")
 	if strings.Contains(told, planted) {
 		t.Errorf("a secret is told: %s", told)

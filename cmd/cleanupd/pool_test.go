@@ -15,9 +15,7 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, 5000) i")
 	r := startServer(t, "--database-url", databaseURL)
 	code, stdout, stderr := cleanupd(t, "run", "--server", r.grpc)
-	r.log.mu.Lock()
-	defer r.log.mu.Unlock()
-	if logged = r.log.text.String(); code != 0 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
+	if logged = r.log.String(); code != 0 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d: %s%s\n%s", code, stdout, stderr, logged)
 	}
 	if n := db.For("postgres").Int("SELECT max(setbacks) FROM cleanupd.run"); n != 0 {

@@ -28,7 +28,7 @@ func TestProfile(t *testing.T) {
 			args = append(args, "--profile", c.args)
 		}
 		r := startServer(t, args...)
-		if log := r.log.text.String(); !strings.Contains(log, c.says) {
+		if log := r.log.String(); !strings.Contains(log, c.says) {
 			t.Errorf("%q: %s", c.args, log)
 		}
 		code, out, errs := cleanupd(t, "tasks", "--server", r.grpc)

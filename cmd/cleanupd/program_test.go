@@ -253,7 +253,7 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 		}
 		code = <-ended
 		_ = tx.Rollback(t.Context())
-		return code, stdout.text.String(), stderr.text.String()
+		return code, stdout.String(), stderr.String()
 	}
 	code, out, errs := losing(`WITH lost AS (DELETE FROM cleanupd.event WHERE sequence > 2)
 		UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp()
@@ -502,8 +502,8 @@ func TestRunWhoseServerIsKilledAtOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			startServer(t, "--database-url", db.URL(), "--grpc-listen", first.grpc)
-			if code := <-ended; code != 0 || strings.Count(out.text.String(), "started") != 1 {
-				t.Errorf("%d %s %s", code, out.text.String(), errs.text.String())
+			if code := <-ended; code != 0 || strings.Count(out.String(), "started") != 1 {
+				t.Errorf("%d %s %s", code, out.String(), errs.String())
 			}
 			if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
 				t.Errorf("%d runs were started", n)

@@ -48,10 +48,10 @@ func onTerminalAfter(t *testing.T, meanwhile func(), answer string, args ...stri
 	select {
 	case <-ended:
 	case <-time.After(time.Minute):
-		t.Fatalf("%v: it still waits: %s", args, screen.text.String())
+		t.Fatalf("%v: it still waits: %s", args, screen.String())
 	}
 	_ = cmd.Wait()
-	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(screen.text.String(), "\r\n", "\n")
+	return cmd.ProcessState.ExitCode(), strings.ReplaceAll(screen.String(), "\r\n", "\n")
 }
 
 // On a terminal, run shows the server, the database and the tasks, and asks, unless --yes is given.
@@ -220,5 +220,5 @@ func demoBesideAnotherServer(t *testing.T) (text, grpc, http string) {
 	if err := cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	return out.text.String(), server[1], server[2]
+	return out.String(), server[1], server[2]
 }

@@ -105,7 +105,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 	if err := r.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	log, spans := r.log.text.String(), r.out.text.String()
+	log, spans := r.log.String(), r.out.String()
 	told.WriteString(log + spans)
 	for line := range strings.Lines(told.String()) {
 		if strings.Contains(line, planted) {
@@ -164,7 +164,7 @@ func TestTracesOfUserData(t *testing.T) {
 	if err := r.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
-	for line := range strings.Lines(r.log.text.String() + r.out.text.String()) {
+	for line := range strings.Lines(r.log.String() + r.out.String()) {
 		if strings.Contains(line, planted) {
 			t.Errorf("it is told: %s", line)
 		}
@@ -176,7 +176,7 @@ func TestTracesOfUserData(t *testing.T) {
 		"FROM edcprincipalentity",
 		`"Code":"Error"`,
 	} { // it is really about the calls that failed
-		if !strings.Contains(r.out.text.String(), part) {
+		if !strings.Contains(r.out.String(), part) {
 			t.Errorf("the traces lack %s", part)
 		}
 	}
