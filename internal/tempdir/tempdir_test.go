@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -13,15 +14,17 @@ import (
 
 const childIn = "CLEANUPD_TEMPDIR_CHILD"
 
-// A child process makes a folder, prints its name, and waits to be killed.
+// A child process makes a folder, prints its name, and waits to be killed, at most until its standard input ends.
 func TestMain(m *testing.M) {
 	if parent := os.Getenv(childIn); parent != "" {
-		dir, _, err := New(parent, "x-")
+		dir, remove, err := New(parent, "x-")
 		if err != nil {
 			panic(err)
 		}
+		defer remove()
 		fmt.Println(dir)
-		select {}
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		return
 	}
 	os.Exit(m.Run())
 }
@@ -59,6 +62,9 @@ func TestSweep(t *testing.T) {
 	}
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), childIn+"="+parent)
+	if _, err := child.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
 	out, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +73,9 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	lines := bufio.NewScanner(out)
-	lines.Scan()
+	if !lines.Scan() {
+		t.Fatal("the child printed no folder: ", lines.Err())
+	}
 	for _, alive := range []bool{true, false} {
 		if !alive {
 			_ = child.Process.Kill()
