@@ -21,8 +21,16 @@ func TestDelays(t *testing.T) {
 		"delayed by a minute": {lag: minute, waits: 10, ignored: delayed},
 		"delayed, nearly": {
 			lag:     func(i int) time.Duration { return time.Minute + time.Duration(i%5)*second },
-			waits:   10,
+			waits:   40,
 			ignored: delayed,
+		},
+		"falling behind slowly": {
+			lag:   func(i int) time.Duration { return time.Minute + time.Duration(300*i)*time.Millisecond },
+			waits: 180,
+		},
+		"catching up slowly": {
+			lag:   func(i int) time.Duration { return 2*time.Minute - time.Duration(300*i)*time.Millisecond },
+			waits: 180,
 		},
 		"falling behind":   {lag: func(i int) time.Duration { return time.Duration(10+2*i) * second }, waits: 180},
 		"catching up":      {lag: func(i int) time.Duration { return time.Duration(200-i) * second }, waits: 180},
