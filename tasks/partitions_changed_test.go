@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
@@ -27,14 +28,22 @@ INSERT INTO apart (iBroadLogId, iDeliveryId) VALUES (201, 2)`
 // the next run, and the deliveries of either are retained.
 func TestPartitionsThatChangeDuringARun(t *testing.T) {
 	t.Parallel()
+	const replacedLater = "replaced after its turn"
 	for name, c := range map[string]struct {
-		change     string // after the logs of delivery 1
+		change     string // after the logs of delivery 1, or those of 2
 		said       string
 		deliveries []string
 		logs       int64 // anywhere
 		retained   purge.Retained
 	}{
 		"none": {"", "", []string{"0"}, 1, purge.Retained{}},
+		"detached, and its table gone": {
+			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2; ALTER TABLE NmsBroadLogRcp RENAME TO other",
+			"log2 was detached from nmsbroadlogrcp",
+			[]string{"0", "2"},
+			2,
+			purge.Retained{Dependent: 1, Tables: 1},
+		},
 		"detached": {
 			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log2",
 			"log2 was detached from nmsbroadlogrcp",
@@ -72,17 +81,28 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 			2,
 			purge.Retained{Dependent: 1},
 		},
+		replacedLater: {
+			"ALTER TABLE NmsBroadLogRcp DETACH PARTITION log1; ALTER TABLE log1 RENAME TO older; CREATE TABLE log1 PARTITION " +
+				"OF NmsBroadLogRcp FOR VALUES FROM (0) TO (100); INSERT INTO log1 (iBroadLogId, iDeliveryId) VALUES (1, 1)",
+			"log1 became a partition of nmsbroadlogrcp",
+			[]string{"0", "1"},
+			2,
+			purge.Retained{Dependent: 1},
+		},
 		"dropped": {"DROP TABLE log2", "log2 was dropped", []string{"0"}, 1, purge.Retained{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
 			db.Do(partitionedLogs)
-			j, change := newJournal(db), c.change
+			j, deletions, changed := newJournal(db), 0, false
 			j.beforeCommit = func(_ *pgx.Batch, d purge.Delta) {
-				if d.Deleted > 0 && change != "" {
-					db.Do(change)
-					change = ""
+				if d.Deleted > 0 {
+					deletions++
+				}
+				if c.change != "" && !changed && deletions == map[bool]int{false: 1, true: 2}[name == replacedLater] {
+					db.Do(c.change)
+					changed = true
 				}
 			}
 			if err := runWith(t, j, nil, "deliveries"); err != nil {
@@ -104,6 +124,47 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 			if left != c.logs {
 				t.Errorf("%d logs are left, want %d", left, c.logs)
 			}
+		})
+	}
+}
+
+// Rows of attached partitions retain their deliveries even if they are on hold, or if the table had no partition before.
+func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
+	t.Parallel()
+	const attach = "ALTER TABLE NmsBroadLogRcp ATTACH PARTITION apart FOR VALUES FROM (200) TO (300)"
+	for name, c := range map[string]struct {
+		before string
+		holds  plan.Holds
+	}{
+		"on hold": {
+			`INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId, iRecipientId) VALUES (150, 9, 7);
+			UPDATE apart SET iRecipientId = 7`,
+			plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
+		},
+		"the first": {"DROP TABLE log1, log2; ALTER TABLE NmsBroadLogRcp ADD PRIMARY KEY (iBroadLogId)", plan.Holds{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Campaign(t)
+			db.Do(partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1)")
+			j, attached := newJournal(db), false
+			j.holds = func() plan.Holds { return c.holds }
+			j.beforeCommit = func(_ *pgx.Batch, d purge.Delta) {
+				if d.Deleted > 0 && !attached {
+					db.Do(attach)
+					attached = true
+				}
+			}
+			if err := runWith(t, j, nil, "deliveries"); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := db.Strings(deliveriesLeft), []string{"0", "2"}; !slices.Equal(got, want) {
+				t.Errorf("deliveries %q are left, want %q: %q", got, want, j.logs)
+			}
+			if said := "apart became a partition of nmsbroadlogrcp"; !j.said("WARNING", said) {
+				t.Errorf("no warning has %q: %q", said, j.logs)
+			}
+			checkCount(t, db, 1, "SELECT count(*) FROM apart")
 		})
 	}
 }

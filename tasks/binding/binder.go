@@ -83,7 +83,7 @@ func (b *Binder) ParentsOf(ctx context.Context, j plan.Job, s purge.Sweep) (ids 
 
 // Sweep returns the sweep of a job for some parents, without the rows on hold.
 func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
-	if s, err = b.obsolete(ctx, j, parents); err != nil {
+	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, err
 	}
 	h, err := b.OnHold.condition(ctx, j, sqlexpr.Among)
@@ -99,14 +99,14 @@ func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) 
 	if err != nil || h.condition.IsZero() {
 		return s, false, err
 	}
-	if s, err = b.obsolete(ctx, j, parents); err != nil {
+	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, false, err
 	}
 	return restricted(j, s.And(h.condition), h.readsOthers, h.elsewhere), true, nil
 }
 
-// obsolete returns the sweep of the obsolete rows of a job, on hold or not.
-func (b *Binder) obsolete(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
+// Obsolete returns the sweep of the obsolete rows of a job, on hold or not.
+func (b *Binder) Obsolete(ctx context.Context, j *plan.Job, parents []int64) (s purge.Sweep, err error) {
 	s = j.Sweep
 	if s.Where, err = b.Bind(ctx, s.Where, parents); err != nil {
 		return s, err

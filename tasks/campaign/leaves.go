@@ -38,21 +38,24 @@ WHERE c.relkind IN ('r', 'f')
 GROUP BY tree.root, c.oid, n.oid, n.nspname, c.relname, c.relpersistence
 ORDER BY n.nspname, c.relname`
 
-// AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read.
+// AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read. A leaf
+// is another one if only its name is the same.
 func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][]Leaf, error) {
 	byOID, oids := map[uint32]*Table{}, []uint32{}
 	for _, t := range tables {
 		byOID[t.OID], oids = t, append(oids, t.OID)
 	}
 	added := map[*Table][]Leaf{}
-	rows, _ := db.Query(ctx, "SELECT leaf.root, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf", oids)
+	rows, _ := db.Query(ctx, "SELECT leaf.root, leaf.oid, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf", oids)
 	var (
 		root uint32
 		l    Leaf
 	)
-	if _, err := pgx.ForEachRow(rows, []any{&root, &l.Schema, &l.Name}, func() error {
+	if _, err := pgx.ForEachRow(rows, []any{&root, &l.OID, &l.Schema, &l.Name}, func() error {
 		t := byOID[root]
-		if !slices.ContainsFunc(t.Leaves, func(known Leaf) bool { return known.Quoted() == l.Quoted() }) {
+		if !slices.ContainsFunc(t.Leaves, func(known Leaf) bool {
+			return known.OID == l.OID && known.Quoted() == l.Quoted()
+		}) {
 			added[t] = append(added[t], l)
 		}
 		return nil

@@ -24,7 +24,7 @@ func (t *task) sweepAll(ctx context.Context, jobs []plan.Job, parents binding.Pa
 		ofStep := ids
 		for i, j := range dependents {
 			// A step is for the parents that the steps before it have not retained.
-			if i > 0 && j.StepNumber != dependents[i-1].StepNumber {
+			if i == 0 || j.StepNumber != dependents[i-1].StepNumber {
 				if j.Step.OfParents {
 					if ids, err = t.retainForAttached(ctx, dependents[:i], ids); err != nil {
 						return nil, err
@@ -123,7 +123,12 @@ func (t *task) parentsOfRetained(
 // retainForAttached retains the parents of rows in partitions that the tables of jobs have got since the plan was made:
 // no job deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
-	jobs = slices.DeleteFunc(slices.Clone(jobs), func(j plan.Job) bool { return j.Step.OfParents })
+	jobs = slices.DeleteFunc(slices.Concat(jobs, t.Plan.Partitionless), func(j plan.Job) bool {
+		return !j.Step.Dependent() || j.Step.OfParents
+	})
+	if len(jobs) == 0 {
+		return parents, nil
+	}
 	var tables []*campaign.Table
 	for _, j := range jobs {
 		tables = append(tables, j.Table)
@@ -145,12 +150,12 @@ func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents [
 	return parents, nil
 }
 
-// retainForLeaf retains the parents of rows in a leaf of a job's table, all if these cannot be read, and returns the
-// others.
+// retainForLeaf retains the parents of rows in a leaf of a job's table, on hold or not, all if these cannot be read, and
+// returns the others.
 func (t *task) retainForLeaf(
 	ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64,
 ) ([]int64, error) {
-	s, err := t.Binder.Sweep(ctx, &j, parents)
+	s, err := t.Binder.Obsolete(ctx, &j, parents)
 	if err != nil {
 		return nil, err
 	}

@@ -161,11 +161,12 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	}
 	s.plan.requireRights(s.env, table, rights...)
 	leaves := table.Leaves
+	whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
 	if len(leaves) == 0 {
 		s.plan.notef("%s is partitioned and has no partition", table.Name)
+		s.plan.Partitionless = append(s.plan.Partitionless, s.leafJob(whole, job, c))
 	}
 	if s.step.Tables != nil { // lists are few
-		whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
 		whole.Unlogged = len(table.Leaves) > 0 && table.Leaves[0].Unlogged
 		leaves = []campaign.Leaf{whole}
 	}

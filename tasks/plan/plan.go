@@ -46,6 +46,8 @@ type Plan struct {
 	Parents *Parents
 	// Jobs are in the order of the steps.
 	Jobs []Job
+	// Partitionless are the jobs on partitioned tables that have no partition: there is nothing to do for them yet.
+	Partitionless []Job
 	// SkippedSteps are the steps that are not applicable, by table.
 	SkippedSteps []Skip
 	// SkippedTables may have rows for the task, but are not cleaned, or not completely. Notes have the reasons.
