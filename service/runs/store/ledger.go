@@ -138,7 +138,8 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 	return t, err
 }
 
-// FinishTask stores the outcome of a task, with what a dry run has found.
+// FinishTask stores the outcome of a task, with what a dry run has found. It locks the run before the task, as pauses
+// and AppendEvents do.
 func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
 	args := e.args(pgx.StrictNamedArgs{
 		"task":     task,
@@ -160,10 +161,11 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	addRetained(args, o.Retained)
 	_, err := tx.Exec(
 		ctx,
-		`UPDATE cleanupd.task
+		`WITH run AS (SELECT FROM cleanupd.run WHERE `+inEpoch+` FOR UPDATE)
+		UPDATE cleanupd.task
 			SET state = @state, error = @error, detail = @detail, details = @details, `+setRetained+`, preview = @preview,
 			planned = @planned, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
-		WHERE run_id = @run_id AND name = @task AND epoch = @epoch`,
+		WHERE EXISTS (SELECT FROM run) AND run_id = @run_id AND name = @task AND epoch = @epoch`,
 		args,
 	)
 	return err

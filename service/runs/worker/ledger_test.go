@@ -85,6 +85,54 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	}
 }
 
+// A task that ends locks its run before itself, as whoever pauses the run does: otherwise each may wait for the other.
+func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
+	t.Parallel()
+	db := migrated(t)
+	var e store.Epoch
+	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		run, err := store.InsertRun(t.Context(), tx, store.NewRun{
+			Slots:    store.DeletingSlots,
+			Pipeline: tasks.Names(),
+			Chosen:   tasks.Names(),
+		})
+		if err == nil {
+			e, err = store.BeginEpoch(t.Context(), tx, run.UUID())
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	pause, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = pause.Rollback(t.Context()) }()
+	if _, _, err := store.LockRun(t.Context(), pause, e.RunID); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error)
+	go func() {
+		ended <- pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+			return store.FinishTask(t.Context(), tx, e, tasks.Names()[0], pipeline.Outcome{State: pipeline.Succeeded})
+		})
+	}()
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pause.Conn().PgConn().PID())
+	_, err = pause.Exec(t.Context(), "SELECT FROM cleanupd.task WHERE run_id = $1 FOR UPDATE NOWAIT", e.RunID)
+	if err != nil {
+		t.Errorf("the task is locked while it waits for its run: %v", err)
+	}
+	if err := pause.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if state := db.Strings("SELECT state FROM cleanupd.task WHERE name = $1", tasks.Names()[0]); state[0] != "SUCCEEDED" {
+		t.Errorf("the task is %s", state[0])
+	}
+}
+
 // rows_expected is reported as long as no more rows are gone.
 func TestWhatIsExpected(t *testing.T) {
 	t.Parallel()
