@@ -383,6 +383,7 @@ func TestPreviewOfPublishedOptions(t *testing.T) {
 		remarked bool
 	}{
 		"all tables":    {"CREATE PUBLICATION p FOR ALL TABLES", true},
+		"no rows":       {"DELETE FROM NmsAddress; CREATE PUBLICATION p FOR ALL TABLES", true},
 		"an identity":   {"ALTER TABLE XtkOption REPLICA IDENTITY FULL; CREATE PUBLICATION p FOR ALL TABLES", false},
 		"another table": {"CREATE PUBLICATION p FOR TABLE NmsVisitor", false},
 	} {

@@ -92,6 +92,9 @@ func (x *executor) changes(a *pipeline.Attempt) (all []change) {
 	options := x.run.Database.Env.Catalog.Table("XtkOption")
 	if options != nil && (a.Task.RollUp != nil || a.Task.Advances != campaign.Option{}) {
 		all = append(all, change{options.Quoted(), preview.Update, func(text string) {
+			if len(found.all) == 0 {
+				found.at(options.Quoted(), preview.Update, "")
+			}
 			for _, t := range found.all {
 				t.remark("when the task was done could not be stored: " + text)
 			}
