@@ -179,10 +179,11 @@ func TestZoneOfDateColumns(t *testing.T) {
 func TestZoneOfPolicies(t *testing.T) {
 	t.Parallel()
 	old := policy.Policy{Name: "old", Table: "shop", OlderThan: &policy.OlderThan{Column: "seen", Days: 180}}
-	filtered, assigned, known := old, old, old
+	filtered, assigned, emptied, known := old, old, old, old
 	filtered.Filters = []policy.Filter{{Column: "created", Op: "LESS", Values: []string{"2025-09-03"}}}
 	value := "2025-09-03"
 	assigned.Assign = []policy.Assign{{Column: "created", Value: &value}}
+	emptied.Assign = []policy.Assign{{Column: "created"}}
 	known.Filters = []policy.Filter{
 		{Column: "seen", Op: "LESS", Values: []string{"2025-09-30"}}, {Column: "created", Op: "IS_NOT_NULL"},
 	}
@@ -199,6 +200,7 @@ func TestZoneOfPolicies(t *testing.T) {
 		"values in an unknown zone":     {"Nowhere/City", assigned, 1},
 		"filters that need no zone":     {"Nowhere/City", known, 2},
 		"values in the database's":      {"", assigned, 4},
+		"NULL in an unknown zone":       {"Nowhere/City", emptied, 2},
 		"values in the known zone":      {"America/Bogota", assigned, 3},
 		"a filter in the database's":    {"", filtered, 4},
 		"filters that need no option":   {"", known, 4},

@@ -201,8 +201,10 @@ func (c *checker) checkAssign() {
 			c.wrong.Addf(field+".column", "%s is assigned twice", column.Name)
 		}
 		assigned[column.Name] = true
-		c.checkZone(field+".value", column)
-		if a.Value == nil && column.NotNull {
+		switch {
+		case a.Value != nil:
+			c.checkZone(field+".value", column)
+		case column.NotNull:
 			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
 		}
 	}
