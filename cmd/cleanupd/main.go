@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli"
 	"github.com/cleanupd/cleanupd/internal/cli/policies"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
@@ -54,7 +55,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	for _, err := range split(err) {
-		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(err.Error()))
+		fmt.Fprintln(stderr, "cleanupd:", terminal.OneLine(sqlstate.Text(err)))
 	}
 	var mistake *flags.Error
 	switch {

@@ -33,7 +33,7 @@ func waitForDatabase(ctx context.Context, log *slog.Logger, timeout time.Duratio
 			return nil, backoff.Permanent(err)
 		case !logged[err.Error()]:
 			logged[err.Error()] = true
-			log.Info("waiting for a database", "error", terminal.OneLine(err.Error()), "for", timeout)
+			log.Info("waiting for a database", "error", terminal.OneLine(sqlstate.Text(err)), "for", timeout)
 		}
 		return nil, err
 	}, backoff.WithBackOff(backoff.NewConstantBackOff(500*time.Millisecond)), backoff.WithMaxElapsedTime(timeout))

@@ -166,7 +166,7 @@ func (w *worker) traceBatch(ctx context.Context, batch func(context.Context) err
 	defer span.End()
 	err := batch(ctx)
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, sqlstate.Text(err))
 	}
 	return err
 }

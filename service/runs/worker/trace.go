@@ -10,6 +10,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.opentelemetry.io/otel/trace/noop"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
@@ -28,7 +29,7 @@ func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) e
 	defer span.End()
 	err := run(ctx)
 	if err != nil {
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, sqlstate.Text(err))
 	}
 	return err
 }
