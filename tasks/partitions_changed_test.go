@@ -146,7 +146,9 @@ func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1)")
+			db.Do(
+				partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1)",
+			)
 			j, attached := newJournal(db), false
 			j.holds = func() plan.Holds { return c.holds }
 			j.beforeCommit = func(_ *pgx.Batch, d purge.Delta) {

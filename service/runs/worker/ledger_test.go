@@ -117,7 +117,10 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 			return store.FinishTask(t.Context(), tx, e, tasks.Names()[0], pipeline.Outcome{State: pipeline.Succeeded})
 		})
 	}()
-	db.Until("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))", pause.Conn().PgConn().PID())
+	db.Until(
+		"SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))",
+		pause.Conn().PgConn().PID(),
+	)
 	_, err = pause.Exec(t.Context(), "SELECT FROM cleanupd.task WHERE run_id = $1 FOR UPDATE NOWAIT", e.RunID)
 	if err != nil {
 		t.Errorf("the task is locked while it waits for its run: %v", err)
@@ -128,7 +131,10 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if state := db.Strings("SELECT state FROM cleanupd.task WHERE name = $1", tasks.Names()[0]); state[0] != "SUCCEEDED" {
+	if state := db.Strings(
+		"SELECT state FROM cleanupd.task WHERE name = $1",
+		tasks.Names()[0],
+	); state[0] != "SUCCEEDED" {
 		t.Errorf("the task is %s", state[0])
 	}
 }
