@@ -15,12 +15,11 @@ import (
 // took: without round trips, the ledger and the COMMIT, which take as long for few rows.
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL
 
-// attachedSQL is the condition that a relation ($1) is a table ($2), or a partition or child of it at any level. It is
-// false if there is no table of that name any more.
-const attachedSQL = `(COALESCE(to_regclass($2) = $1::text::regclass, false) OR EXISTS (
+// attachedSQL is the condition that a relation ($1) is a table ($2), or a partition or child of it at any level.
+const attachedSQL = `EXISTS (
   WITH RECURSIVE above (oid) AS (SELECT $1::text::regclass::oid
     UNION SELECT i.inhparent FROM above JOIN pg_inherits i ON i.inhrelid = above.oid AND NOT i.inhdetachpending)
-  SELECT FROM above WHERE oid = to_regclass($2)))`
+  SELECT FROM above WHERE oid = to_regclass($2))`
 
 // ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are retained.
 var ErrDetached = errors.New("it is no longer a part of the table")
