@@ -50,20 +50,9 @@ func TestNothingIsCommittedForAnother(t *testing.T) {
 func TestNobodyEndsAnothersRun(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
-	var run *store.Run
-	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
-		run, err = store.InsertRun(t.Context(), tx, store.NewRun{
-			Slots:    store.DeletingSlots,
-			Pipeline: tasks.Names(),
-			Chosen:   tasks.Names(),
-		})
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	run := insertRun(t, db)
 	w := New(Config{Pool: db.Pool, Scheduler: &scheduler.Scheduler{}})
-	err = pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		_, err := w.finish(
 			t.Context(),
 			tx,
@@ -85,20 +74,14 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	}
 }
 
-// A task that ends locks its run before itself, as whoever pauses the run does: otherwise each may wait for the other.
+// A task that ends locks its run first, as PauseRun and ResumeRun do: otherwise they can deadlock.
 func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 	t.Parallel()
 	db := migrated(t)
+	run := insertRun(t, db)
 	var e store.Epoch
-	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		run, err := store.InsertRun(t.Context(), tx, store.NewRun{
-			Slots:    store.DeletingSlots,
-			Pipeline: tasks.Names(),
-			Chosen:   tasks.Names(),
-		})
-		if err == nil {
-			e, err = store.BeginEpoch(t.Context(), tx, run.UUID())
-		}
+	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
+		e, err = store.BeginEpoch(t.Context(), tx, run.UUID())
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -152,6 +135,22 @@ func TestWhatIsExpected(t *testing.T) {
 			t.Errorf("%d of %d: %v", test.done, test.expected, got)
 		}
 	}
+}
+
+// insertRun stores a run of all tasks.
+func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {
+	t.Helper()
+	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
+		run, err = store.InsertRun(t.Context(), tx, store.NewRun{
+			Slots:    store.DeletingSlots,
+			Pipeline: tasks.Names(),
+			Chosen:   tasks.Names(),
+		})
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return run
 }
 
 // migrated is an empty database with the service's schema.
