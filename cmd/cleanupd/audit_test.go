@@ -10,19 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// An error of the server is printed with its hint.
-func TestHintOfTheServerIsPrinted(t *testing.T) {
-	t.Parallel()
-	db := pgtest.Campaign(t)
-	db.Superuser(`CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql
-			AS $$ BEGIN RAISE 'no new tables' USING HINT = 'ask the owner first'; END $$;
-		CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION refuse()`)
-	code, _, errs := cleanupd(t, "migrate", "--database-url", db.URL())
-	if code == 0 || strings.Count(errs, "ask the owner first") != 1 {
-		t.Errorf("%d %s", code, errs)
-	}
-}
-
 // Control characters in any column of the audit are escaped in tables, and unchanged once JSON is parsed.
 func TestAuditIsPrintable(t *testing.T) {
 	t.Parallel()

@@ -120,8 +120,8 @@ func (t *task) parentsOfRetained(
 	return ids
 }
 
-// retainForAttached retains the parents of rows in partitions that the tables of jobs have got since the plan was made:
-// no job deletes these rows. It returns the other parents.
+// retainForAttached retains the parents of rows in partitions that the tables of jobs, or tables that had none, have got
+// since the plan was made: no job deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
 	jobs = slices.DeleteFunc(slices.Concat(jobs, t.Plan.Partitionless), func(j plan.Job) bool {
 		return !j.Step.Dependent() || j.Step.OfParents
