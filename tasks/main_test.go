@@ -40,6 +40,7 @@ type journal struct {
 	deleted  map[string]int64
 	rows     map[string]int64 // deleted rows, without dropped tables
 	updated  map[string]int64
+	cascaded map[string]int64
 	retained map[string]purge.Retained
 	details  map[string]string
 	previews map[string][]preview.Table
@@ -97,6 +98,7 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		j.deleted[j.task] += d.Deleted + d.Dropped
 		j.rows[j.task] += d.Deleted
 		j.updated[j.task] += d.Updated
+		j.cascaded[j.task] += d.Cascaded
 		j.batches = append(j.batches, d)
 		if dies {
 			return pipeline.ErrLost
@@ -119,6 +121,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	}
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.updated[j.task] += d.Updated
+	j.cascaded[j.task] += d.Cascaded
 	j.recorded += d.Recorded
 	return nil
 }
@@ -218,6 +221,7 @@ func newJournal(db *pgtest.DB) *journal {
 		deleted:  map[string]int64{},
 		rows:     map[string]int64{},
 		updated:  map[string]int64{},
+		cascaded: map[string]int64{},
 		retained: map[string]purge.Retained{},
 		details:  map[string]string{},
 		previews: map[string][]preview.Table{},

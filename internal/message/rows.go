@@ -23,6 +23,12 @@ var (
 		"So many rows failed that they are probably not the cause. The task fails at its end.",
 		"Correct what the errors of the rows name (`ROW_FAILED`), such as a trigger, and start another run.",
 	)
+	RowsCascaded = rows.info(
+		"ROWS_CASCADED",
+		"{table}: with its rows, foreign keys deleted {deleted} {deleted|row|rows} of {child}, and changed {updated}",
+		"Foreign keys of the table {child} have ON DELETE CASCADE, SET NULL or SET DEFAULT.",
+		"Nothing, if that is what the keys are for. A hold on {child} keeps its rows, with those that they refer to.",
+	)
 	RowsLocked = rows.warning(
 		"ROWS_LOCKED",
 		"{table}: {rows} obsolete {rows|row was|rows were} locked by other sessions and {rows|is|are} left for the "+
@@ -36,6 +42,14 @@ var (
 			"{rows|its|their} deletion",
 		"The table has a trigger that returns NULL, or a rule DO INSTEAD.",
 		"Remove the trigger or rule, if the rows may be deleted.",
+	)
+	RowsDependent = rows.warning(
+		"ROWS_DEPENDENT",
+		"{table}: {rows} obsolete {rows|row is|rows are} retained, because other rows refer to {rows|it|them} by foreign "+
+			"keys and must stay",
+		"A foreign key leads from the table back to itself, directly or through other tables. The rule does not match "+
+			"all rows that would go with the retained ones, or that refuse their deletion.",
+		"Nothing: they go when the rows that refer to them are obsolete, too.",
 	)
 	RowsBypassTrigger = rows.warning(
 		"ROWS_BYPASS_TRIGGER",

@@ -16,6 +16,26 @@ var (
 		"The application, or somebody, dropped the table after the run had read the catalog.",
 		"Nothing, if that was intended.",
 	)
+	PartitionDropped = tables.info(
+		"PARTITION_DROPPED",
+		"{table}: all rows of the partition were obsolete: dropped",
+		"A partition of a table that is cleaned by age alone ended before the cutoff.",
+		"Nothing.",
+	)
+	CascadeHidden = tables.warning(
+		"CASCADE_HIDDEN",
+		"{table}: foreign keys delete or change rows of {child} with its rows, and the role {role} cannot read all rows of "+
+			"{child}: what goes is counted, but no preview or guard foresees it",
+		"The role lacks SELECT on the table with the foreign key, or row security may hide rows of it.",
+		"Let the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
+	)
+	CircleHidden = tables.warning(
+		"CIRCLE_HIDDEN",
+		"{table}: foreign keys lead from it back to itself through {child}, of which the role {role} cannot read all rows, "+
+			"so that rows which must stay could go with others: skipped",
+		"The role lacks SELECT on the table with the foreign key, or row security may hide rows of it.",
+		"Let the owner GRANT SELECT on the table to the role, or make the role BYPASSRLS.",
+	)
 	TableDetached = tables.warning(
 		"TABLE_DETACHED",
 		"{table} was detached from {parent} during the run: its rows are left alone",

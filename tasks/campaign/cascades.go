@@ -8,12 +8,25 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Cascade is a foreign key that deletes or changes rows with the row that they refer to.
+// Cascade is a foreign key by which the deletion of a row concerns the rows of Table that refer to it.
 type Cascade struct {
-	// Table is the table with the foreign key: its Columns refer to Keys of the other table.
-	Table         *Table
-	Columns, Keys []string // quoted where needed
+	// Table is the table with the foreign key: its Columns refer to Keys of the other table. Operators compare a key
+	// with its column.
+	Table                    *Table
+	Columns, Keys, Operators []string // for SQL
+	// Action is what becomes of the rows.
+	Action Action
 }
+
+// Action is what a foreign key does to the rows that refer to a deleted row, as in pg_constraint.
+type Action string
+
+// Actions.
+const (
+	Deletes Action = "c"
+	Clears  Action = "n" // sets their columns to NULL, or to the default
+	Refuses Action = "a" // keeps the row that they refer to
+)
 
 // findCascades finds the foreign keys of all schemas. It returns partitioned tables instead of their partitions: a key
 // of one partition, or to one, counts as a key of all.
@@ -23,17 +36,21 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
   ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
   ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i)
-    JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i)
+    JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i),
+  ARRAY(SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname) FROM unnest(k.conpfeqop) WITH ORDINALITY AS u (oid, i)
+    JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace ORDER BY u.i),
+  CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
-WHERE k.contype = 'f' AND k.confdeltype IN ('c', 'n', 'd') AND k.conparentid = 0
+WHERE k.contype = 'f' AND k.conparentid = 0
 ORDER BY c.relname, k.conname`
 
-// readCascades reads the foreign keys that delete or change rows with rows of the tables. It follows them into all
-// schemas.
+// readCascades reads the foreign keys that delete or change rows with rows of the tables, which it follows into all
+// schemas, and the ones between all these tables that refuse.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
-		Parent, Child uint32
-		Columns, Keys []string
+		Parent, Child            uint32
+		Columns, Keys, Operators []string
+		Action                   Action
 	}
 	rows, _ := db.Query(ctx, findCascades)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
@@ -47,7 +64,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	var others []uint32
 	for _, k := range keys {
 		for _, oid := range []uint32{k.Parent, k.Child} {
-			if tables[oid] == nil {
+			if tables[oid] == nil && k.Action != Refuses {
 				others = append(others, oid)
 			}
 		}
@@ -68,7 +85,12 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
-				t.Cascades = append(t.Cascades, Cascade{child, k.Columns, k.Keys})
+				cascade := Cascade{child, k.Columns, k.Keys, k.Operators, k.Action}
+				if k.Action == Refuses {
+					t.Refusals = append(t.Refusals, cascade)
+				} else {
+					t.Cascades = append(t.Cascades, cascade)
+				}
 			}
 		}
 	}
@@ -84,15 +106,17 @@ func (t *Table) NameIn(schema string) string {
 }
 
 // Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or through
-// other tables.
+// other tables that they delete rows of. The table itself is one if keys lead back to it.
 func (t *Table) Dependents() (list []*Table) {
-	visited := map[*Table]bool{t: true}
+	followed := map[*Table]bool{}
 	var follow func(t *Table)
 	follow = func(t *Table) {
+		followed[t] = true
 		for _, k := range t.Cascades {
-			if !visited[k.Table] {
-				visited[k.Table] = true
+			if !slices.Contains(list, k.Table) {
 				list = append(list, k.Table)
+			}
+			if k.Action == Deletes && !followed[k.Table] {
 				follow(k.Table)
 			}
 		}

@@ -32,7 +32,9 @@ type Table struct {
 	// OfRecipients is true if by a foreign key, another column than iRecipientId is the id of a recipient.
 	OfRecipients bool
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
-	Cascades   []Cascade
+	Cascades []Cascade
+	// Refusals are the keys, between tables of the catalog, by which rows that refer to a row keep it.
+	Refusals   []Cascade
 	columns    []string
 	integers   []string   // columns of type int2, int4 or int8, or of a domain over one
 	localDates []string   // columns that are dates without a time zone

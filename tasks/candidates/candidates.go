@@ -1,8 +1,10 @@
 package candidates
 
 import (
+	"fmt"
 	"slices"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -13,12 +15,58 @@ type Set struct {
 	Task string
 	Job  plan.Job
 	Rows purge.Candidates
+	// ByKey is true of rows that foreign keys delete or change with others.
+	ByKey bool
 }
 
-// New returns the candidate rows of a job's sweep.
-func New(task string, j plan.Job, s purge.Sweep) Set {
+// Of returns the candidate rows of a job's sweep, and those of the rows that foreign keys delete or change with them.
+func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
-	return Set{Task: task, Job: j, Rows: rows}
+	if s.Cascade.Circular() {
+		rows.Where = s.Without(s.Dependent()).Where
+	}
+	j.Sweep = s
+	sets := []Set{{Task: task, Job: j, Rows: rows}}
+	for _, c := range Cascaded(j, s) {
+		sets = append(sets, Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key}, ByKey: true})
+	}
+	return sets
+}
+
+// Cascaded returns jobs whose rows are the ones that foreign keys delete or change with the rows of a job's sweep, one
+// for each part of a table that the role can read.
+func Cascaded(j plan.Job, s purge.Sweep) (jobs []plan.Job) {
+	for i, t := range j.Affected {
+		if !t.CanSelect || s.Elsewhere || t.Elsewhere != "" {
+			continue
+		}
+		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
+		add := func(action string, where sqlexpr.Expr, set []purge.Assignment) {
+			if where.IsZero() {
+				return
+			}
+			for _, leaf := range t.Leaves {
+				jobs = append(jobs, plan.Job{
+					Sweep: purge.Sweep{
+						Unit:     fmt.Sprintf("%s %s %s", j.Unit, action, leaf.Quoted()),
+						Name:     leaf.Name,
+						Relation: leaf.Quoted(),
+						Root:     t.Quoted(),
+						Where:    where,
+						Set:      set,
+						Key:      t.Key,
+					},
+					Table: t,
+					Rule:  rule,
+				})
+			}
+		}
+		if i > 0 {
+			add("deletes", s.Goes(i), nil)
+		}
+		add("changes", s.Changes(i), []purge.Assignment{})
+	}
+	return jobs
 }
 
 // Key identifies a job among the jobs of all tasks.
@@ -30,6 +78,11 @@ func (s Set) Hides(later plan.Job) bool {
 	return s.Job.Set == nil || slices.ContainsFunc(s.Job.Set, func(a purge.Assignment) bool {
 		return slices.Contains(later.DateColumns, a.Column)
 	})
+}
+
+// Deletes reports whether a job, or foreign keys with it, deletes or updates rows of a table.
+func Deletes(j plan.Job, table *campaign.Table) bool {
+	return Touches(j, table.Quoted()) || slices.Contains(j.Affected, table)
 }
 
 // On returns a filter of the jobs on a relation.

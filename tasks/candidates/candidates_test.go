@@ -18,7 +18,8 @@ func set(task, relation string, updates ...string) candidates.Set {
 	for _, column := range updates {
 		j.Set = append(j.Set, purge.Assignment{Column: column})
 	}
-	return candidates.New(task, j, purge.Sweep{Where: sqlexpr.SQL(task)})
+	j.Where = sqlexpr.SQL(task)
+	return candidates.Of(task, j, j.Sweep)[0]
 }
 
 func TestHides(t *testing.T) {

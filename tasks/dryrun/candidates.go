@@ -34,29 +34,31 @@ func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (
 			a = s.run.NewAttempt(p)
 		}
 		for _, j := range a.Plan.Jobs {
-			if !filter(j) {
+			if !filter(j) && !slices.ContainsFunc(candidates.Cascaded(j, j.Sweep), filter) {
 				continue
 			}
-			set, known, err := s.ofJob(ctx, a, j)
+			sets, known, err := s.ofJob(ctx, a, j)
 			if err != nil {
 				return nil, err
 			}
 			if !known {
 				return all, nil
 			}
-			if set != nil {
-				all = append(all, *set)
+			for _, set := range sets {
+				if filter(set.Job) {
+					all = append(all, set)
+				}
 			}
 		}
 	}
 	return all, nil
 }
 
-// ofJob returns the candidate rows of a job; nil if it has no parents. known is false if that depends on tasks that
-// have not been done.
+// ofJob returns the candidate rows of a job, with those of foreign keys; none if it has no parents. known is false if
+// that depends on tasks that have not been done.
 func (s lookahead) ofJob(
 	ctx context.Context, a *pipeline.Attempt, j plan.Job,
-) (set *candidates.Set, known bool, err error) {
+) (sets []candidates.Set, known bool, err error) {
 	emptied := slices.ContainsFunc(j.Orphans, func(o plan.Orphan) bool { return o.EmptyAfter != "" })
 	if emptied && s.found.follows(a.Task.Name, s.current.Task.Name) {
 		return nil, false, nil
@@ -86,8 +88,7 @@ func (s lookahead) ofJob(
 	if err != nil {
 		return nil, false, err
 	}
-	c := candidates.New(a.Task.Name, j, sweep)
-	return &c, true, nil
+	return candidates.Of(a.Task.Name, j, sweep), true, nil
 }
 
 // loadParents determines the parents of a task, and of those before it, which may not have begun. known is false if

@@ -45,7 +45,16 @@ func rank(j plan.Job) int {
 // countJob counts the rows of a job.
 func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error {
 	if j.Step.Tables != nil {
-		return t.countLists(ctx, j, parents)
+		err := t.countLists(ctx, j, parents)
+		deleted := t.found.state.Deleted[t.Task.Name]
+		if err != nil || t.setsOnly || len(j.Affected) == 0 || len(deleted) == 0 {
+			return err
+		}
+		s, err := t.Binder.Sweep(ctx, &j, deleted)
+		if err != nil {
+			return err
+		}
+		return t.countSets(ctx, candidates.Of(t.Task.Name, j, s)[1:])
 	}
 	t.run.Journal.Progress.At(j.Name, t.expected)
 	s, err := t.Binder.Sweep(ctx, &j, parents)
@@ -55,10 +64,6 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	for _, why := range j.Estimates {
 		t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j)).remark(why)
 	}
-	key := candidates.Set{Task: t.Task.Name, Job: j}.Key()
-	if found, known := t.found.tallies[key]; known {
-		return t.record(ctx, j, found)
-	}
 	if j.Unlogged && readsStandby(t.run) {
 		t.skipUnlogged(ctx, j)
 		return nil
@@ -66,6 +71,59 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err := s.RemoteError(); err != nil {
 		t.RemoteFailed(ctx, j, s, err)
 		return nil
+	}
+	if err := t.countSets(ctx, candidates.Of(t.Task.Name, j, s)); err != nil {
+		return err
+	}
+	if err := t.countDrop(ctx, j, s); err != nil {
+		return err
+	}
+	return t.countDependent(ctx, j, s)
+}
+
+// countDrop counts the partition of a sweep if it would be dropped.
+func (t *task) countDrop(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	dropped, err := t.Binder.Engine.Drops(ctx, s)
+	if err != nil || !dropped {
+		return t.Uncounted(ctx, j, s, err)
+	}
+	t.found.tables.at(j.Table.Quoted(), preview.Delete, t.Plan.Describe(j)).addPartition(j.Name)
+	return t.run.Journal.Counts.Count(ctx, purge.Delta{Dropped: 1})
+}
+
+// countSets counts candidate rows.
+func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
+	for _, set := range sets {
+		if err := t.Uncounted(ctx, set.Job, set.Job.Sweep, t.countSet(ctx, set)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countDependent counts the rows of a sweep that would be retained because of the rows that refer to them.
+func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) error {
+	if !s.Cascade.Circular() || s.Elsewhere {
+		return nil
+	}
+	s = s.And(s.Dependent())
+	var retained int64
+	err := t.Binder.Engine.Count(ctx, s, func(ctx context.Context, rows int64) error {
+		retained += rows
+		return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // which fails if the run must stop
+	})
+	if retained > 0 {
+		t.Retained.Dependent += retained
+		t.Log(ctx, message.RowsDependent.With("table", j.Name, "rows", retained))
+	}
+	return t.Uncounted(ctx, j, s, err)
+}
+
+// countSet counts candidate rows, unless an earlier reading has.
+func (t *task) countSet(ctx context.Context, set candidates.Set) error {
+	j, key := set.Job, set.Key()
+	if found, known := t.found.tallies[key]; known {
+		return t.record(ctx, set, found)
 	}
 	related, err := t.related(j.Relation)
 	if err != nil {
@@ -76,16 +134,15 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err != nil {
 		return err
 	}
-	if s.Elsewhere {
-		mine := candidates.Set{Task: t.Task.Name, Job: j}
-		s = s.Without(candidates.Exclusions(all, candidates.On(j.Relation), mine)...)
+	if j.Elsewhere {
+		s := j.Sweep.Without(candidates.Exclusions(all, candidates.On(j.Relation), set)...)
 		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
-		if err == nil {
-			return t.record(ctx, j, found)
+		if err != nil {
+			return err
 		}
-		return t.Uncounted(ctx, j, s, err)
+		return t.record(ctx, set, found)
 	}
-	return t.Uncounted(ctx, j, s, t.read(ctx, j, key, all))
+	return t.read(ctx, set, all)
 }
 
 // skipUnlogged reports that the standby has none of the rows of an unlogged table.
@@ -98,7 +155,8 @@ func (t *task) skipUnlogged(ctx context.Context, j plan.Job) {
 
 // read reads the table of a job once, and counts its rows together with the rows of other jobs, some of whose tasks
 // follow.
-func (t *task) read(ctx context.Context, j plan.Job, key string, all []candidates.Set) error {
+func (t *task) read(ctx context.Context, set candidates.Set, all []candidates.Set) error {
+	j, key := set.Job, set.Key()
 	sets, rows := candidates.OfRelation(all, j.Relation)
 	at := slices.IndexFunc(sets, func(s candidates.Set) bool { return s.Key() == key })
 	sums := make([]purge.Tally, len(sets))
@@ -110,7 +168,7 @@ func (t *task) read(ctx context.Context, j plan.Job, key string, all []candidate
 			if window[at].Rows == 0 {
 				return t.run.Journal.Counts.Count(ctx, purge.Delta{}) // which fails if the run must stop
 			}
-			return t.record(ctx, j, window[at])
+			return t.record(ctx, set, window[at])
 		},
 	)
 	if err != nil {
@@ -130,14 +188,21 @@ func actionOf(j plan.Job) preview.Action {
 	return preview.Delete
 }
 
-// record records rows that a job would delete or update.
-func (t *task) record(ctx context.Context, j plan.Job, found purge.Tally) error {
+// record records rows that a job, or foreign keys with it, would delete or update.
+func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally) error {
+	j := set.Job
 	d := purge.Delta{Deleted: found.Rows + found.Paired, Statements: found.Windows}
-	if j.Set != nil {
+	switch {
+	case j.Set != nil:
 		d = purge.Delta{Updated: found.Rows, Statements: found.Windows}
+	case set.ByKey:
+		d = purge.Delta{Cascaded: found.Rows}
 	}
 	table := t.found.tables.at(j.Table.Quoted(), actionOf(j), t.Plan.Describe(j))
 	table.add(j.Table, j.Relation, found)
+	if set.ByKey {
+		table.Cascaded += found.Rows
+	}
 	if found.Rows > 0 {
 		table.addCaveats(j)
 	}

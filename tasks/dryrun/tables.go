@@ -76,6 +76,14 @@ func (t *table) addDropped(w campaign.WorkTable) {
 	}
 }
 
+// addPartition adds a partition that would be dropped with all its rows.
+func (t *table) addPartition(name string) {
+	t.Tables++
+	if len(t.Names) < maxNames {
+		t.Names = append(t.Names, name)
+	}
+}
+
 // remark adds what cannot be known before the rows are deleted.
 func (t *table) remark(text string) {
 	if !slices.Contains(t.Remarks, text) {
@@ -95,6 +103,10 @@ func (t *table) addCaveats(j plan.Job) {
 		return
 	}
 	for _, c := range j.Table.Cascades {
-		t.remark("a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these")
+		remark := "a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these"
+		if !c.Table.CanSelect || j.Elsewhere || c.Table.Elsewhere != "" {
+			remark += ", which are not counted here"
+		}
+		t.remark(remark)
 	}
 }

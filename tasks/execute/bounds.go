@@ -18,6 +18,19 @@ import (
 // obsolete by other rules than those about age.
 func tolerated(planned int64) int64 { return planned + planned/100 + 1_000 }
 
+// limit returns how many rows of a table the saved plan lets the task delete or update. It must show a table whose rows
+// go only by foreign keys. Rows that these change may be rows that are deleted later.
+func (b *bounded) limit(of bound, cascaded bool) int64 {
+	planned, shown := b.planned[of]
+	if deleted, ok := b.planned[bound{of.table, preview.Delete}]; of.action == preview.Update && cascaded && ok {
+		planned, shown = planned+deleted, true
+	}
+	if cascaded && !shown {
+		return 0
+	}
+	return tolerated(planned)
+}
+
 // bounded is a ledger that refuses a batch by which a task would delete more rows of a table than its saved plan has,
 // or a larger share of it than guards have estimated.
 type bounded struct {
@@ -74,7 +87,7 @@ func rowsByTable(spaces []purge.Space) map[bound]int64 {
 // Write implements purge.Ledger.
 func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	rows := rowsByTable(d.Space)
-	if err := b.reserve(rows); err != nil {
+	if err := b.reserve(rows, d); err != nil {
 		return nil, err
 	}
 	written, err := b.next.Write(ctx, batch, d)
@@ -91,11 +104,15 @@ func (b *bounded) Write(ctx context.Context, batch *pgx.Batch, d purge.Delta) (s
 }
 
 // reserve adds the rows of a batch to the done rows, or fails.
-func (b *bounded) reserve(rows map[bound]int64) error {
+func (b *bounded) reserve(rows map[bound]int64, d purge.Delta) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	cascaded := map[string]bool{}
+	for _, s := range d.Space {
+		cascaded[s.Root] = cascaded[s.Root] || s.Cascaded > 0
+	}
 	for of, n := range rows {
-		if limit := tolerated(b.planned[of]); b.planned != nil && b.done[of]+n > limit {
+		if limit := b.limit(of, cascaded[of.table]); b.planned != nil && b.done[of]+n > limit {
 			return planExceeded(of, b.planned[of], limit)
 		}
 		share, ok := b.shares[of.table]

@@ -125,10 +125,13 @@ func (l *listDeleter) deleteInTx(ctx context.Context, tx pgx.Tx, ids []int64) (d
 	d.Deleted, d.Dropped = int64(len(lists.IDs)), int64(len(lists.Tables))
 	d.Space = []purge.Space{{Relation: s.Relation, Root: s.Root, Rows: d.Deleted}}
 	sql, args := sqlexpr.Format("DELETE FROM %s", lists.From).Build()
-	tag, err := tx.Exec(ctx, sql, args...)
-	if err == nil && tag.RowsAffected() != d.Deleted {
-		err = worktables.ErrSuppressed
-	}
+	err = s.CountCascade(ctx, tx, &d, func() error {
+		tag, err := tx.Exec(ctx, sql, args...)
+		if err == nil && tag.RowsAffected() != d.Deleted {
+			err = worktables.ErrSuppressed
+		}
+		return err
+	})
 	if err != nil {
 		return d, err
 	}

@@ -20,6 +20,14 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 	if r.Suppressed > 0 {
 		t.Log(ctx, message.RowsSuppressed.With("table", table, "rows", r.Suppressed))
 	}
+	if r.Dependent > 0 {
+		t.Log(ctx, message.RowsDependent.With("table", table, "rows", r.Dependent))
+	}
+	for _, a := range r.Affected {
+		t.Log(ctx, message.RowsCascaded.With(
+			"table", table, "child", a.Root, "deleted", a.Deleted, "updated", a.Updated,
+		))
+	}
 	if r.Failed > 0 {
 		t.Log(ctx, message.RowsFailed.With("table", table, "rows", r.Failed))
 	}
@@ -27,7 +35,7 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 		t.giveUp(ctx, table)
 	}
 	if r.Dropped {
-		t.Log(ctx, message.Infof("%s: all rows of the partition were obsolete: dropped", table))
+		t.Log(ctx, message.PartitionDropped.With("table", table))
 	}
 	t.RowError = cmp.Or(t.RowError, r.FirstError)
 	retained := r.Retained

@@ -30,9 +30,15 @@ func (t *task) rollUp(ctx context.Context) (bool, error) {
 			return err
 		}
 		return t.inBatch(ctx, p.Table.Name, func(tx pgx.Tx) (d purge.Delta, err error) {
-			d.Deleted, err = t.replace(ctx, tx, p, statement)
-			name := p.Table.Quoted()
-			d.Space = []purge.Space{{Relation: name, Root: name, Rows: d.Deleted}}
+			s := purge.Sweep{Relation: p.Table.Quoted(), Root: p.Table.Quoted()}
+			if len(p.Table.Cascades) > 0 {
+				s.Cascade = &purge.Cascade{}
+			}
+			err = s.CountCascade(ctx, tx, &d, func() error {
+				d.Deleted, err = t.replace(ctx, tx, p, statement)
+				return err
+			})
+			d.Space = append(d.Space, purge.Space{Relation: s.Relation, Root: s.Root, Rows: d.Deleted})
 			return d, err
 		})
 	}

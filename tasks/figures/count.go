@@ -67,7 +67,7 @@ func (f *figures) candidates(
 ) (sets []candidates.Set, err error) {
 	for _, j := range jobs {
 		ids := parents.Of(j)
-		if !candidates.Touches(j, f.table.Quoted()) || (j.Step.Dependent() && len(ids) == 0) {
+		if !candidates.Deletes(j, f.table) || (j.Step.Dependent() && len(ids) == 0) {
 			continue
 		}
 		s, err := b.Sweep(ctx, &j, ids)
@@ -77,9 +77,12 @@ func (f *figures) candidates(
 		if c, ok := except[j.Unit]; ok {
 			s = s.Without(c)
 		}
-		set := candidates.New(b.Plan.Task.Name, j, s)
-		set.Rows.Date, set.Rows.Key = "", "" // only counted
-		sets = append(sets, set)
+		for _, set := range candidates.Of(b.Plan.Task.Name, j, s) {
+			if candidates.Touches(set.Job, f.table.Quoted()) {
+				set.Rows.Date, set.Rows.Key = "", "" // only counted
+				sets = append(sets, set)
+			}
+		}
 	}
 	return sets, nil
 }

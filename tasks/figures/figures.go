@@ -35,11 +35,13 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 		name := table.Quoted()
 		f := &figures{Task: t, table: table, former: former}
 		f.jobs = slices.DeleteFunc(slices.Clone(t.Jobs), func(j plan.Job) bool {
-			return !candidates.Touches(j, name) || (j.Step.Dependent() && len(t.Parents.IDs) == 0)
+			return !candidates.Deletes(j, table) || (j.Step.Dependent() && len(t.Parents.IDs) == 0)
 		})
 		rows := guard.Rows{
-			Table:       name,
-			Empties:     slices.ContainsFunc(f.jobs, func(j plan.Job) bool { return j.Step.Empties }),
+			Table: name,
+			Empties: slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
+				return j.Step.Empties && candidates.Touches(j, name)
+			}),
 			CutoffMoved: len(former) > 0,
 			Options:     options,
 			ShowLatched: t.Found != nil,
@@ -60,7 +62,7 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 	return trips, nil
 }
 
-// tables returns the tables that the jobs delete rows from.
+// tables returns the tables that the jobs, or foreign keys with them, delete rows from.
 func (t *Task) tables() (tables []*campaign.Table) {
 	add := func(table *campaign.Table) {
 		if table != nil && !slices.Contains(tables, table) {
@@ -72,6 +74,11 @@ func (t *Task) tables() (tables []*campaign.Table) {
 			continue
 		}
 		add(j.Table)
+		for _, affected := range j.Affected {
+			if affected.CanSelect && affected.Elsewhere == "" && !j.Elsewhere {
+				add(affected)
+			}
+		}
 		if j.Paired != nil {
 			add(t.Attempt.Database().Env.Catalog.Table(j.Step.Paired.Table))
 		}
@@ -96,11 +103,13 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	if f.Found != nil {
 		return float64(f.Found[f.table.Quoted()]), nil
 	}
-	planned := Estimate(ctx, f.Attempt.Binder, f.jobs, f.Parents)
-	if planned < 0 || slices.ContainsFunc(f.jobs, func(j plan.Job) bool { return j.Elsewhere }) {
+	b := f.Attempt.Binder
+	planned := Estimate(ctx, b, f.jobs, f.Parents)
+	if planned < 0 || slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
+		return j.Elsewhere || !candidates.Touches(j, f.table.Quoted()) // nothing is known of rows that go by foreign keys
+	}) {
 		return math.Inf(1), nil
 	}
-	b := f.Attempt.Binder
 	var sampled int64
 	for _, j := range f.jobs {
 		s, err := b.Sweep(ctx, &j, f.Parents.IDs)

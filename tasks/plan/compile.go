@@ -145,6 +145,11 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 		s.plan.notef("%s has none of the columns that would be changed: skipped", table.Name)
 		return nil
 	}
+	if hidden := s.addCascade(&job); hidden != "" {
+		s.plan.SkippedSteps = append(s.plan.SkippedSteps, Skip{table, s.step, job.Rule, hidden})
+		s.retain(table)
+		return nil
+	}
 	job.Companion, job.CompanionWrites = c.companion(s.step)
 	rights := []string{"SELECT", "DELETE"}
 	switch {

@@ -112,6 +112,8 @@ type Job struct {
 	DateColumns []string
 	// Table is the relation, or the table that it is a part of.
 	Table *campaign.Table
+	// Affected are the tables of Sweep.Cascade.
+	Affected []*campaign.Table
 	// ParentIDs is a query for the ids of the parents that a row r depends on; empty if it depends on none.
 	ParentIDs string
 	// Estimates are the reasons why the number of rows in a dry run may differ from that of a run; nil if it is exact.

@@ -23,10 +23,12 @@ type Table struct {
 	Action Action `json:"Action"`
 	// Rows is how many rows would be deleted or updated.
 	Rows int64 `json:"Rows"`
+	// Cascaded is how many of these foreign keys would delete or change with other rows.
+	Cascaded int64 `json:"Cascaded,omitempty"`
 	// RowsTotal is how many rows the table has, and Bytes the size of the rows to delete. Both are estimates.
 	RowsTotal int64 `json:"RowsTotal,omitempty"`
 	Bytes     int64 `json:"Bytes,omitempty"`
-	// Tables is how many work tables would be dropped, and Names are some of them.
+	// Tables is how many work tables, or partitions with all their rows, would be dropped, and Names are some of them.
 	Tables int64    `json:"Tables,omitempty"`
 	Names  []string `json:"Names,omitempty"`
 	// Oldest and Newest are the first and last date of the rows; nil if the rule compares no date.

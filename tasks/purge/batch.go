@@ -14,9 +14,12 @@ import (
 // batchResult describes what the statements of a batch did.
 type batchResult struct {
 	begun               time.Time
-	picked, changed     int64      // rows of the sweep
-	paired              int64      // paired rows deleted, or rows that the companion statement wrote
-	statements, largest int64      // the statements that changed rows, and the most rows of one
+	picked, changed     int64 // rows of the sweep
+	paired              int64 // paired rows deleted, or rows that the companion statement wrote
+	left                int64 // rows picked that a circular sweep did not delete
+	cascaded            int64 // rows that foreign keys deleted or changed, as affected has them
+	affected            []Affected
+	statements, largest int64      // the statements that changed rows, and the most rows of one, with cascaded ones
 	last                pgtype.TID // of the rows picked
 	filenode            uint32
 	took                time.Duration // on the server
@@ -32,23 +35,35 @@ func (w *worker) batch(ctx context.Context) error {
 	if direct {
 		next, calls = w.batchEnd(), []string{genericPlans}
 	}
+	s := w.table.sweep
+	var before, after counters
 	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
+		before = s.queueCounters(b)
 		if direct {
 			w.queueDirect(b, next, &n)
 		} else {
-			w.queuePicked(b, w.table.sweep.Companion, w.window(next), limit, &n)
+			w.queuePicked(b, s.Companion, w.window(next), limit, &n)
 		}
+		after = s.queueCounters(b)
 		w.queueAfter(b, &n)
 	}, calls...)
 	defer func() { _ = tx.Rollback(ctx) }()
+	if err == nil && s.Cascade != nil {
+		err = s.settle(before, after, &n)
+	}
 	if err != nil {
 		return err
 	}
-	if direct && n.largest > int64(w.maxRows) { // rolled back: no statement may touch more
+	switch tooMany := n.largest > int64(w.maxRows); { // rolled back: no statement may touch more
+	case tooMany && direct:
 		w.overfull++
 		w.sizer.Narrow(n.largest)
 		return nil
+	case tooMany && n.picked > 1:
+		w.family = float64(n.largest) / float64(n.picked)
+		return nil
 	}
+	w.family = max(float64(n.largest)/float64(max(n.picked, 1)), w.family*forgetting)
 	done, offset := next, uint16(0)
 	all := direct || n.picked < int64(limit) || w.statements.axis.windows().Exact
 	if !all {
@@ -61,11 +76,11 @@ func (w *worker) batch(ctx context.Context) error {
 	if w.bisection.Passed(int(n.picked), w.sizer.Rows); bisected {
 		return nil
 	}
-	if all {
+	if all && (direct || s.Cascade == nil) {
 		w.overfull = 0
 	}
 	w.sizer.Observe(n.took, span, n.largest, direct)
-	w.limiter.Observe(n.begun, time.Since(n.begun), n.changed)
+	w.limiter.Observe(n.begun, time.Since(n.begun), n.changed+n.cascaded)
 	return nil
 }
 
@@ -78,7 +93,7 @@ func (w *worker) window(end int64) sqlexpr.Expr {
 // the block there.
 func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int64, offset uint16) error {
 	e, s := w.table.engine, w.table.sweep
-	suppressing := w.suppressing || n.changed < n.picked
+	suppressing := w.suppressing || n.changed < n.picked || n.left > 0
 	var rows int64 // retained
 	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
 		remaining := w.statements.remaining(w.statements.axis.window(0, from, done))
@@ -93,12 +108,15 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 		return err
 	}
 	retained := Retained{Suppressed: rows}
-	if w.skipsLocked() {
+	switch {
+	case w.skipsLocked():
 		retained = Retained{Locked: rows}
+	case s.Cascade.Circular():
+		retained = Retained{Dependent: rows}
 	}
 	w.offset, w.suppressing = offset, suppressing && offset > 0
-	w.progress.committed(&w.chunk, done, n.changed, retained, w.sizer)
-	e.Spend(n.changed+n.paired, n.begun)
+	w.progress.committed(&w.chunk, done, n, retained, w.sizer)
+	e.Spend(n.changed+n.paired+n.cascaded, n.begun)
 	return nil
 }
 
@@ -127,7 +145,7 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, li
 	}
 	sql, args := w.statements.pickAndChange(c, pick, w.skipsLocked()).Build()
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&n.picked, &n.changed, &n.paired, &n.last)
+		err := row.Scan(&n.picked, &n.changed, &n.paired, &n.last, &n.left)
 		n.statements, n.largest = 1, n.changed
 		return err
 	})

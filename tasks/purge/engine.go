@@ -2,6 +2,7 @@ package purge
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -117,6 +118,8 @@ type Delta struct {
 	Deleted int64
 	Updated int64
 	Dropped int64
+	// Cascaded is how many rows of other tables foreign keys deleted with the deleted ones.
+	Cascaded int64
 	// Recorded is how many rows the companion statement wrote.
 	Recorded int64
 	// Statements is how many statements changed rows, and Largest the most rows that one of them touched.
@@ -134,12 +137,28 @@ type Space struct {
 	Root     string // the relation of the partitioned table, or of the table itself
 	Rows     int64  // deleted
 	Updated  int64
+	Cascaded int64 // of Rows and Updated, by foreign keys
 	// TableBytes and IndexBytes are its size before the batch; 0 stands for its current size.
 	TableBytes, IndexBytes int64
 }
 
+// addAffected adds what foreign keys did.
+func (d *Delta) addAffected(affected []Affected) {
+	for _, a := range affected {
+		d.Cascaded, d.Updated = d.Cascaded+a.Deleted, d.Updated+a.Updated
+		i := slices.IndexFunc(d.Space, func(s Space) bool { return s.Relation == a.Relation })
+		if i < 0 {
+			i, d.Space = len(d.Space), append(d.Space, Space{Relation: a.Relation, Root: a.Root})
+		}
+		s := &d.Space[i]
+		s.Rows, s.Updated, s.Cascaded = s.Rows+a.Deleted, s.Updated+a.Updated, s.Cascaded+a.Deleted+a.Updated
+	}
+}
+
 // Empty reports whether the batch changed nothing.
-func (d Delta) Empty() bool { return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 }
+func (d Delta) Empty() bool {
+	return d.Deleted == 0 && d.Updated == 0 && d.Dropped == 0 && d.Cascaded == 0
+}
 
 // Cursor is the position that a sweep has reached: everything below it is done. It becomes invalid when the table is
 // rewritten (VACUUM FULL), which Filenode shows. The zero Cursor is the beginning, where a sweep by index always

@@ -36,7 +36,7 @@ const maxMessage = 300
 func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
 	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
 		err := batch()
-		if sqlstate.OfRow(err) && (t.sweep.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
+		if errors.Is(err, ErrTookMore) || sqlstate.OfRow(err) && (t.sweep.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
 			failure, err = err, nil
 		}
 		return err
@@ -60,15 +60,16 @@ func (w *worker) narrow(ctx context.Context) error {
 // singleRow deletes or updates the next row alone. A row that fails is skipped, in the transaction that counts it.
 func (w *worker) singleRow(ctx context.Context) error {
 	var (
-		n    = batchResult{begun: time.Now()}
-		next = w.windowEnd()
-		key  *string
-		row  pgtype.TID
+		n     = batchResult{begun: time.Now()}
+		next  = w.windowEnd()
+		key   *string
+		row   pgtype.TID
+		bound bool
 	)
 	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
-		sql, args := ofPicked("place, name", w.statements.pick(w.window(next), 1, w.skipsLocked())).Build()
+		sql, args := w.table.sweep.pickBound(w.statements.pick(w.window(next), 1, w.skipsLocked())).Build()
 		b.Queue(sql, args...).QueryRow(func(r pgx.Row) error {
-			if err := r.Scan(&row, &key); !errors.Is(err, pgx.ErrNoRows) {
+			if err := r.Scan(&row, &key, &bound); !errors.Is(err, pgx.ErrNoRows) {
 				return err
 			}
 			return nil
@@ -84,7 +85,11 @@ func (w *worker) singleRow(ctx context.Context) error {
 		return w.commit(ctx, tx, n, next, 0)
 	}
 	done, offset := w.statements.axis.after(row)
-	if w.progress.hasFailed(row) {
+	if bound {
+		n.picked, n.left = 1, 1
+		w.bisection.Passed(1, w.sizer.Rows)
+	}
+	if bound || w.progress.hasFailed(row) {
 		return w.commit(ctx, tx, n, done, offset)
 	}
 	companion := w.table.sweep.Companion
@@ -94,7 +99,7 @@ func (w *worker) singleRow(ctx context.Context) error {
 		err = w.commit(ctx, tx, n, done, offset)
 		w.bisection.Passed(1, w.sizer.Rows)
 		return err
-	case !sqlstate.OfRow(failure):
+	case !sqlstate.OfRow(failure) && !errors.Is(failure, ErrTookMore):
 		return failure
 	case companion != nil: // which may be the cause
 		if err := w.inSavepoint(ctx, tx, row, nil, &batchResult{}); err == nil {
@@ -117,10 +122,15 @@ func (w *worker) singleRow(ctx context.Context) error {
 // constraints, too.
 func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *Companion, n *batchResult) error {
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-		b := &pgx.Batch{}
+		b, s := &pgx.Batch{}, w.table.sweep
+		before := s.queueCounters(b)
 		w.queuePicked(b, c, w.statements.axis.rowWindow(row), 1, n)
 		b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
-		return tx.SendBatch(ctx, b).Close()
+		after := s.queueCounters(b)
+		if err := tx.SendBatch(ctx, b).Close(); err != nil || s.Cascade == nil {
+			return err
+		}
+		return s.settle(before, after, n)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -120,7 +121,7 @@ func TestNewestByGroup(t *testing.T) {
 				t.Errorf("estimated %d rows, %v, %v; want %d", estimate, ok, err, obsolete)
 			}
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
-			if err != nil || result != (purge.Result{}) || a.deleted() != obsolete || obsolete == 0 {
+			if err != nil || !reflect.DeepEqual(result, purge.Result{}) || a.deleted() != obsolete || obsolete == 0 {
 				t.Errorf("deleted %d of %d rows, result %+v, error %v", a.deleted(), obsolete, result, err)
 			}
 			if a.biggest() > int64(s.Limit) || (e.MaxRows > 0 && a.biggest() > int64(e.MaxRows)) {
@@ -169,7 +170,7 @@ func TestNewestOfPartitions(t *testing.T) {
 			notNewest(leaf),
 			purge.Cursor{},
 		); err != nil ||
-			result != (purge.Result{}) {
+			!reflect.DeepEqual(result, purge.Result{}) {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}
@@ -187,7 +188,7 @@ func TestNewestAreNotUpdated(t *testing.T) {
 	obsolete := db.Int("SELECT count(*) FROM (" + ranked + ") AS v")
 	e, a := engine(db)
 	for range 2 {
-		if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || result != (purge.Result{}) {
+		if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || !reflect.DeepEqual(result, purge.Result{}) {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}
@@ -268,7 +269,7 @@ func TestNewestAreJudgedAgain(t *testing.T) {
 				}
 				return nil
 			}
-			if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || result != (purge.Result{}) {
+			if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || !reflect.DeepEqual(result, purge.Result{}) {
 				t.Errorf("%+v, %v", result, err)
 			}
 			if len(oldest) < 2 || db.Int("SELECT count(*) FROM visit WHERE id::text IN ($1, $2)", oldest[0],
@@ -301,7 +302,7 @@ func TestRowThatBecomesTheNewest(t *testing.T) {
 			e.LockTimeout = 20 * time.Second
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			committing.Wait()
-			if err != nil || result != (purge.Result{}) {
+			if err != nil || !reflect.DeepEqual(result, purge.Result{}) {
 				t.Errorf("%+v, %v", result, err)
 			}
 			if left := db.Int("SELECT count(*) FROM (" + ranked + ") AS v"); left != 0 ||

@@ -3,6 +3,7 @@ package purge_test
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -317,7 +318,7 @@ func TestLockedRowThatOthersDelete(t *testing.T) {
 		t.Context(),
 		obsolete,
 		purge.Cursor{},
-	); err != nil || result != (purge.Result{}) || a.deleted() != 29 ||
+	); err != nil || !reflect.DeepEqual(result, purge.Result{}) || a.deleted() != 29 ||
 		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("result %+v, error %v, deleted %d", result, err, a.deleted())
 	}

@@ -203,7 +203,8 @@ func (l *localSweep) visitBlocks(ctx context.Context, x extent) error {
 func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end int64, resumable bool) error {
 	e := l.table.engine
 	workers := 1
-	if end-from > a.chunk() && s.Companion == nil { // the rows that companion statements change may overlap
+	// The rows that companion statements change may overlap, and so may the families of a circular sweep.
+	if end-from > a.chunk() && s.Companion == nil && !s.Cascade.Circular() {
 		workers = max(e.Workers, 1)
 	}
 	limiter := pace.NewLimiter(workers)

@@ -29,8 +29,8 @@ const (
 )
 
 // droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
-// role may drop, and whose drop has the same effect as a deletion: it has no trigger, rule, publication or policy, and
-// is not the default partition. The column reports whether its bounds prove that every row is older: their type is
+// role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger, rule,
+// publication or policy, and is not the default partition. The column reports whether its bounds prove that every row is older: their type is
 // timestamptz.
 const droppableSQL = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
@@ -40,6 +40,7 @@ SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON
   WHERE c.oid = $1::text::regclass AND c.relkind = 'r' AND t.partstrat = 'r' AND t.partnatts = 1
     AND t.partdefid <> c.oid AND a.attname = $2
     AND pg_has_role(c.relowner, 'USAGE') AND NOT row_security_active(c.oid)
+    AND NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND confrelid = c.oid)
     AND NOT EXISTS (SELECT FROM pg_rewrite WHERE ev_class IN (SELECT pg_partition_ancestors(c.oid)))
     AND NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid IN (SELECT pg_partition_ancestors(c.oid))
       AND ` + appTriggerSQL + `)
@@ -104,20 +105,13 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	if err != nil {
 		return false, err
 	}
-	retain := sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
-	switch {
-	case bounded && s.Older.Key == "":
-		retain = sqlexpr.SQL("false")
-	case bounded:
-		retain = sqlexpr.SQL("r." + pgx.Identifier{s.Older.Key}.Sanitize() + " = 0")
-	}
 	var (
 		retained bool
 		space    = Space{Relation: s.Relation, Root: s.Root}
 	)
 	query := sqlexpr.Format(`SELECT EXISTS (SELECT FROM ONLY %[1]s AS r WHERE %[2]s),
 		pg_table_size(%[3]s::regclass), pg_indexes_size(%[3]s::regclass)`,
-		s.Relation, retain, sqlexpr.Arg(s.Relation, "text"))
+		s.Relation, s.keepsPartition(bounded), sqlexpr.Arg(s.Relation, "text"))
 	if err := query.QueryRow(ctx, tx).Scan(&retained, &space.TableBytes, &space.IndexBytes); err != nil || retained {
 		return false, err
 	}
@@ -132,10 +126,43 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	}
 	return true, t.engine.Commit(ctx, tx, Delta{
 		Deleted: space.Rows,
+		Dropped: 1,
 		Space:   []Space{space},
 		Cursor:  Cursor{Unit: s.Unit, Before: before},
 		Begun:   begun,
 	})
+}
+
+// keepsPartition returns the condition that a row r keeps a partition from being dropped.
+func (s *Sweep) keepsPartition(bounded bool) sqlexpr.Expr {
+	switch {
+	case bounded && s.Older.Key == "":
+		return sqlexpr.SQL("false")
+	case bounded:
+		return sqlexpr.SQL("r." + pgx.Identifier{s.Older.Key}.Sanitize() + " = 0")
+	}
+	return sqlexpr.Format("NOT (%[1]s) OR (%[1]s) IS NULL", s.Where)
+}
+
+// Drops reports whether a sweep would drop its partition. It changes and locks nothing.
+func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
+	if s.Older == nil || s.Narrowed || !s.Partition {
+		return false, nil
+	}
+	err = e.open(ctx, []Sweep{s}, func(t *table) error {
+		var bounded bool
+		err := t.read(ctx, []any{&bounded}, droppableSQL, s.Relation, s.Older.Column, s.Older.Than)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		return t.query(ctx, sqlexpr.Format(
+			"SELECT NOT EXISTS (SELECT FROM ONLY %s AS r WHERE %s)", s.Relation, s.keepsPartition(bounded),
+		), &drops)
+	})
+	return drops, err
 }
 
 // dateIndexSQL reports whether a table is empty, and whether an index begins with its date.

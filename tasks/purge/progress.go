@@ -171,12 +171,13 @@ func (p *progress) cursor(c *chunk, done int64, filenode uint32) Cursor {
 	return cursor
 }
 
-// committed records that a worker's chunk is done up to a position, with how many rows it changed and retained.
-func (p *progress) committed(c *chunk, done, changed int64, r Retained, s pace.Sizer) {
+// committed records that a worker's chunk is done up to a position, with what the batch did and retained.
+func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s pace.Sizer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.changed, p.sizer = p.changed+changed, s
+	p.changed, p.sizer = p.changed+n.changed, s
 	p.outcome.retain(done, r)
+	p.outcome.result.addAffected(n.affected)
 	if c.from = done; done < c.to {
 		p.undone[c] = done
 	} else {

@@ -68,11 +68,11 @@ func TestCursorOfSeveralWorkers(t *testing.T) {
 	var first, second chunk
 	p.take(&first)
 	p.take(&second)
-	p.committed(&second, second.to, 7, Retained{Locked: 2}, pace.Sizer{})
+	p.committed(&second, second.to, batchResult{changed: 7}, Retained{Locked: 2}, pace.Sizer{})
 	if c := p.cursor(&first, 100, 1); c.Place != 100 || c.Retained != (Retained{}) {
 		t.Errorf("the cursor is %+v while the first chunk is not done", c)
 	}
-	p.committed(&first, first.to, 1, Retained{Suppressed: 1}, pace.Sizer{})
+	p.committed(&first, first.to, batchResult{changed: 1}, Retained{Suppressed: 1}, pace.Sizer{})
 	if c := p.cursor(&first, first.to, 1); c.Place != 2048 || c.Retained != (Retained{Locked: 2, Suppressed: 1}) {
 		t.Errorf("the cursor is %+v after both chunks", c)
 	}

@@ -55,7 +55,7 @@ func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
 }
 
 // pick selects up to a limit of rows of a window: place, their TID; id, which they share with paired rows; name, their
-// key.
+// key; rel, their relation.
 func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlexpr.Expr {
 	id, name, lock := "0", "NULL", ""
 	if skipLocked {
@@ -68,7 +68,7 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 		name = "r." + pgx.Identifier{s.sweep.Key}.Sanitize()
 	}
 	return sqlexpr.Format(
-		"SELECT r.ctid AS place, %s AS id, %s::text AS name FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT %s%s",
+		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT %s%s",
 		id, name, s.sweep.Relation, window, s.sweep.Where, sqlexpr.Arg(limit, ""), lock,
 	)
 }
@@ -120,9 +120,18 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 	if c != nil {
 		returning, paired = ", "+c.Returning, sqlexpr.Format("%s RETURNING 1", c.SQL)
 	}
-	return sqlexpr.Format(`WITH pick AS MATERIALIZED (%s),%s
+	recursive, family, change, left := "", sqlexpr.SQL(free), s.onRows(sqlexpr.SQL(tids)), "0"
+	if s.sweep.Cascade.Circular() {
+		var among sqlexpr.Expr
+		family, among = s.sweep.family()
+		change = sqlexpr.Format("DELETE FROM %s AS r WHERE %s AND (%s) IS TRUE", s.sweep.Root, among, s.sweep.Where)
+		recursive, returning = "RECURSIVE ", returning+", r.tableoid AS rel, r.ctid AS place"
+		left = "(SELECT count(*) FROM pick WHERE NOT EXISTS (SELECT FROM gone WHERE gone.place = pick.place " +
+			"AND gone.rel = pick.rel))"
+	}
+	return sqlexpr.Format(`WITH %spick AS MATERIALIZED (%s),%s
 gone AS (%s RETURNING %s AS id%s),
 paired AS (%s)
 SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM paired),
-  (SELECT max(place) FROM pick)`, pick, free, s.onRows(sqlexpr.SQL(tids)), id, returning, paired)
+  (SELECT max(place) FROM pick), %s`, recursive, pick, family, change, id, returning, paired, left)
 }

@@ -59,7 +59,7 @@ func TestPick(t *testing.T) {
 	expectSQL(
 		t,
 		ofPicked("place", pick),
-		`SELECT place FROM (SELECT r.ctid AS place, 0 AS id, r."id"::text AS name FROM `+
+		`SELECT place FROM (SELECT r.ctid AS place, r.tableoid AS rel, 0 AS id, r."id"::text AS name FROM `+
 			"ONLY t AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (r.a < $3::int) IS TRUE LIMIT $4 FOR UPDATE SKIP LOCKED) AS pick",
 		4,
 	)

@@ -2,6 +2,7 @@ package purge
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -49,6 +50,8 @@ type Sweep struct {
 	Companion *Companion
 	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
 	Paired *Paired
+	// Cascade has the foreign keys that delete or change rows with the rows of the sweep; nil if there are none.
+	Cascade *Cascade
 }
 
 // Assignment is a column, by its stored name, and the SQL of its new value.
@@ -86,6 +89,20 @@ type Result struct {
 	GaveUp bool
 	// Dropped reports that the table was a partition, dropped with all of its rows.
 	Dropped bool
+	// Affected are the rows that foreign keys deleted or changed with rows of the sweep, by table.
+	Affected []Affected
+}
+
+// addAffected adds what foreign keys did in a batch.
+func (r *Result) addAffected(more []Affected) {
+	for _, a := range more {
+		i := slices.IndexFunc(r.Affected, func(b Affected) bool { return b.Root == a.Root })
+		if i < 0 {
+			i, r.Affected = len(r.Affected), append(r.Affected, Affected{Relation: a.Root, Root: a.Root})
+		}
+		r.Affected[i].Deleted += a.Deleted
+		r.Affected[i].Updated += a.Updated
+	}
 }
 
 // RemoteError returns why no row of the sweep can be deleted or updated; nil if rows can.
@@ -207,5 +224,6 @@ func (s *Sweep) delta(n batchResult) Delta {
 		d.Deleted += n.paired
 		d.Space = append(d.Space, Space{Relation: s.Paired.Relation, Root: s.Paired.Relation, Rows: n.paired})
 	}
+	d.addAffected(n.affected)
 	return d
 }

@@ -3,6 +3,7 @@ package purge_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -520,7 +521,7 @@ func TestCompanionRecordsDeletedRows(t *testing.T) {
 	for _, d := range a.batches {
 		recorded += d.Recorded
 	}
-	if err != nil || result != (purge.Result{Retained: purge.Retained{Locked: 1, Suppressed: 1}}) ||
+	if err != nil || !reflect.DeepEqual(result, purge.Result{Retained: purge.Retained{Locked: 1, Suppressed: 1}}) ||
 		a.deleted() != 4_998 ||
 		recorded != 2_499 ||
 		a.biggest() > 500 {
@@ -570,7 +571,7 @@ func TestSweepWithADoAlsoRule(t *testing.T) {
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
 			if err != nil ||
-				result != (purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
+				!reflect.DeepEqual(result, purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
 				db.Int("SELECT count(*) FROM noted") != gone ||
 				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf(
@@ -599,7 +600,7 @@ func TestSuppressedRowsHideNoOthers(t *testing.T) {
 		e, a := engine(db)
 		e.MaxRows = maxRows
 		result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
-		if err != nil || result != (purge.Result{Retained: purge.Retained{Suppressed: suppressed}}) ||
+		if err != nil || !reflect.DeepEqual(result, purge.Result{Retained: purge.Retained{Suppressed: suppressed}}) ||
 			a.deleted() != 300-suppressed ||
 			a.biggest() > int64(maxRows) {
 			t.Errorf(

@@ -153,7 +153,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 			t.engine.Recorder.Warn(message.UnindexedForeignKey.With("table", s.Name, "key", key))
 		}
 	}
-	accompanied := s.Paired != nil || s.Companion != nil
+	accompanied := s.Paired != nil || s.Companion != nil || s.Cascade.Circular()
 	info.instead = info.instead || len(info.bypassed) > 0 || (info.also && accompanied)
 	info.plain = !triggers && !accompanied && info.root.relation == ""
 	return info, nil

@@ -34,6 +34,7 @@ type worker struct {
 	skipLocked  int64     // the position below which rows that others have locked are skipped
 	suppressing bool      // some rows picked since retained rows were last counted were not deleted
 	overfull    int       // consecutive batches that had too many rows
+	family      float64   // how many rows a picked row has taken with it, itself included
 	traced      time.Time // when a batch was last traced
 }
 
@@ -92,8 +93,17 @@ func (w *worker) windowEnd() int64 {
 	return end
 }
 
+// forgetting is how much of a large family the next batch still expects.
+const forgetting = 0.9
+
 // pickLimit returns the maximum number of rows that a statement of the next batch picks.
-func (w *worker) pickLimit() int { return w.bisection.Limit(w.sizer.Rows) }
+func (w *worker) pickLimit() int {
+	limit := w.bisection.Limit(w.sizer.Rows)
+	if w.family > 1 {
+		limit = min(limit, max(int(float64(w.maxRows)/w.family), 1))
+	}
+	return limit
+}
 
 // step runs one batch. If it runs into a timeout or a failing row, the next one is smaller or skips locked rows.
 func (w *worker) step(ctx context.Context) error {
@@ -139,6 +149,8 @@ func (w *worker) adapt() (givesWay bool) {
 		target = min(target, e.throttler.BatchTarget())
 		w.sizer.LimitStatements(1)
 	case e.Limits.RowsPerSecond > 0: // several statements at once would exceed it
+		w.sizer.LimitStatements(1)
+	case w.table.sweep.Cascade != nil: // the rows that go with others are counted once a batch
 		w.sizer.LimitStatements(1)
 	case idle || p == pace.Fast:
 		w.sizer.LimitStatements(pace.MaxStatementsIdle)

@@ -98,6 +98,7 @@ func RetainedBy(err error) purge.Retained {
 	case errors.Is(err, hold.ErrTable):
 		return purge.Retained{OnHold: 1}
 	case errors.Is(err, ErrForeign), errors.Is(err, ErrUnplanned), errors.Is(err, ErrSuppressed),
+		errors.Is(err, purge.ErrTookMore),
 		sqlstate.Is(err, pgerrcode.ForeignKeyViolation):
 		return purge.Retained{Suppressed: 1}
 	case sqlstate.OfRow(err):

@@ -874,9 +874,10 @@ type TaskResult struct {
 	State TaskState `protobuf:"varint,2,opt,name=state,proto3,enum=cleanup.v1.TaskState" json:"state,omitempty"`
 	// Rows deleted; in a dry run, rows that a run would delete.
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
-	// Rows updated; in a dry run, rows that a run would update.
+	// Rows updated, by the task or by foreign keys with ON DELETE SET NULL or SET DEFAULT; in a dry run, rows that a run
+	// would update.
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
-	// Tables and views dropped; in a dry run, tables and views that a run would drop.
+	// Tables, views and partitions dropped; in a dry run, those that a run would drop.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
 	// Statements that changed rows, each at most as many as the rule allows; up to eight share a transaction. In a dry
 	// run, parts of tables with matching rows.
@@ -918,7 +919,10 @@ type TaskResult struct {
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Obsolete rows that were retained because they are on hold, and lists and deliveries with such rows; see
 	// CreateHold. They are not counted in `rows_left`.
-	RowsHeld      int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
+	RowsHeld int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
+	// Rows of other tables that foreign keys with ON DELETE CASCADE deleted with the deleted rows; `rows_deleted` does not
+	// have them. In a dry run, rows that would go with the others. `space`, and the previews, have them by table.
+	RowsCascaded  int64 `protobuf:"varint,21,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1093,6 +1097,13 @@ func (x *TaskResult) GetRowsHeld() int64 {
 	return 0
 }
 
+func (x *TaskResult) GetRowsCascaded() int64 {
+	if x != nil {
+		return x.RowsCascaded
+	}
+	return 0
+}
+
 // TablePreview predicts what a task would do to a table. A row counts once, at the first task that deletes it. The
 // changes of earlier tasks are taken into account.
 type TablePreview struct {
@@ -1104,12 +1115,14 @@ type TablePreview struct {
 	// Rows that would be deleted or updated. Exact, unless other sessions write to the table, or a trigger, rule,
 	// foreign key or lock retains rows.
 	Rows int64 `protobuf:"varint,3,opt,name=rows,proto3" json:"rows,omitempty"`
+	// The rows among these that foreign keys would delete or change because rows that they refer to go.
+	RowsCascaded int64 `protobuf:"varint,15,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
 	// Estimated number of rows of the table; 0 for DROP.
 	RowsTotal int64 `protobuf:"varint,4,opt,name=rows_total,json=rowsTotal,proto3" json:"rows_total,omitempty"`
 	// Estimated bytes of the rows that would be deleted, or of the tables that would be dropped, with indexes; 0 for
 	// UPDATE.
 	Bytes int64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
-	// Tables and views that would be dropped; 0 for other actions.
+	// Tables and views that would be dropped; for DELETE, partitions that would be dropped with all their rows.
 	Tables int64 `protobuf:"varint,6,opt,name=tables,proto3" json:"tables,omitempty"`
 	// Names of these tables, at most 20.
 	Names []string `protobuf:"bytes,7,rep,name=names,proto3" json:"names,omitempty"`
@@ -1178,6 +1191,13 @@ func (x *TablePreview) GetAction() PreviewAction {
 func (x *TablePreview) GetRows() int64 {
 	if x != nil {
 		return x.Rows
+	}
+	return 0
+}
+
+func (x *TablePreview) GetRowsCascaded() int64 {
+	if x != nil {
+		return x.RowsCascaded
 	}
 	return 0
 }
@@ -1265,8 +1285,10 @@ type TableSpace struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The table's name with its schema, quoted where SQL needs it.
 	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// Rows that the task deleted from the table.
+	// Rows that the task deleted from the table, with those that foreign keys deleted.
 	RowsDeleted int64 `protobuf:"varint,2,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
+	// Rows of the table that foreign keys deleted or changed because rows that they refer to were deleted.
+	RowsCascaded int64 `protobuf:"varint,9,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
 	// Bytes of the table, with its TOAST table, before the task.
 	TableBytesBefore int64 `protobuf:"varint,3,opt,name=table_bytes_before,json=tableBytesBefore,proto3" json:"table_bytes_before,omitempty"`
 	// Bytes of its indexes before the task.
@@ -1324,6 +1346,13 @@ func (x *TableSpace) GetTable() string {
 func (x *TableSpace) GetRowsDeleted() int64 {
 	if x != nil {
 		return x.RowsDeleted
+	}
+	return 0
+}
+
+func (x *TableSpace) GetRowsCascaded() int64 {
+	if x != nil {
+		return x.RowsCascaded
 	}
 	return 0
 }
@@ -1738,6 +1767,8 @@ type TaskProgress struct {
 	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
 	// Rows updated so far.
 	RowsUpdated int64 `protobuf:"varint,4,opt,name=rows_updated,json=rowsUpdated,proto3" json:"rows_updated,omitempty"`
+	// Rows so far that foreign keys deleted with the deleted ones.
+	RowsCascaded int64 `protobuf:"varint,13,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
 	// Tables and views dropped so far.
 	TablesDropped int64 `protobuf:"varint,5,opt,name=tables_dropped,json=tablesDropped,proto3" json:"tables_dropped,omitempty"`
 	// Statements so far that changed rows, each at most as many as the rule allows.
@@ -1813,6 +1844,13 @@ func (x *TaskProgress) GetRowsDeleted() int64 {
 func (x *TaskProgress) GetRowsUpdated() int64 {
 	if x != nil {
 		return x.RowsUpdated
+	}
+	return 0
+}
+
+func (x *TaskProgress) GetRowsCascaded() int64 {
+	if x != nil {
+		return x.RowsCascaded
 	}
 	return 0
 }
@@ -4965,7 +5003,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"pause_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tpauseTime\x12\x1b\n" +
 	"\tpaused_by\x18\x12 \x01(\tR\bpausedBy\x12*\n" +
-	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\xeb\x06\n" +
+	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\x90\a\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -4990,14 +5028,16 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x121\n" +
 	"\x06reason\x18\x11 \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12@\n" +
 	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12\x1b\n" +
-	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x1a;\n" +
+	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x12#\n" +
+	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xfc\x03\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xa1\x04\n" +
 	"\fTablePreview\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
 	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
-	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12\x1d\n" +
+	"\x04rows\x18\x03 \x01(\x03R\x04rows\x12#\n" +
+	"\rrows_cascaded\x18\x0f \x01(\x03R\frowsCascaded\x12\x1d\n" +
 	"\n" +
 	"rows_total\x18\x04 \x01(\x03R\trowsTotal\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x03R\x05bytes\x12\x16\n" +
@@ -5013,11 +5053,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aremarks\x18\f \x03(\tR\aremarks\x12(\n" +
 	"\rbaseline_rows\x18\r \x01(\x03H\x00R\fbaselineRows\x88\x01\x01\x120\n" +
 	"\x06guards\x18\x0e \x03(\v2\x18.cleanup.v1.TrippedGuardR\x06guardsB\x10\n" +
-	"\x0e_baseline_rows\"\xdf\x02\n" +
+	"\x0e_baseline_rows\"\x84\x03\n" +
 	"\n" +
 	"TableSpace\x12\x14\n" +
 	"\x05table\x18\x01 \x01(\tR\x05table\x12!\n" +
-	"\frows_deleted\x18\x02 \x01(\x03R\vrowsDeleted\x12,\n" +
+	"\frows_deleted\x18\x02 \x01(\x03R\vrowsDeleted\x12#\n" +
+	"\rrows_cascaded\x18\t \x01(\x03R\frowsCascaded\x12,\n" +
 	"\x12table_bytes_before\x18\x03 \x01(\x03R\x10tableBytesBefore\x12,\n" +
 	"\x12index_bytes_before\x18\x04 \x01(\x03R\x10indexBytesBefore\x12*\n" +
 	"\x11table_bytes_after\x18\x05 \x01(\x03R\x0ftableBytesAfter\x12*\n" +
@@ -5052,12 +5093,13 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"task_count\x18\x03 \x01(\x05R\ttaskCount\"V\n" +
 	"\bThrottle\x122\n" +
 	"\x06reason\x18\x01 \x01(\x0e2\x1a.cleanup.v1.ThrottleReasonR\x06reason\x12\x16\n" +
-	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xd3\x03\n" +
+	"\x06detail\x18\x02 \x01(\tR\x06detail\"\xf8\x03\n" +
 	"\fTaskProgress\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x16\n" +
 	"\x06object\x18\x02 \x01(\tR\x06object\x12!\n" +
 	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12!\n" +
-	"\frows_updated\x18\x04 \x01(\x03R\vrowsUpdated\x12%\n" +
+	"\frows_updated\x18\x04 \x01(\x03R\vrowsUpdated\x12#\n" +
+	"\rrows_cascaded\x18\r \x01(\x03R\frowsCascaded\x12%\n" +
 	"\x0etables_dropped\x18\x05 \x01(\x03R\rtablesDropped\x12\x18\n" +
 	"\abatches\x18\x06 \x01(\x03R\abatches\x12(\n" +
 	"\rrows_expected\x18\a \x01(\x03H\x00R\frowsExpected\x88\x01\x01\x12&\n" +

@@ -121,6 +121,7 @@ func Total(r *cleanupv1.Run) string {
 	for _, t := range r.GetResults() {
 		sum.RowsDeleted += t.GetRowsDeleted()
 		sum.RowsUpdated += t.GetRowsUpdated()
+		sum.RowsCascaded += t.GetRowsCascaded()
 		sum.TablesDropped += t.GetTablesDropped()
 	}
 	nothing := "nothing to delete"
@@ -159,6 +160,7 @@ func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 				continue
 			}
 			sum.RowsDeleted += s.GetRowsDeleted()
+			sum.RowsCascaded += s.GetRowsCascaded()
 			sum.TableBytesAfter, sum.IndexBytesAfter = s.GetTableBytesAfter(), s.GetIndexBytesAfter()
 			sum.DeadBytes, sum.FreeBytes = s.DeadBytes, s.FreeBytes
 		}

@@ -185,6 +185,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 		one, many, action string
 	}{
 		{r.GetRowsDeleted(), "row", "rows", "deleted"},
+		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys"},
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
 		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"},

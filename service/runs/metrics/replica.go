@@ -33,6 +33,7 @@ type Replica struct {
 	taskSeconds    *prometheus.HistogramVec
 	deleted        *prometheus.CounterVec
 	updated        *prometheus.CounterVec
+	cascaded       *prometheus.CounterVec
 	dropped        *prometheus.CounterVec
 	batchSeconds   *prometheus.HistogramVec
 	throttled      *prometheus.CounterVec
@@ -67,6 +68,9 @@ func NewReplica(r prometheus.Registerer) *Replica {
 			taskBuckets, "task",
 		),
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
+		cascaded: counter(
+			"cleanupd_rows_cascaded_total", "Rows that foreign keys deleted with rows that this replica deleted.", "task",
+		),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
 		batchSeconds: histogram(
@@ -115,7 +119,7 @@ func (m *Replica) initialize() {
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}
-		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.dropped} {
+		for _, rows := range []*prometheus.CounterVec{m.deleted, m.updated, m.cascaded, m.dropped} {
 			rows.WithLabelValues(t.Name)
 		}
 		m.taskSeconds.WithLabelValues(t.Name)
@@ -174,6 +178,7 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	}
 	m.deleted.WithLabelValues(task).Add(float64(d.Deleted))
 	m.updated.WithLabelValues(task).Add(float64(d.Updated))
+	m.cascaded.WithLabelValues(task).Add(float64(d.Cascaded))
 	m.dropped.WithLabelValues(task).Add(float64(d.Dropped))
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
 }

@@ -146,7 +146,7 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.task
-			SET rows_deleted = 0, rows_updated = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
+			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
 			rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, rows_held = 0, tables_left = 0
 		WHERE run_id = $1 AND state = 'RUNNING'`,
 		id,

@@ -85,6 +85,7 @@ type Progress struct {
 	Object        string  `json:"Object"`
 	RowsDeleted   int64   `json:"RowsDeleted"`
 	RowsUpdated   int64   `json:"RowsUpdated"`
+	RowsCascaded  int64   `json:"RowsCascaded,omitempty"`
 	TablesDropped int64   `json:"TablesDropped"`
 	Batches       int64   `json:"Batches"`
 	RowsExpected  *int64  `json:"RowsExpected"`

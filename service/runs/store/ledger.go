@@ -35,20 +35,23 @@ var (
 
 	writeLedger = `
 WITH space AS (
-  INSERT INTO cleanupd.space AS s (run_id, task, relation, root, rows_deleted, rows_updated, table_bytes_before,
-    index_bytes_before)
-  SELECT @run_id::uuid, @task, relation, root, rows, updated,
+  INSERT INTO cleanupd.space AS s (run_id, task, relation, root, rows_deleted, rows_updated, rows_cascaded,
+    table_bytes_before, index_bytes_before)
+  SELECT @run_id::uuid, @task, relation, root, rows, updated, cascaded,
     COALESCE(NULLIF(table_bytes, 0), pg_table_size(measured), 0),
     COALESCE(NULLIF(index_bytes, 0), pg_indexes_size(measured), 0)
   FROM unnest(@relations::text[], @rows::bigint[], @table_bytes::bigint[], @index_bytes::bigint[], @roots::text[],
-    @rows_updated::bigint[]) AS e (relation, rows, table_bytes, index_bytes, root, updated),
+    @rows_updated::bigint[], @rows_cascaded::bigint[]) AS e (relation, rows, table_bytes, index_bytes, root, updated,
+    cascaded),
     LATERAL (SELECT CASE WHEN NOT EXISTS (
       SELECT FROM cleanupd.space AS known WHERE known.run_id = @run_id::uuid AND known.task = @task
         AND known.relation = e.relation) THEN to_regclass(relation) END AS measured) AS first
   ON CONFLICT (run_id, task, relation) DO UPDATE
-    SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted, rows_updated = s.rows_updated + EXCLUDED.rows_updated),
+    SET rows_deleted = s.rows_deleted + EXCLUDED.rows_deleted, rows_updated = s.rows_updated + EXCLUDED.rows_updated,
+      rows_cascaded = s.rows_cascaded + EXCLUDED.rows_cascaded),
 counts AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
+    rows_cascaded = rows_cascaded + @cascaded,
     tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
     remote_deliveries_left = remote_deliveries_left + @recorded, ` + setRetained + `
   WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + order + ` AS fields)
@@ -79,19 +82,21 @@ func LedgerStatement(e Epoch, lastHold *int64, task string, d purge.Delta) (sql 
 		"task":      task,
 		"deleted":   d.Deleted,
 		"updated":   d.Updated,
+		"cascaded":  d.Cascaded,
 		"dropped":   d.Dropped,
 		"batches":   Batches(d),
 		"cursor":    d.Cursor,
 		"recorded":  d.Recorded,
 	})
-	relations, rows, tables, indexes, roots, updated := []string{}, []int64{}, []int64{}, []int64{}, []string{}, []int64{}
+	relations, roots := []string{}, []string{}
+	rows, updated, cascaded, tables, indexes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
 	for _, s := range d.Space {
 		relations, rows = append(relations, s.Relation), append(rows, s.Rows)
 		tables, indexes = append(tables, s.TableBytes), append(indexes, s.IndexBytes)
-		roots, updated = append(roots, s.Root), append(updated, s.Updated)
+		roots, updated, cascaded = append(roots, s.Root), append(updated, s.Updated), append(cascaded, s.Cascaded)
 	}
 	args["relations"], args["rows"], args["table_bytes"] = relations, rows, tables
-	args["index_bytes"], args["roots"], args["rows_updated"] = indexes, roots, updated
+	args["index_bytes"], args["roots"], args["rows_updated"], args["rows_cascaded"] = indexes, roots, updated, cascaded
 	addRetained(args, d.Cursor.TotalRetained())
 	return writeLedger, args
 }
@@ -129,11 +134,12 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 		ctx,
 		`WITH started AS (UPDATE cleanupd.task SET state = 'RUNNING', start_time = clock_timestamp()
 			WHERE run_id = @run_id AND name = @task AND epoch = @epoch AND state <> 'RUNNING' RETURNING name)
-		SELECT `+order+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, tables_dropped, batches
+		SELECT `+order+`, EXISTS (SELECT FROM started), rows_deleted, rows_updated, rows_cascaded, tables_dropped,
+			batches
 			FROM cleanupd.task
 		WHERE run_id = @run_id AND name = @task`,
 		e.args(pgx.StrictNamedArgs{"task": name}),
-	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.TablesDropped, &t.Batches)
+	).Scan(&fields, &t.Started, &t.RowsDeleted, &t.RowsUpdated, &t.RowsCascaded, &t.TablesDropped, &t.Batches)
 	t.Order = ParseOrder(fields)
 	return t, err
 }
@@ -174,11 +180,11 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 // DoneByTable reads how many rows a task has deleted and updated, by relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(
-		ctx, "SELECT relation, root, rows_deleted, rows_updated FROM cleanupd.space WHERE run_id = $1 AND task = $2",
+		ctx, "SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task = $2",
 		id, task,
 	)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
-		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated)
+		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated, &s.Cascaded)
 	})
 }
 

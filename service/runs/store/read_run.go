@@ -20,7 +20,7 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
   COALESCE(plan::text, ''), what_if, accepted, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
-    rows_updated, 'TablesDropped', tables_dropped,
+    rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
       'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
       'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld',
         rows_held, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
@@ -35,6 +35,7 @@ type View string
 const (
 	Basic View = "NULL::json, NULL::json"
 	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted,
+		'RowsCascaded', rows_cascaded,
 		'TableBytesBefore', table_bytes_before, 'IndexBytesBefore', index_bytes_before,
       'TableBytesAfter', table_bytes_after, 'IndexBytesAfter', index_bytes_after, 'DeadBytes', dead_bytes,
         'FreeBytes', free_bytes) ORDER BY rows_deleted DESC, by_all DESC, relation)

@@ -96,6 +96,7 @@ type Result struct {
 	State         pipeline.State `json:"State"`
 	RowsDeleted   int64          `json:"RowsDeleted"`
 	RowsUpdated   int64          `json:"RowsUpdated"`
+	RowsCascaded  int64          `json:"RowsCascaded,omitempty"`
 	TablesDropped int64          `json:"TablesDropped"`
 	Batches       int64          `json:"Batches"`
 	StartTime     *time.Time     `json:"StartTime"`

@@ -15,6 +15,7 @@ import (
 type Space struct {
 	Relation         string `json:"Relation"` // quoted, with its schema
 	RowsDeleted      int64  `json:"RowsDeleted"`
+	RowsCascaded     int64  `json:"RowsCascaded,omitempty"` // deleted or changed by foreign keys
 	TableBytesBefore int64  `json:"TableBytesBefore"`
 	IndexBytesBefore int64  `json:"IndexBytesBefore"`
 	TableBytesAfter  int64  `json:"TableBytesAfter"`

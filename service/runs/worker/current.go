@@ -85,6 +85,7 @@ func (c *current) add(d purge.Delta, counted bool) {
 	p := &c.progress
 	p.RowsDeleted += d.Deleted
 	p.RowsUpdated += d.Updated
+	p.RowsCascaded += d.Cascaded
 	p.TablesDropped += d.Dropped
 	p.Batches += store.Batches(d)
 	c.changed = c.changed || !d.Empty()

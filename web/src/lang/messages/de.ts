@@ -7,6 +7,11 @@ export const messages: Record<string, string> = {
     '{table}: Mehr als {rows} Zeilen führten zu einem Fehler, daher wurde der Rest der Tabelle übersprungen',
   ROWS_LOCKED:
     '{table}: {rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt; die nächste Ausführung versucht es erneut',
+  ROWS_DEPENDENT: '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
+  ROWS_CASCADED: '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
+  PARTITION_DROPPED: '{table}: Alle Zeilen der Partition waren veraltet: entfernt',
+  CASCADE_HIDDEN: '{table}: Fremdschlüssel löschen oder ändern mit den Zeilen auch Zeilen von {child}, und die Rolle {role} kann dort nicht alle Zeilen lesen: was geht, wird gezählt, aber von keiner Vorschau und keinem Guard vorhergesehen',
+  CIRCLE_HIDDEN: '{table}: Fremdschlüssel führen über {child} zur Tabelle zurück, und die Rolle {role} kann dort nicht alle Zeilen lesen, sodass Zeilen mitgehen könnten, die bleiben müssen: übersprungen',
   ROWS_SUPPRESSED:
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen unterdrückt',
   ROWS_BYPASS_TRIGGER:

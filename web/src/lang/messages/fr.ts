@@ -6,6 +6,11 @@ export const messages: Record<string, string> = {
   TOO_MANY_ROWS_FAILED: '{table} : plus de {rows} lignes ont provoqué une erreur, le reste de la table a été ignoré',
   ROWS_LOCKED:
     '{table} : {rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions ; la prochaine exécution réessaiera',
+  ROWS_DEPENDENT: '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
+  ROWS_CASCADED: '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
+  PARTITION_DROPPED: '{table} : toutes les lignes de la partition étaient obsolètes : supprimée',
+  CASCADE_HIDDEN: '{table} : des clés étrangères suppriment ou modifient des lignes de {child} avec les siennes, et le rôle {role} ne peut pas toutes les lire : ce qui part est compté, mais aucun aperçu ni garde-fou ne le prévoit',
+  CIRCLE_HIDDEN: '{table} : des clés étrangères ramènent à la table par {child}, dont le rôle {role} ne peut pas lire toutes les lignes ; des lignes à conserver pourraient partir avec d’autres : ignorée',
   ROWS_SUPPRESSED:
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche la suppression',
   ROWS_BYPASS_TRIGGER:

@@ -4,6 +4,11 @@ export const messages: Record<string, string> = {
   ROWS_FAILED: '{table}：古い行 {rows} 行がエラーになり、保持されます',
   TOO_MANY_ROWS_FAILED: '{table}：{rows} 行を超える行がエラーになったため、テーブルの残りはスキップされました',
   ROWS_LOCKED: '{table}：古い行 {rows} 行が他のセッションにロックされていたため、次回の実行に残されました',
+  ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
+  ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
+  PARTITION_DROPPED: '{table}: パーティションの全行が不要でした: 削除しました',
+  CASCADE_HIDDEN: '{table}: 外部キーが行とともに {child} の行を削除または変更しますが、ロール {role} はその全行を読めません。失われる行は数えられますが、プレビューやガードでは予測できません',
+  CIRCLE_HIDDEN: '{table}: 外部キーが {child} を経て自身に戻りますが、ロール {role} はその全行を読めず、残すべき行がともに失われるおそれがあります: スキップしました',
   ROWS_SUPPRESSED: '{table}：テーブルのトリガーまたはルールが削除を抑止しているため、古い行 {rows} 行が保持されます',
   ROWS_BYPASS_TRIGGER:
     '{table}：{parents} のルールまたは FOR EACH STATEMENT トリガーが削除を検知できないため、古い行は保持されます。パーティションまたは子テーブルに作成するか、無効にしてください',

@@ -1,0 +1,79 @@
+package plan
+
+import (
+	"slices"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/purge"
+)
+
+// addCascade adds to a job that deletes the foreign keys that delete or change rows with its rows. If the role cannot
+// follow keys that lead back to the table, it skips the table and returns why.
+func (s *stepCompiler) addCascade(job *Job) (skipped string) {
+	if job.Set != nil {
+		return ""
+	}
+	tables := []*campaign.Table{job.Table}
+	index := func(t *campaign.Table) int {
+		if !slices.Contains(tables, t) {
+			tables = append(tables, t)
+		}
+		return slices.Index(tables, t)
+	}
+	key := func(parent int, k campaign.Cascade) purge.ForeignKey {
+		return purge.ForeignKey{
+			Parent: parent, Child: index(k.Table),
+			Keys: k.Keys, Columns: k.Columns, Operators: k.Operators,
+			Clears: k.Action == campaign.Clears, Refuses: k.Action == campaign.Refuses,
+		}
+	}
+	cascade := &purge.Cascade{}
+	followed := map[int]bool{}
+	var follow func(parent int)
+	follow = func(parent int) {
+		followed[parent] = true
+		for _, k := range tables[parent].Cascades {
+			cascade.Keys = append(cascade.Keys, key(parent, k))
+			if child := index(k.Table); k.Action == campaign.Deletes && !followed[child] {
+				follow(child)
+			}
+		}
+		for _, k := range tables[parent].Refusals {
+			if k.Table == job.Table { // rows of other tables that refuse are found by trying
+				cascade.Keys = append(cascade.Keys, key(parent, k))
+			}
+		}
+	}
+	follow(0)
+	if len(cascade.Keys) == 0 && !s.pairedCascades() {
+		return ""
+	}
+	for _, t := range tables {
+		cascade.Tables = append(cascade.Tables, t.Quoted())
+		if t == job.Table || (t.CanSelect && !t.RowSecurity) {
+			continue
+		}
+		table, child, role := job.Table.Name, t.Quoted(), s.env.Catalog.Role
+		if cascade.Circular() {
+			why := message.CircleHidden.With("table", table, "child", child, "role", role)
+			s.plan.Skip(job.Table, why)
+			return why.Text
+		}
+		s.plan.note(message.CascadeHidden.With("table", table, "child", child, "role", role))
+	}
+	job.Cascade, job.Affected = cascade, tables
+	if cascade.Circular() {
+		job.Newest = nil // the statement judges rows of other groups, too
+	}
+	return ""
+}
+
+// pairedCascades reports whether foreign keys delete or change rows with rows of the step's paired table.
+func (s *stepCompiler) pairedCascades() bool {
+	if s.step.Paired == nil {
+		return false
+	}
+	paired := s.env.Catalog.Table(s.step.Paired.Table)
+	return paired != nil && len(paired.Cascades) > 0
+}

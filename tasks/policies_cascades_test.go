@@ -1,0 +1,153 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/refused"
+)
+
+// threads creates old topics, with notes that go with them, and readers that forget them.
+const threads = `CREATE TABLE topic (id int PRIMARY KEY, at timestamptz);
+	CREATE TABLE note (id int PRIMARY KEY, topic int REFERENCES topic ON DELETE CASCADE);
+	CREATE TABLE reader (id int PRIMARY KEY, topic int REFERENCES topic ON DELETE SET NULL);
+	CREATE INDEX ON note (topic); CREATE INDEX ON reader (topic);
+	INSERT INTO topic SELECT i, '2020-01-01' FROM generate_series(1, 100) i;
+	INSERT INTO topic SELECT i, '2026-02-28' FROM generate_series(101, 200) i;
+	INSERT INTO note SELECT i, 1 + i % 150 FROM generate_series(1, 3000) i;
+	INSERT INTO reader SELECT i, 51 + i % 100 FROM generate_series(1, 100) i; ANALYZE`
+
+var oldTopics = policy.Policy{
+	Name: "topics", Table: "topic", OlderThan: &policy.OlderThan{Column: "at", Days: 365},
+}
+
+// What foreign keys do to rows of other tables is in the preview and in the result, table by table, and in the log.
+func TestCascades(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(threads)
+	dry, err := runPolicies(t, db, true, oldTopics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := []string{}
+	for _, p := range dry.previews["policy/topics"] {
+		shown = append(shown, fmt.Sprint(p.Table, " ", p.Action, " ", p.Rows, " ", p.Cascaded))
+	}
+	slices.Sort(shown)
+	want := []string{`"public"."note" DELETE 2000 2000`, `"public"."reader" UPDATE 50 50`, `"public"."topic" DELETE 100 0`}
+	if !slices.Equal(shown, want) {
+		t.Errorf("the preview is %q, want %q", shown, want)
+	}
+	j, err := runPolicies(t, db, false, oldTopics)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "policy/topics"
+	if j.deleted[name] != 100 || j.cascaded[name] != 2_000 || j.updated[name] != 50 {
+		t.Errorf("%d rows were deleted, %d with them, and %d changed", j.deleted[name], j.cascaded[name], j.updated[name])
+	}
+	byTable := map[string][3]int64{}
+	for _, d := range j.batches {
+		for _, s := range d.Space {
+			sum := byTable[s.Relation]
+			byTable[s.Relation] = [3]int64{sum[0] + s.Rows, sum[1] + s.Updated, sum[2] + s.Cascaded}
+		}
+	}
+	if byTable[`"public"."note"`] != [3]int64{2_000, 0, 2_000} || byTable[`"public"."reader"`] != [3]int64{0, 50, 50} ||
+		byTable[`"public"."topic"`] != [3]int64{100, 0, 0} {
+		t.Errorf("by table: %v", byTable)
+	}
+	j.checkLog(t, `with its rows, foreign keys deleted 2000 rows of "public"."note", and changed 0`)
+}
+
+// A batch has no more rows than the policy allows, those that go with others included, unless a single row takes more.
+func TestCascadesAreInTheSizeOfABatch(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(threads + `; INSERT INTO note SELECT 10000 + i, 7 FROM generate_series(1, 700) i`)
+	p := oldTopics
+	p.Limit = 200
+	j, err := runPolicies(t, db, false, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	above := 0
+	for _, d := range j.batches {
+		if d.Deleted+d.Updated+d.Cascaded > 200 {
+			if above++; d.Deleted > 1 {
+				t.Errorf("a batch deleted %d rows, with %d others", d.Deleted, d.Cascaded)
+			}
+		}
+	}
+	if above != 1 || db.Int("SELECT count(*) FROM topic") != 100 {
+		t.Errorf("%d batches are too large, want the one of the topic with 720 notes", above)
+	}
+}
+
+// Guards judge the table whose rows go with others, and a saved plan must have shown it.
+func TestChildrenOfOthers(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(threads)
+	onTopics := func(change func(c *pipeline.Config)) func(c *pipeline.Config) {
+		return func(c *pipeline.Config) {
+			c.Foreign, c.Pipeline, c.Todo = true, nil, nil
+			p := oldTopics
+			p.Enabled = true
+			c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())
+			change(c)
+		}
+	}
+	j := newJournal(db)
+	j.history = &guard.History{
+		Limits: guard.Limits{MinRows: 500, MaxSharePercent: 60}, Proven: oldTopics.Basis(),
+	}
+	err := runWith(t, j, onTopics(func(*pipeline.Config) {}))
+	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || !strings.Contains(err.Error(), `"note"`) ||
+		db.Int("SELECT count(*) FROM note") != 3_000 {
+		t.Errorf("two thirds of the notes would go: %v", err)
+	}
+
+	dry := newJournal(db)
+	if err := runWith(t, dry, onTopics(func(c *pipeline.Config) { c.DryRun = true })); err != nil {
+		t.Fatal(err)
+	}
+	saved := dry.planned
+	plan := saved["policy/topics"]
+	plan.Tables = slices.DeleteFunc(slices.Clone(plan.Tables), func(p preview.Table) bool { return strings.Contains(p.Table, "note") })
+	saved["policy/topics"] = plan
+	_, err = run(t, db, onTopics(func(c *pipeline.Config) { c.SavedPlan = saved }))
+	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || refusal.Reason != refused.PlanExceeded ||
+		db.Int("SELECT count(*) FROM note") != 3_000 {
+		t.Errorf("the plan does not show the notes: %v", err)
+	}
+}
+
+// A new row that the application inserts below an old one, while a batch deletes that one, is not lost: the batch is
+// undone, and the old row stays.
+func TestARowBelowAnOldOneInMidBatch(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(`CREATE TABLE comment (id int PRIMARY KEY, at timestamptz, parent int REFERENCES comment ON DELETE CASCADE);
+		INSERT INTO comment SELECT i, '2020-01-01', nullif(i % 10, 0) FROM generate_series(1, 50) i;
+		CREATE FUNCTION late() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+			INSERT INTO comment SELECT 1000 + OLD.id, '2026-02-28', OLD.id WHERE OLD.id = 7; RETURN OLD; END $$;
+		CREATE TRIGGER late BEFORE DELETE ON comment FOR EACH ROW EXECUTE FUNCTION late()`)
+	p := policy.Policy{Name: "old", Table: "comment", OlderThan: &policy.OlderThan{Column: "at", Days: 365}}
+	j, _ := runPolicies(t, db, false, p)
+	if left := db.Int("SELECT count(*) FROM comment"); left != 1 || j.retained["policy/old"].Failed != 1 {
+		t.Errorf("%d comments are left, retained %+v; log %q", left, j.retained["policy/old"], j.logs)
+	}
+	if n := db.Int("SELECT count(*) FROM comment WHERE id = 7"); n != 1 {
+		t.Error("the comment with a new reply is gone")
+	}
+}

@@ -1,0 +1,312 @@
+package tasks_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/internal/suite"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+	"github.com/cleanupd/cleanupd/tasks/preview"
+)
+
+// keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each key.
+type keyTable struct {
+	name        string
+	partitioned bool
+	keys        []tableKey
+	rows        map[int]keyRow
+}
+
+type keyRow struct {
+	old  bool
+	refs []int // by key; 0 for NULL
+}
+
+// tableKey is a foreign key of a table to another, or to itself.
+type tableKey struct {
+	parent int
+	action string // as in SQL; empty for NO ACTION
+}
+
+func (k tableKey) deletes() bool { return k.action == "CASCADE" }
+func (k tableKey) clears() bool  { return strings.HasPrefix(k.action, "SET") }
+func (k tableKey) refuses() bool { return !k.deletes() && !k.clears() }
+
+// keyNode is a row.
+type keyNode struct{ table, id int }
+
+// keyedTables are random tables with foreign keys of all kinds, in circles, too, and what is left of them.
+type keyedTables []*keyTable
+
+// newKeyedTables returns random tables. Rows of the last one only refuse, as rows that nothing deletes.
+func newKeyedTables(rng *rand.Rand) keyedTables {
+	tables := make(keyedTables, 2+rng.IntN(3))
+	for i := range tables {
+		t := &keyTable{name: fmt.Sprintf("t%d", i), partitioned: rng.IntN(4) == 0, rows: map[int]keyRow{}}
+		for range rng.IntN(3) {
+			t.keys = append(t.keys, tableKey{rng.IntN(len(tables)), choose(rng, []string{"CASCADE", "CASCADE", "SET NULL"})})
+		}
+		tables[i] = t
+	}
+	for i, t := range tables { // PostgreSQL itself decides by the order of keys if rows refuse that others would delete
+		cascaded := slices.ContainsFunc(t.keys, func(k tableKey) bool { return k.deletes() && k.parent != i })
+		if !cascaded && rng.IntN(3) == 0 {
+			t.keys = append(t.keys, tableKey{i, choose(rng, []string{"", "RESTRICT"})})
+		}
+	}
+	if rng.IntN(3) == 0 {
+		tables = append(tables, &keyTable{
+			name: "refusing", keys: []tableKey{{parent: rng.IntN(len(tables))}}, rows: map[int]keyRow{},
+		})
+	}
+	for i, t := range tables {
+		for id := 1; id <= rng.IntN(60); id++ {
+			row := keyRow{old: rng.IntN(4) > 0 && t.name != "refusing", refs: make([]int, len(t.keys))}
+			for k, key := range t.keys {
+				switch size := len(tables[key.parent].rows); {
+				case key.parent > i || size == 0 || rng.IntN(3) == 0:
+				default:
+					row.refs[k] = 1 + rng.IntN(size)
+				}
+			}
+			t.rows[id] = row
+		}
+	}
+	for _, t := range tables { // circles
+		for id, row := range t.rows {
+			for k, key := range t.keys {
+				if size := len(tables[key.parent].rows); row.refs[k] == 0 && size > 0 && rng.IntN(8) == 0 {
+					row.refs[k] = 1 + rng.IntN(size)
+				}
+			}
+			t.rows[id] = row
+		}
+	}
+	return tables
+}
+
+// create creates the tables in a database.
+func (ts keyedTables) create(db *pgtest.DB) {
+	var sql []string
+	for _, t := range ts {
+		columns := []string{"id int PRIMARY KEY", "at timestamptz"}
+		for k := range t.keys {
+			columns = append(columns, fmt.Sprintf("ref%d int", k))
+		}
+		create := fmt.Sprintf("CREATE TABLE %s (%s)", t.name, strings.Join(columns, ", "))
+		if t.partitioned {
+			create += " PARTITION BY HASH (id)"
+			for part := range 2 {
+				create += fmt.Sprintf(
+					"; CREATE TABLE %[1]s_%[2]d PARTITION OF %[1]s FOR VALUES WITH (MODULUS 2, REMAINDER %[2]d)", t.name, part,
+				)
+			}
+		}
+		sql = append(sql, create)
+		for _, id := range slices.Sorted(maps.Keys(t.rows)) {
+			row, days := t.rows[id], 0
+			if row.old {
+				days = 400
+			}
+			values := fmt.Sprintf("%d, timestamptz '2026-02-28' - interval '%d days %d minutes'", id, days, id)
+			for _, ref := range row.refs {
+				values += fmt.Sprintf(", nullif(%d, 0)", ref)
+			}
+			sql = append(sql, fmt.Sprintf("INSERT INTO %s VALUES (%s)", t.name, values))
+		}
+	}
+	for _, t := range ts {
+		for k, key := range t.keys {
+			add := fmt.Sprintf("ALTER TABLE %s ADD FOREIGN KEY (ref%d) REFERENCES %s", t.name, k, ts[key.parent].name)
+			if key.action != "" {
+				add += " ON DELETE " + key.action
+			}
+			sql = append(sql, add)
+		}
+	}
+	db.Do(strings.Join(sql, "; "))
+}
+
+// contents returns the rows of the tables.
+func (ts keyedTables) contents() (all []string) {
+	for _, t := range ts {
+		for id, row := range t.rows {
+			all = append(all, fmt.Sprint(t.name, id, row.refs))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// stored returns the rows of the tables in a database, as contents does.
+func (ts keyedTables) stored(db *pgtest.DB) (all []string) {
+	for _, t := range ts {
+		refs := "ARRAY[]::int[]"
+		if len(t.keys) > 0 {
+			refs = "ARRAY[COALESCE(ref0, 0)"
+			for k := range t.keys[1:] {
+				refs += fmt.Sprintf(", COALESCE(ref%d, 0)", k+1)
+			}
+			refs += "]"
+		}
+		all = append(all, db.Strings(fmt.Sprintf(
+			"SELECT '%[1]s' || id || ' [' || array_to_string(%[2]s, ' ') || ']' FROM %[1]s", t.name, refs,
+		))...)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// follow returns the rows that are reached from a row of a table by keys that delete, and by keys of that table that
+// refuse.
+func (ts keyedTables) follow(swept int, from keyNode) map[keyNode]bool {
+	reached, next := map[keyNode]bool{from: true}, []keyNode{from}
+	for len(next) > 0 {
+		n := next[0]
+		next = next[1:]
+		for i, t := range ts {
+			for k, key := range t.keys {
+				if key.parent != n.table || (!key.deletes() && (i != swept || !key.refuses())) {
+					continue
+				}
+				for id, row := range t.rows {
+					if row.refs[k] == n.id && !reached[keyNode{i, id}] {
+						reached[keyNode{i, id}] = true
+						next = append(next, keyNode{i, id})
+					}
+				}
+			}
+		}
+	}
+	return reached
+}
+
+// keyedResult is what a policy does: deleted rows of its table, rows of others that went with them, rows with a key that
+// was cleared, and rows that were retained because of rows that must stay, and that others refused.
+type keyedResult struct{ deleted, cascaded, cleared, dependent, failed int64 }
+
+// clean deletes the rows of a table that a policy matches, as one statement would if it left out the rows that must not
+// go.
+func (ts keyedTables) clean(swept int, matches func(id int) bool) (r keyedResult) {
+	gone := map[keyNode]bool{}
+	for id := range ts[swept].rows {
+		if !matches(id) {
+			continue
+		}
+		family := ts.follow(swept, keyNode{swept, id})
+		bound, refused := false, false
+		for n := range family {
+			bound = bound || (n.table == swept && !matches(n.id))
+			for i, t := range ts {
+				for k, key := range t.keys {
+					refused = refused || (key.refuses() && key.parent == n.table && i != swept &&
+						slices.ContainsFunc(slices.Collect(maps.Values(t.rows)), func(row keyRow) bool { return row.refs[k] == n.id }))
+				}
+			}
+		}
+		switch {
+		case bound:
+			r.dependent++
+		case refused:
+			r.failed++
+		default:
+			maps.Copy(gone, family)
+		}
+	}
+	for n := range gone {
+		if n.table == swept {
+			r.deleted++
+		} else {
+			r.cascaded++
+		}
+		delete(ts[n.table].rows, n.id)
+	}
+	for _, t := range ts {
+		for id, row := range t.rows {
+			cleared := false
+			row.refs = slices.Clone(row.refs)
+			for k, key := range t.keys {
+				if key.clears() && gone[keyNode{key.parent, row.refs[k]}] {
+					row.refs[k], cleared = 0, true
+				}
+			}
+			if t.rows[id] = row; cleared {
+				r.cleared++
+			}
+		}
+	}
+	return r
+}
+
+// Policies on tables with foreign keys of all kinds: a row goes only if the rule matches all rows of the table that go
+// with it, and everything that goes, or changes, is foreseen and counted.
+func TestRandomKeys(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(suite.Size(suite.Model, 20, 1_000)) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			t.Parallel()
+			rng := rand.New(rand.NewPCG(seed, 5))
+			tables, db := newKeyedTables(rng), pgtest.Empty(t)
+			tables.create(db)
+			refusing := slices.ContainsFunc(tables, func(t *keyTable) bool { return t.name == "refusing" })
+			limit := choose(rng, []int{1, 3, 0})
+			for i := range min(len(tables), 2) {
+				p := policy.Policy{Name: fmt.Sprintf("p%d", i), Table: tables[i].name}
+				matches := func(id int) bool { return tables[i].rows[id].old }
+				if ids := slices.Sorted(maps.Keys(tables[i].rows)); rng.IntN(3) == 0 && len(ids) > 0 {
+					// Of rows of equal age the ones with smaller ids are newer, old ones are older than all others.
+					byAge := slices.Clone(ids)
+					slices.SortStableFunc(byAge, func(a, b int) int {
+						return map[bool]int{true: 1}[tables[i].rows[a].old] - map[bool]int{true: 1}[tables[i].rows[b].old]
+					})
+					count := 1 + rng.IntN(len(ids))
+					kept := byAge[:min(count, len(byAge))]
+					p.KeepNewest = &policy.KeepNewest{OrderBy: "at", Count: count}
+					matches = func(id int) bool { return !slices.Contains(kept, id) }
+				} else {
+					p.OlderThan = &policy.OlderThan{Column: "at", Days: 365}
+				}
+				runs := func(dryRun bool) *journal {
+					j, err := run(t, db, func(c *pipeline.Config) {
+						p.Enabled = true
+						c.DryRun, c.Foreign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
+						c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
+					})
+					if err != nil && !refusing {
+						t.Errorf("%s: %v", p.Name, err)
+					}
+					return j
+				}
+				dry, before := runs(true), tables.contents()
+				j := runs(false)
+				want := tables.clean(i, matches)
+				if got := tables.stored(db); !slices.Equal(got, tables.contents()) {
+					t.Fatalf("%+v of\n%s\nleft\n%s\nwant\n%s", p, before, got, tables.contents())
+				}
+				name, of := p.TaskName(), j.retained[p.TaskName()]
+				got := keyedResult{j.deleted[name], j.cascaded[name], j.updated[name], of.Dependent, of.Failed}
+				exactly := want
+				want.cleared = max(want.cleared, got.cleared) // a row may be cleared by one batch and go with another
+				if got != want {
+					t.Errorf("%+v of %s: the run did %+v, want %+v; log %q", p, before, got, want, j.logs)
+				}
+				var cleared int64
+				for _, shown := range dry.previews[name] {
+					if shown.Action == preview.Update {
+						cleared += shown.Rows
+					}
+				}
+				found := keyedResult{dry.deleted[name], dry.cascaded[name], cleared, dry.retained[name].Dependent, 0}
+				if exactly.failed == 0 && found != exactly {
+					t.Errorf("%+v of %s: the dry run found %+v, want %+v; log %q", p, before, found, exactly, dry.logs)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,315 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
+)
+
+// Foreign keys with ON DELETE delete or change rows that refer to a deleted row. A batch counts what they did, in its
+// transaction: by PostgreSQL's own counters, which see each row once, also behind triggers, and cost two small
+// queries.
+//
+// Where keys lead back to the swept table, rows that its rule does not match could go with rows that it matches:
+//
+//	comment 1 (old) <- comment 2 (old) <- comment 3 (new)
+//
+// None of the three may go, since 3 would go with 1 and 2. So the statement first follows the keys from the rows that
+// it picked (reach), then back from the reached rows that the rule does not match (bound), and deletes all reached rows
+// of the table that are not bound itself, each of them by the whole condition: if 3 is old, it goes in one statement
+// with 1 and 2, wherever it is in the table, as if a single DELETE took the table. What a key deletes in the table
+// beyond these rows (another session has just inserted a new comment) undoes the batch.
+
+// Cascade has the foreign keys that matter when rows of a sweep are deleted.
+type Cascade struct {
+	// Tables are the quoted names of the swept table, first, and of the tables whose rows go or change with its rows.
+	Tables []string
+	Keys   []ForeignKey
+}
+
+// ForeignKey is a foreign key between two tables of a Cascade, by their indexes. Operators compare a key with its
+// column. All are SQL.
+type ForeignKey struct {
+	Parent, Child            int
+	Keys, Columns, Operators []string
+	// Clears is true if the key sets its columns to NULL or a default, and Refuses if rows that refer to a row keep it;
+	// otherwise it deletes them.
+	Clears, Refuses bool
+}
+
+// deletes reports whether the rows of the key go with the row that they refer to.
+func (k ForeignKey) deletes() bool { return !k.Clears && !k.Refuses }
+
+// on returns the condition that a row of the child refers to a row of the parent, given their aliases.
+func (k ForeignKey) on(parent, child string) string {
+	var on []string
+	for i := range k.Keys {
+		on = append(on, fmt.Sprintf("%s.%s %s %s.%s", parent, k.Keys[i], k.Operators[i], child, k.Columns[i]))
+	}
+	return strings.Join(on, " AND ")
+}
+
+// Circular reports whether keys lead back to the swept table, so that its rows depend on each other.
+func (c *Cascade) Circular() bool {
+	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && !k.Clears })
+}
+
+// nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.
+func (c *Cascade) nested() bool {
+	var visit func(table int, path []int) bool
+	visit = func(table int, path []int) bool {
+		return !slices.Contains(path, table) && !slices.ContainsFunc(c.Keys, func(k ForeignKey) bool {
+			return k.Parent == table && !k.Clears && !visit(k.Child, append(slices.Clone(path), table))
+		})
+	}
+	return visit(0, nil)
+}
+
+// steps returns a UNION ALL of one step along the keys that do not clear, from the rows of a WITH query: to the rows
+// that refer to these, or back to the ones that they refer to.
+func (c *Cascade) steps(from string, back bool) string {
+	var steps []string
+	for _, k := range c.Keys {
+		if k.Clears {
+			continue
+		}
+		here, there, next, start := "p", "c", k.Child, k.Parent
+		if back {
+			here, there, next, start = "c", "p", k.Parent, k.Child
+		}
+		steps = append(steps, fmt.Sprintf(
+			"SELECT %[1]d AS t, %[2]s.tableoid AS rel, %[2]s.ctid AS place FROM %[3]s AS p JOIN %[4]s AS c ON %[5]s "+
+				"WHERE %[6]s.t = %[7]d AND %[8]s.tableoid = %[6]s.rel AND %[8]s.ctid = %[6]s.place",
+			next, there, c.Tables[k.Parent], c.Tables[k.Child], k.on("p", "c"), from, start, here,
+		))
+	}
+	return "SELECT step.* FROM " + from + ", LATERAL (" + strings.Join(steps, " UNION ALL ") + ") AS step"
+}
+
+// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of the ones
+// among them that must not go, with those that they refer to. start selects the table's object id and the TID of rows.
+func (c *Cascade) reach(start, where sqlexpr.Expr) sqlexpr.Expr {
+	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
+  UNION %s),
+bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EXISTS (
+    SELECT FROM %s AS r WHERE r.tableoid = reach.rel AND r.ctid = reach.place AND (%s) IS TRUE)
+  UNION %s)`, start, c.steps("reach", false), c.Tables[0], where, c.steps("bound", true))
+}
+
+// Dependent returns the condition that a row r of a circular sweep's table must not go, since others would go with it.
+func (s *Sweep) Dependent() sqlexpr.Expr {
+	return sqlexpr.Format(
+		"(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
+		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where),
+	)
+}
+
+// going returns the sweep of the rows that go: without those that must not because of others.
+func (s *Sweep) going() Sweep {
+	if s.Cascade.Circular() {
+		return s.Without(s.Dependent())
+	}
+	return *s
+}
+
+// matching returns the query for columns of the rows that the sweep matches.
+func (s *Sweep) matching(columns string) sqlexpr.Expr {
+	return sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s", columns, s.Relation, s.Where)
+}
+
+// Goes returns the condition that a row r of a table of the cascade, given by its index, goes with a row of the sweep;
+// and Changes that it changes, and does not go. They are empty if no key does that.
+func (s *Sweep) Goes(table int) sqlexpr.Expr {
+	if s.Cascade.nested() {
+		return s.refersTo(table, ForeignKey.deletes)
+	}
+	if !slices.ContainsFunc(s.Cascade.Keys, func(k ForeignKey) bool { return k.Child == table && k.deletes() }) {
+		return sqlexpr.Expr{}
+	}
+	going := s.going()
+	return sqlexpr.Format(
+		"(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM reach WHERE t = %d)",
+		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table,
+	)
+}
+
+// Changes is described with Goes.
+func (s *Sweep) Changes(table int) sqlexpr.Expr {
+	changes := s.refersTo(table, func(k ForeignKey) bool { return k.Clears })
+	if goes := s.Goes(table); !changes.IsZero() && !goes.IsZero() {
+		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, goes)
+	}
+	if table == 0 && !changes.IsZero() {
+		changes = sqlexpr.Format("(%s) AND (%s) IS NOT TRUE", changes, s.going().Where)
+	}
+	return changes
+}
+
+// refersTo returns the condition that a row r of a table refers, by one of some keys, to a row that goes.
+func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlexpr.Expr) {
+	for _, k := range s.Cascade.Keys {
+		if k.Child != table || !by(k) {
+			continue
+		}
+		rows := sqlexpr.Format("%s AS r WHERE %s", s.Cascade.Tables[k.Parent], s.Goes(k.Parent))
+		if k.Parent == 0 {
+			rows = sqlexpr.Format("ONLY %s AS r WHERE %s", s.Relation, s.going().Where)
+		}
+		condition = sqlexpr.Or(condition, sqlexpr.Format(
+			"EXISTS (SELECT FROM (SELECT %s FROM %s) AS p WHERE %s)",
+			"r."+strings.Join(k.Keys, ", r."), rows, k.on("p", "r"),
+		))
+	}
+	return condition
+}
+
+// family returns the WITH queries before the statement of a circular sweep, and the condition that a row r is one of the
+// rows that go together with the picked ones.
+func (s *Sweep) family() (with, among sqlexpr.Expr) {
+	with = sqlexpr.Format(`%s,
+family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
+		s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
+	)
+	return with, sqlexpr.SQL(
+		"r.ctid = ANY (ARRAY(SELECT place FROM family)) AND ((r.tableoid, r.ctid) IN (SELECT rel, place FROM family)) IS TRUE",
+	)
+}
+
+// pickBound returns the query for the row that pick selects: its TID, its key, and whether it must not go because of
+// others.
+func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
+	if !s.Cascade.Circular() {
+		return ofPicked("place, name, false", pick)
+	}
+	return sqlexpr.Format(`WITH RECURSIVE pick AS MATERIALIZED (%s), %s
+SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick.place AND bound.rel = pick.rel) FROM pick`,
+		pick, s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
+	)
+}
+
+// Affected counts the rows of a relation that foreign keys deleted or changed.
+type Affected struct {
+	Relation, Root   string // quoted, with their schemas
+	Deleted, Updated int64
+}
+
+// affectedSQL selects the tables and partitions whose rows foreign keys may delete or change with rows of relations
+// ($1), these included, and how many of their rows the session has deleted and updated lately. The keys that refer to a
+// table are found by their triggers, which are indexed.
+const affectedSQL = `
+WITH RECURSIVE affected (oid, deleted) AS (
+  SELECT part.oid, true FROM unnest($1::text[]) AS name
+    CROSS JOIN LATERAL (SELECT to_regclass(name)::oid UNION SELECT relid FROM pg_partition_tree(to_regclass(name)))
+      AS part (oid)
+  UNION SELECT part.oid, f.confdeltype = 'c'
+  FROM affected JOIN pg_trigger t ON t.tgrelid = affected.oid AND t.tgconstrrelid <> 0
+    JOIN pg_constraint f ON f.oid = t.tgconstraint AND f.contype = 'f' AND f.confrelid = affected.oid
+    CROSS JOIN LATERAL (SELECT f.conrelid UNION SELECT relid FROM pg_partition_tree(f.conrelid)) AS part (oid)
+  WHERE affected.deleted AND f.confdeltype IN ('c', 'n', 'd'))
+SELECT c.oid, ARRAY[n.nspname, c.relname]::text[], ARRAY[rn.nspname, r.relname]::text[],
+  COALESCE(pg_stat_get_xact_tuples_deleted(c.oid), 0), COALESCE(pg_stat_get_xact_tuples_updated(c.oid), 0)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+  JOIN pg_class r ON r.oid = COALESCE(pg_partition_root(c.oid), c.oid) JOIN pg_namespace rn ON rn.oid = r.relnamespace
+WHERE c.oid IN (SELECT oid FROM affected) AND c.relkind = 'r'`
+
+// counters are what affectedSQL returned.
+type counters map[uint32]Affected
+
+// queueCounters queues affectedSQL for the tables that a batch of the sweep deletes from itself.
+func (s *Sweep) queueCounters(b *pgx.Batch) counters {
+	if s.Cascade == nil {
+		return nil
+	}
+	relations, read := []string{s.Relation}, counters{}
+	if s.Cascade.Circular() { // families may be in several partitions
+		relations[0] = s.Root
+	}
+	if s.Paired != nil {
+		relations = append(relations, s.Paired.Relation)
+	}
+	b.Queue(affectedSQL, relations).Query(func(rows pgx.Rows) error {
+		var (
+			oid            uint32
+			relation, root pgx.Identifier
+			a              Affected
+		)
+		_, err := pgx.ForEachRow(rows, []any{&oid, &relation, &root, &a.Deleted, &a.Updated}, func() error {
+			a.Relation, a.Root = relation.Sanitize(), root.Sanitize()
+			read[oid] = a
+			return nil
+		})
+		return err
+	})
+	return read
+}
+
+// ErrTookMore reports that a foreign key or a trigger deleted rows of the swept table that the statement did not.
+var ErrTookMore = errors.New("other rows of the table, which its rule may not match, would go with it")
+
+// errNotCounted reports that PostgreSQL does not count what a session does.
+var errNotCounted = errors.New(
+	"track_counts is off, so that the rows which foreign keys delete with these cannot be counted: turn it on",
+)
+
+// settle adds what foreign keys did between two readings of the counters to a batch's result.
+func (s *Sweep) settle(before, after counters, n *batchResult) error {
+	swept, paired := n.changed, n.paired
+	for oid, a := range after {
+		a.Deleted, a.Updated = a.Deleted-before[oid].Deleted, a.Updated-before[oid].Updated
+		switch { // the rows of the statement may be in several partitions
+		case a.Relation == s.Relation || a.Root == s.Root:
+			if swept -= a.Deleted; swept < 0 {
+				return ErrTookMore
+			}
+			a.Deleted = 0
+		case s.Paired != nil && a.Root == s.Paired.Relation:
+			counted := min(paired, a.Deleted)
+			paired, a.Deleted = paired-counted, a.Deleted-counted
+		}
+		if a.Deleted > 0 || a.Updated > 0 {
+			n.affected = append(n.affected, a)
+			n.cascaded += a.Deleted + a.Updated
+		}
+	}
+	if swept > 0 {
+		return errNotCounted
+	}
+	n.largest += n.cascaded
+	return nil
+}
+
+// CountCascade calls work, which deletes rows of the sweep in a transaction, and adds to its changes what foreign keys
+// did. It fails with ErrTookMore if they deleted further rows of the table.
+func (s *Sweep) CountCascade(ctx context.Context, tx pgx.Tx, d *Delta, work func() error) error {
+	if s.Cascade == nil {
+		return work()
+	}
+	read := func() (c counters, err error) {
+		b := &pgx.Batch{}
+		c = s.queueCounters(b)
+		return c, tx.SendBatch(ctx, b).Close()
+	}
+	before, err := read()
+	if err != nil {
+		return err
+	}
+	if err := work(); err != nil {
+		return err
+	}
+	after, err := read()
+	if err != nil {
+		return err
+	}
+	n := batchResult{changed: d.Deleted}
+	if err := s.settle(before, after, &n); err != nil {
+		return err
+	}
+	d.addAffected(n.affected)
+	return nil
+}
