@@ -64,6 +64,8 @@ type journal struct {
 	// before the last of them was created.
 	holds          func() plan.Holds
 	creates, known int
+	// committed is called after each batch; it may be nil.
+	committed func()
 	// proceed returns an error if the run must stop. It is called outside batches, and may be nil.
 	proceed func() error
 }
@@ -100,6 +102,9 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		j.updated[j.task] += d.Updated
 		j.cascaded[j.task] += d.Cascaded
 		j.batches = append(j.batches, d)
+		if j.committed != nil {
+			j.committed()
+		}
 		if dies {
 			return pipeline.ErrLost
 		}

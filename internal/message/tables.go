@@ -43,6 +43,13 @@ var (
 			"after the run had read the catalog. Rows of other tables that its obsolete rows belong to are retained.",
 		"Nothing, if that was intended. Let maintenance of partitions and the cleanup run at different hours.",
 	)
+	TablesChanged = tables.warning(
+		"TABLES_CHANGED",
+		"{tables} changed while {task} worked: nothing of the batch was kept, and the rest of the task begins again",
+		"A table that the task cleans, or by which it judges rows, was renamed, replaced, rewritten or truncated, or got "+
+			"another foreign key, partition or row security. What was known of it no longer holds.",
+		"Nothing, if that was intended. Let changes of the schema and the cleanup run at different hours.",
+	)
 	TableAttached = tables.warning(
 		"TABLE_ATTACHED",
 		"{table} became a partition of {parent} during the run: it is cleaned from the next run on",

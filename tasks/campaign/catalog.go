@@ -85,6 +85,7 @@ const integerTypes = "SELECT oid FROM based WHERE base NOT IN ('date'::regtype, 
 // privileges are NULL: they count as granted, and the statement that reads the table fails.
 const selectTables = withTypes + `
 SELECT c.oid, n.nspname::text, c.relname,
+  ` + FactsSQL + `,
   CASE WHEN c.relkind = 'v' THEN 'a view' WHEN c.relkind = 'm' THEN '` + materialized + `'
     WHEN c.relispartition THEN concat('a partition of ', pg_partition_root(c.oid)::regclass) ELSE '' END,
   c.relhassubclass, c.relpersistence = 'u', c.relkind = 'p',
@@ -189,7 +190,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{hasZeroRecord: c.Schema != ""}
 		unlogged, partitioned := false, false
 		if err := row.Scan(
-			&t.OID, &t.Schema, &t.Name, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
+			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
 			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
 			&t.localDates,
 		); err != nil {
@@ -203,6 +204,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 				Name:      t.Name,
 				Elsewhere: t.Elsewhere,
 				Unlogged:  unlogged,
+				Facts:     t.Facts,
 				Rights:    t.Rights,
 			}}
 		}

@@ -17,12 +17,24 @@ type Leaf struct {
 	Elsewhere string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
+	// Facts are FactsSQL of the leaf.
+	Facts string
 	// Rights to a table do not include its partitions. CanInsert is not set.
 	Rights
 }
 
 // Quoted returns the leaf's name, with its schema, for SQL.
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
+
+// FactsSQL is SQL of what a rule was compiled for, and a batch requires, of a relation c that it sweeps or reads: which
+// one it is, its kind, its contents (a rewrite or TRUNCATE gives it others), whether row security is active, its foreign
+// keys and those that refer to it, and its partitions or children.
+const FactsSQL = `concat_ws(' ', c.oid, c.relkind, pg_relation_filenode(c.oid), row_security_active(c.oid),
+  CASE WHEN c.relhastriggers THEN (SELECT 'keys ' || string_agg(DISTINCT k.tgconstraint::text, ',') FROM pg_trigger k
+    WHERE k.tgrelid = c.oid AND k.tgconstrrelid <> 0) END,
+  CASE WHEN c.relhassubclass THEN (SELECT 'parts ' || string_agg(concat_ws(':', i.inhrelid,
+      pg_relation_filenode(i.inhrelid)), ',' ORDER BY i.inhrelid) FROM pg_inherits i
+    WHERE i.inhparent = c.oid AND NOT i.inhdetachpending) END)`
 
 // findLeaves finds the leaves of tables ($1), and whether row security is active for them, and for what they are
 // partitions or children of. It leaves out partitions that are being detached: queries do not see their rows.
@@ -32,10 +44,11 @@ WITH RECURSIVE tree (root, oid, above) AS (SELECT oid, oid, false FROM unnest($1
   FROM tree JOIN pg_inherits i ON i.inhparent = tree.oid AND NOT i.inhdetachpending)
 SELECT tree.root, c.oid, n.nspname, c.relname, c.relpersistence = 'u', row_security_active(c.oid), bool_or(tree.above),
   COALESCE(has_schema_privilege(n.oid, 'USAGE') AND has_any_column_privilege(c.oid, 'SELECT'), true),
-  COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true)
+  COALESCE(has_table_privilege(c.oid, 'DELETE'), true), COALESCE(has_table_privilege(c.oid, 'UPDATE'), true),
+  ` + FactsSQL + ` AS facts
 FROM tree JOIN pg_class c USING (oid) JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'f')
-GROUP BY tree.root, c.oid, n.oid, n.nspname, c.relname, c.relpersistence
+GROUP BY tree.root, c.oid, n.oid
 ORDER BY n.nspname, c.relname`
 
 // AddedLeaves returns the leaves that tables have got, or whose names have changed, since the catalog was read. A leaf
@@ -89,6 +102,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 	)
 	scan := []any{
 		&root, &l.OID, &l.Schema, &l.Name, &l.Unlogged, &leaf, &above, &l.CanSelect, &l.CanDelete, &l.CanUpdate,
+		&l.Facts,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		l.Elsewhere = c.Elsewhere[l.OID]

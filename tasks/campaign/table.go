@@ -17,6 +17,8 @@ type Table struct {
 	Kind   string // empty for a table; otherwise what has the name of one, such as a view
 	Key    string // the integer column that identifies a row; empty if no single column does
 	Rights
+	// Facts are FactsSQL of the table.
+	Facts string
 	// RowSecurity is true if policies of the table, or of a partition or child, may hide rows from the role.
 	RowSecurity bool
 	// RowSecurityAbove is true if they may hide rows that a query of a partition or child itself returns.

@@ -11,6 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
 // Run executes the tasks of a run and reports to the journal. Its error is that of the failed tasks,
@@ -31,15 +32,25 @@ type executor struct {
 	bounds *bounded
 }
 
-// Try implements pipeline.Executor. It tries a task again after transient errors of queries outside of its batches, and
-// after a hold was created.
+// maxChanges is how often a task begins again because relations have changed.
+const maxChanges = 10
+
+// Try implements pipeline.Executor. It tries a task again after transient errors of queries outside of its batches,
+// after a hold was created, and after relations have changed that its statements sweep or read.
 func (x *executor) Try(ctx context.Context, task string, attempt func() error) error {
-	for {
+	for changes := 0; ; {
 		err := x.run.Database.Engine.Retry(ctx, task, attempt)
-		if !errors.Is(err, pipeline.ErrHoldCreated) {
+		changed := (*purge.ChangedError)(nil)
+		switch {
+		case errors.Is(err, pipeline.ErrHoldCreated):
+			x.run.Database.Log(ctx, message.Infof("%s: a hold was created and applies to the rest of the task", task))
+		case errors.As(err, &changed) && changes < maxChanges:
+			changes++
+			x.run.Database.Forget()
+			x.run.Database.Log(ctx, message.TablesChanged.With("tables", changed.Relations, "task", task))
+		default:
 			return err
 		}
-		x.run.Database.Log(ctx, message.Infof("%s: a hold was created and applies to the rest of the task", task))
 	}
 }
 

@@ -32,12 +32,13 @@ func Compile(t Task, env Env) (*Plan, error) {
 			return nil, err
 		}
 	}
-	parentNotes := slices.Clone(p.Notes)
+	parentNotes, parentReads := slices.Clone(p.Notes), p.reads
 	for i, step := range t.Steps {
 		s := stepCompiler{
 			env:         env,
 			plan:        p,
 			parentNotes: parentNotes,
+			parentReads: parentReads,
 			step:        step,
 			number:      i + 1,
 			planned:     map[uint32]bool{},
@@ -74,6 +75,7 @@ type stepCompiler struct {
 	env         Env
 	plan        *Plan
 	parentNotes []message.Message // notes about the parent set
+	parentReads []*campaign.Table // what its rules read
 	step        Step
 	number      int             // from 1
 	planned     map[uint32]bool // object ids of relations that have a job: selectors may also return a partition itself
@@ -105,6 +107,7 @@ func (s *stepCompiler) compile() error {
 // compileTable adds the jobs of the step on one table: one for each leaf that has none yet.
 func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	c := &compiler{env: s.env, plan: s.plan, table: table}
+	s.plan.reads = nil
 	job := Job{StepNumber: s.number, Step: s.step, Table: table, Rule: s.step.Rules.describe(s.env)}
 	why := c.unusable()
 	if paired := s.step.Paired; why == nil && paired != nil {
@@ -228,9 +231,33 @@ func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
 	}
 	job.Elsewhere, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
-	job.Root = job.Table.Quoted()
+	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
 	job.Partition = leaf.Quoted() != job.Table.Quoted()
 	return job
+}
+
+// facts returns what the statements of a job on a leaf require of the relations that they sweep and read.
+func (s *stepCompiler) facts(leaf campaign.Leaf, job Job) (facts []purge.Fact) {
+	add := func(relation, known string, parts bool) {
+		if !parts {
+			known, _, _ = strings.Cut(known, " parts ")
+		}
+		f := purge.Fact{Relation: relation, Facts: known}
+		if known != "" && !slices.Contains(facts, f) {
+			facts = append(facts, f)
+		}
+	}
+	add(leaf.Quoted(), leaf.Facts, false)
+	add(job.Table.Quoted(), job.Table.Facts, false)
+	reads := s.plan.reads
+	if p := s.plan.Parents; p != nil && job.Step.Dependent() {
+		reads = slices.Concat(reads, s.parentReads)
+		add(p.Table.Quoted(), p.Table.Facts, false)
+	}
+	for _, t := range reads {
+		add(t.Quoted(), t.Facts, t != job.Table)
+	}
+	return facts
 }
 
 // older returns the condition of a step if that is a comparison of one date with a cutoff, or nil.

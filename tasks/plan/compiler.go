@@ -67,6 +67,7 @@ func (c *compiler) unusablePaired(name string) *message.Message {
 func (c *compiler) recordRead(t *campaign.Table) {
 	c.plan.requireRights(c.env, t, "SELECT")
 	c.hidesRows(t)
+	c.plan.reads = append(c.plan.reads, t)
 	c.readsOthers = true
 	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
 }

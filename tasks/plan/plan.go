@@ -60,6 +60,8 @@ type Plan struct {
 	Notes []message.Message
 	// Rights are the missing GRANT statements.
 	Rights []string
+
+	reads []*campaign.Table // what the SQL reads that is being compiled
 }
 
 // Skip is a step that is not applicable to a table.

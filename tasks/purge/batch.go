@@ -163,15 +163,18 @@ func (w *worker) queuePickedApart(b *pgx.Batch, pick sqlexpr.Expr, n *batchResul
 	})
 }
 
-// queueAfter queues the statement after the ones of a batch. It fails with ErrDetached if the relation is no longer a
-// part of the table: the batch is rolled back.
+// queueAfter queues the statement after the ones of a batch. It fails as requireUnchanged does: the batch is rolled
+// back.
 func (w *worker) queueAfter(b *pgx.Batch, n *batchResult) {
 	s := w.table.sweep
-	b.Queue(afterSQL, s.Relation, s.Root).QueryRow(func(row pgx.Row) error {
-		var attached bool
-		if err := row.Scan(&n.filenode, &n.took, &attached); err != nil || attached {
+	b.Queue(afterSQL, s.afterArgs()...).QueryRow(func(row pgx.Row) error {
+		var (
+			attached bool
+			changed  string
+		)
+		if err := row.Scan(&n.filenode, &n.took, &attached, &changed); err != nil {
 			return err
 		}
-		return ErrDetached
+		return check(attached, changed)
 	})
 }

@@ -94,7 +94,7 @@ func (t *table) countAndDrop(ctx context.Context, before Retained) (dropped bool
 	); err != nil {
 		return false, err
 	}
-	if err := s.requireAttached(ctx, tx); err != nil {
+	if err := s.requireUnchanged(ctx, tx); err != nil {
 		return false, err
 	}
 	var bounded bool // by what the lock keeps as it is

@@ -132,7 +132,7 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 			if missing, err = change.IDs(ctx, tx); err != nil {
 				return err
 			}
-			if err = s.requireAttached(ctx, tx); err != nil {
+			if err = s.requireUnchanged(ctx, tx); err != nil {
 				return err
 			}
 		}

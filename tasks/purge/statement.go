@@ -7,13 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // afterSQL returns, after the statements of a batch on a relation ($1), what their lock keeps from changing: its
-// filenode, and whether it is still the table ($2), or a part of it, that is not being detached; and the time that they
-// took: without round trips, the ledger and the COMMIT, which take as long for few rows.
-const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL
+// filenode, whether it is still the table ($2), or a part of it, that is not being detached, and which relations have
+// changed; and the time that they took: without round trips, the ledger and the COMMIT, which take as long for few rows.
+const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL + ", " +
+	changedSQL
 
 // attachedSQL is the condition that a relation ($1) is a table ($2), or a partition or child of it at any level.
 const attachedSQL = `EXISTS (
@@ -24,14 +26,53 @@ const attachedSQL = `EXISTS (
 // ErrDetached reports that a sweep's relation is no longer a partition or child of its table: its rows are retained.
 var ErrDetached = errors.New("it is no longer a part of the table")
 
-// requireAttached fails with ErrDetached if the relation is neither the table nor a partition or child of it. The
-// caller's lock on the relation prevents that it is detached later in the transaction.
-func (s *Sweep) requireAttached(ctx context.Context, tx pgx.Tx) error {
-	var attached bool
-	if err := tx.QueryRow(ctx, "SELECT "+attachedSQL, s.Relation, s.Root).Scan(&attached); err != nil || attached {
+// changedSQL is which of the relations ($3) are no longer as the facts ($4) say; empty if all are. Facts without
+// partitions are those of a table whose partitions do not matter.
+const changedSQL = `(SELECT COALESCE(string_agg(fact.relation, ', '), '')
+  FROM unnest($3::text[], $4::text[]) AS fact (relation, known)
+    LEFT JOIN LATERAL (SELECT ` + campaign.FactsSQL + ` AS facts FROM pg_class c
+      WHERE c.oid = to_regclass(fact.relation)) AS now ON true
+  WHERE known IS DISTINCT FROM CASE WHEN known LIKE '% parts %' THEN facts ELSE split_part(facts, ' parts ', 1) END)`
+
+// ChangedError reports that relations are no longer those, or as those, for which the sweep was compiled: the batch was
+// undone.
+type ChangedError struct{ Relations string }
+
+func (e *ChangedError) Error() string {
+	return e.Relations + ": renamed, replaced, rewritten, or with other foreign keys or row security than before"
+}
+
+// afterArgs returns the arguments of afterSQL.
+func (s *Sweep) afterArgs() []any {
+	relations, facts := []string{}, []string{}
+	for _, f := range s.Facts {
+		relations, facts = append(relations, f.Relation), append(facts, f.Facts)
+	}
+	return []any{s.Relation, s.Root, relations, facts}
+}
+
+// check returns ErrDetached or a ChangedError for what afterSQL has found.
+func check(attached bool, changed string) error {
+	switch {
+	case !attached:
+		return ErrDetached
+	case changed != "":
+		return &ChangedError{changed}
+	}
+	return nil
+}
+
+// requireUnchanged fails with ErrDetached if the relation is neither the table nor a partition or child of it, and with
+// a ChangedError if a relation has changed. The caller's locks prevent that this happens later in the transaction.
+func (s *Sweep) requireUnchanged(ctx context.Context, tx pgx.Tx) error {
+	var (
+		attached bool
+		changed  string
+	)
+	if err := tx.QueryRow(ctx, afterSQL, s.afterArgs()...).Scan(nil, nil, &attached, &changed); err != nil {
 		return err
 	}
-	return ErrDetached
+	return check(attached, changed)
 }
 
 // statements builds the statements of a sweep's batches.

@@ -50,9 +50,14 @@ type Sweep struct {
 	Companion *Companion
 	// Paired is a table whose rows are deleted in the same statement as the rows with the same id; it may be nil.
 	Paired *Paired
+	// Facts are what must not change about the relations that the statements sweep and read.
+	Facts []Fact
 	// Cascade has the foreign keys that delete or change rows with the rows of the sweep; nil if there are none.
 	Cascade *Cascade
 }
+
+// Fact is a quoted relation, and campaign.FactsSQL of it as the sweep was compiled.
+type Fact struct{ Relation, Facts string }
 
 // Assignment is a column, by its stored name, and the SQL of its new value.
 type Assignment struct {

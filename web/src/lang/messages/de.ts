@@ -12,6 +12,7 @@ export const messages: Record<string, string> = {
   PARTITION_DROPPED: '{table}: Alle Zeilen der Partition waren veraltet: entfernt',
   CASCADE_HIDDEN: '{table}: Fremdschlüssel löschen oder ändern mit den Zeilen auch Zeilen von {child}, und die Rolle {role} kann dort nicht alle Zeilen lesen: was geht, wird gezählt, aber von keiner Vorschau und keinem Guard vorhergesehen',
   CIRCLE_HIDDEN: '{table}: Fremdschlüssel führen über {child} zur Tabelle zurück, und die Rolle {role} kann dort nicht alle Zeilen lesen, sodass Zeilen mitgehen könnten, die bleiben müssen: übersprungen',
+  TABLES_CHANGED: '{tables} hat sich geändert, während {task} arbeitete: Vom Batch wurde nichts behalten, der Rest der Aufgabe beginnt neu',
   ROWS_SUPPRESSED:
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen unterdrückt',
   ROWS_BYPASS_TRIGGER:

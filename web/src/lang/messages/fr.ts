@@ -11,6 +11,7 @@ export const messages: Record<string, string> = {
   PARTITION_DROPPED: '{table} : toutes les lignes de la partition étaient obsolètes : supprimée',
   CASCADE_HIDDEN: '{table} : des clés étrangères suppriment ou modifient des lignes de {child} avec les siennes, et le rôle {role} ne peut pas toutes les lire : ce qui part est compté, mais aucun aperçu ni garde-fou ne le prévoit',
   CIRCLE_HIDDEN: '{table} : des clés étrangères ramènent à la table par {child}, dont le rôle {role} ne peut pas lire toutes les lignes ; des lignes à conserver pourraient partir avec d’autres : ignorée',
+  TABLES_CHANGED: '{tables} a changé pendant que {task} travaillait : rien du lot n’a été conservé, le reste de la tâche recommence',
   ROWS_SUPPRESSED:
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche la suppression',
   ROWS_BYPASS_TRIGGER:
