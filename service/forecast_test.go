@@ -137,3 +137,30 @@ func TestForecastOfTheSize(t *testing.T) {
 		t.Errorf("%d %d %v", with, without, d)
 	}
 }
+
+// A policy whose table is gone, or whose column is, has a problem in the forecast and no trend. Others are forecast.
+func TestForecastOfPoliciesThatCannotRun(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	for _, table := range []string{"renamed", "changed", "fine"} {
+		s.db.Do("CREATE TABLE shop." + table + " (id int PRIMARY KEY, at timestamptz)")
+		setPolicy(t, s, &cleanupv1.Policy{
+			Name: table, Table: "shop." + table, Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		})
+	}
+	s.db.Do(`ALTER TABLE shop.renamed RENAME TO other;
+		ALTER TABLE shop.changed RENAME at TO created; INSERT INTO shop.fine VALUES (1, '2000-01-01')`)
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"renamed": `no table "shop.renamed"`, "changed": `no column "at"`} {
+		got := forecastOf(t, f, "policy/"+name)
+		if !strings.Contains(got.GetProblem(), want) || got.DueNow != nil || got.GetTrend() != cleanupv1.Trend_TREND_UNSPECIFIED {
+			t.Errorf("%v, want the problem %q", got, want)
+		}
+	}
+	if fine := forecastOf(t, f, "policy/fine"); fine.GetDueNow() != 1 || fine.GetProblem() != "" {
+		t.Errorf("%v", fine)
+	}
+}

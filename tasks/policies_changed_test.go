@@ -5,7 +5,9 @@ import (
 	"testing"
 
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/forecast"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -29,7 +31,11 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 		state  pipeline.State
 		want   string // in the problem, or in the log
 	}{
-		"a dropped table":           {old, "DROP TABLE customer", skipped, "customer is missing"},
+		"a dropped table": {old, "DROP TABLE customer", skipped, `no table "customer"`},
+		"a renamed table": {old, "ALTER TABLE customer RENAME TO c", skipped, `no table "customer"`},
+		"a table that has moved": {
+			old, "CREATE SCHEMA archive; ALTER TABLE customer SET SCHEMA archive", skipped, `no table "customer"`,
+		},
 		"a view in place of it":     {old, "ALTER TABLE customer RENAME TO c; CREATE VIEW customer AS SELECT * FROM c", skipped, "view"},
 		"a dropped date":            {old, "ALTER TABLE customer DROP seen", skipped, `no column "seen"`},
 		"a renamed date":            {old, "ALTER TABLE customer RENAME seen TO was", skipped, `no column "seen"`},
@@ -73,9 +79,22 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 				if !strings.Contains(said, test.want) {
 					t.Errorf("dry run %t: %q, want %q in it", dryRun, said, test.want)
 				}
+				if test.state == skipped && test.want != "empty" && j.retained[test.policy.TaskName()].Tables != 1 {
+					t.Errorf("dry run %t: no table counts as retained", dryRun)
+				}
 				if after := everything(db); after != before {
 					t.Errorf("dry run %t: rows have changed from %s to %s", dryRun, before, after)
 				}
+			}
+			task := test.policy.Task()
+			c := pipeline.Config{Pool: db.Pool, Foreign: true, Pipeline: []plan.Task{task}}
+			f, err := forecast.New(t.Context(), c, plan.Holds{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			due, err := f.Task(t.Context(), task)
+			if err != nil || (!strings.Contains(due.Why, test.want) && test.want != "value too long" && test.want != "empty") {
+				t.Errorf("the forecast says %q, %v; want %q in it", due.Why, err, test.want)
 			}
 		})
 	}

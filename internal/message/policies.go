@@ -40,7 +40,7 @@ var (
 	PolicyUnusable = policies.warning(
 		"POLICY_UNUSABLE",
 		"the policy cannot run as it is: {problem}",
-		"A table or column has been dropped or changed, or a right revoked, since the policy was set.",
-		"Set the policy again, or give the right back.",
+		"A table or column has been dropped, renamed, moved or changed, or a right revoked, since the policy was set.",
+		"Set the policy again with the new names, give the right back, or delete the policy if the table is gone for good.",
 	)
 )

@@ -3,8 +3,11 @@ package forecast
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/internal/severity"
 	"github.com/cleanupd/cleanupd/tasks/binding"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
@@ -82,9 +85,12 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 		d.Why = "it works on another database"
 		return d, nil
 	}
-	questions, err := f.questions(ctx, t)
+	questions, why, err := f.questions(ctx, t)
 	if err != nil {
-		return d, err
+		return Due{Task: t.Name, Why: unknown(err)}, ifLost(ctx, err)
+	}
+	if why != "" {
+		return Due{Task: t.Name, Why: why}, nil
 	}
 	d.Known, d.Exact = true, true
 	for _, q := range questions {
@@ -105,18 +111,21 @@ func (f *Forecaster) Task(ctx context.Context, t plan.Task) (Due, error) {
 	return d, nil
 }
 
-// questions returns what to ask each relation of a task.
-func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, err error) {
+// questions returns what to ask each relation of a task. why says what keeps a run from doing the task at all.
+func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*question, why string, err error) {
 	byUnit := map[string]*question{}
 	for time, r := range f.times {
 		compiled, err := r.Database.Compile(t)
 		if err != nil {
-			return nil, err
+			return nil, "", err
+		}
+		if why := obstacle(compiled); why != "" {
+			return nil, why, nil
 		}
 		b := r.Database.Binder(compiled, binding.State{DryRun: &binding.DryRun{}})
 		parents, err := b.Parents(ctx, compiled.Parents)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		for _, j := range compiled.Jobs {
 			if j.Step.Dependent() && len(parents) == 0 {
@@ -124,7 +133,7 @@ func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*q
 			}
 			s, err := b.Sweep(ctx, &j, parents)
 			if err != nil {
-				return nil, err
+				return nil, "", err
 			}
 			q := byUnit[j.Unit]
 			if q == nil {
@@ -135,7 +144,22 @@ func (f *Forecaster) questions(ctx context.Context, t plan.Task) (questions []*q
 			q.add(time, s.Where)
 		}
 	}
-	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), nil
+	return slices.DeleteFunc(questions, func(q *question) bool { return !q.readable() }), "", nil
+}
+
+// obstacle returns why a run could not do a compiled task: the role lacks rights, or every table that the task has is
+// skipped. Otherwise it is empty.
+func obstacle(p *plan.Plan) string {
+	if len(p.Rights) > 0 {
+		return "the role lacks rights; let an owner of the tables run: " + strings.Join(p.Rights, "; ")
+	}
+	if len(p.SkippedTables) == 0 || len(p.Jobs) > 0 || len(p.Partitionless) > 0 {
+		return ""
+	}
+	warnings := slices.DeleteFunc(slices.Clone(p.Notes), func(n message.Message) bool {
+		return n.Level != severity.Warning
+	})
+	return message.Join(warnings)
 }
 
 // isDated reports whether a date decides when rows of a job become obsolete: a date of theirs, or one of their parents.

@@ -69,19 +69,22 @@ func (p Policy) assignments() (assignments []plan.Assignment) {
 	return assignments
 }
 
-// tables selects the table, unless it is one that no policy may change, or its columns are not what they were: the name
-// may have come to stand for another table since the policy was set.
+// tables selects the table, unless it is gone or one that no policy may change, or its columns are not what they were:
+// the name may have come to stand for another table since the policy was set.
 func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
-	found, err := plan.Table(p.Table)(env, in)
-	for _, t := range found {
-		if why := protected(env.Catalog, t); why != "" {
-			in.Skip(t, message.PolicyTableProtected.With("table", t.Quoted(), "problem", why))
-			return nil, nil
-		}
-		if why := p.usable(env, t); why != nil {
-			in.Skip(t, message.PolicyUnusable.With("problem", why))
-			return nil, nil
-		}
+	c := &checker{Policy: p, env: env}
+	t := c.find("policy.table", p.Table)
+	if t == nil { // dropped, renamed or moved: it counts as retained, since its rows may still be somewhere
+		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
+		return nil, nil
 	}
-	return found, err
+	if why := protected(env.Catalog, t); why != "" {
+		in.Skip(t, message.PolicyTableProtected.With("table", t.Quoted(), "problem", why))
+		return nil, nil
+	}
+	if why := p.usable(env, t); why != nil {
+		in.Skip(t, message.PolicyUnusable.With("problem", why))
+		return nil, nil
+	}
+	return []*campaign.Table{t}, nil
 }

@@ -124,7 +124,7 @@ func simulate(pipeline []member, rates []float64, budget time.Duration) [][forec
 // outlook judges one task by its former nights, and by what the next ones will leave.
 func (m member) outlook(now time.Time, rate float64, left [forecast.Days]float64) Outlook {
 	o := Outlook{Rate: rate}
-	if !m.due.Known && m.nights == nil {
+	if !m.due.Known {
 		return o
 	}
 	if since, bound := m.bounded(); bound != "" && m.due.Now > 0 {
