@@ -15,6 +15,8 @@ import (
 type batchResult struct {
 	begun               time.Time
 	picked, changed     int64 // rows of the sweep
+	restored            int64 // updated rows that still match, because a trigger has changed what they got
+	inserted, updated   int64 // rows of the table, by the sweep or by triggers; read if it has triggers
 	paired              int64 // paired rows deleted, or rows that the companion statement wrote
 	left                int64 // rows picked that a circular sweep did not delete
 	cascaded            int64 // rows that foreign keys deleted or changed, as affected has them
@@ -42,7 +44,9 @@ func (w *worker) batch(ctx context.Context) error {
 		if direct {
 			w.queueDirect(b, next, &n)
 		} else {
+			w.queueWritten(b, -1, &n)
 			w.queuePicked(b, s.Companion, w.window(next), limit, &n)
+			w.queueWritten(b, 1, &n)
 		}
 		after = s.queueCounters(b)
 		w.queueAfter(b, &n)
@@ -84,15 +88,52 @@ func (w *worker) batch(ctx context.Context) error {
 	return nil
 }
 
-// window returns the condition that a row is in the window from the beginning of the chunk on.
+// window returns the condition that a row is in the window from the beginning of the chunk on. Once triggers have
+// written to the table, it has no rows that were written since the sweep began: each row is picked once.
 func (w *worker) window(end int64) sqlexpr.Expr {
-	return w.statements.axis.window(w.offset, w.chunk.from, end)
+	window := w.statements.axis.window(w.offset, w.chunk.from, end)
+	if !w.progress.isRewritten() {
+		return window
+	}
+	return sqlexpr.Format(
+		"%s AND (r.xmin::text::bigint - %[2]d) & 4294967295 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %[2]d",
+		window, w.info.begun,
+	)
+}
+
+// rewrites reports whether triggers of the table have written rows of it in a batch: instead of a deletion, again after
+// it, or with other values than the sweep's. An update of other rows, such as one by a foreign key, does not count.
+func (w *worker) rewrites(n batchResult) bool {
+	if w.table.sweep.Set != nil {
+		return n.inserted > 0 || n.restored > 0 || n.updated > n.changed+n.restored
+	}
+	return n.inserted > 0 || (n.updated > 0 && n.changed < n.picked)
+}
+
+// queueWritten queues a query for how many rows of a table with triggers the session has written, and adds their
+// numbers times a sign: the difference is what the statements in between have written. While a failing row is searched
+// for, batches are many.
+func (w *worker) queueWritten(b *pgx.Batch, sign int64, n *batchResult) {
+	if !w.info.triggers || w.bisection.Active() {
+		return
+	}
+	const written = "SELECT pg_stat_get_xact_tuples_inserted(c), pg_stat_get_xact_tuples_updated(c) " +
+		"FROM CAST($1::text AS regclass) AS c"
+	b.Queue(written, w.table.sweep.Relation).QueryRow(func(row pgx.Row) error {
+		var inserted, updated int64
+		err := row.Scan(&inserted, &updated)
+		n.inserted, n.updated = n.inserted+sign*inserted, n.updated+sign*updated
+		return err
+	})
 }
 
 // commit commits a batch, with its entry in the ledger. Then the chunk is done up to a position, and to an offset in
 // the block there.
 func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int64, offset uint16) error {
 	e, s := w.table.engine, w.table.sweep
+	if w.info.triggers && w.rewrites(n) {
+		w.progress.rewrite()
+	}
 	suppressing := w.suppressing || n.changed < n.picked || n.left > 0
 	var rows int64 // retained
 	if from := w.progress.uncounted(w.chunk.from); done > from && (w.skipsLocked() || suppressing) {
@@ -145,7 +186,7 @@ func (w *worker) queuePicked(b *pgx.Batch, c *Companion, window sqlexpr.Expr, li
 	}
 	sql, args := w.statements.pickAndChange(c, pick, w.skipsLocked()).Build()
 	b.Queue(sql, args...).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(&n.picked, &n.changed, &n.paired, &n.last, &n.left)
+		err := row.Scan(&n.picked, &n.changed, &n.restored, &n.paired, &n.last, &n.left)
 		n.statements, n.largest = 1, n.changed
 		return err
 	})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/jackc/pgerrcode"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Sweep deletes or updates the rows of the sweep. It continues at the cursor if it sweeps the table.
@@ -71,6 +73,30 @@ func (l *localSweep) run(ctx context.Context, from Cursor) error {
 		r.Scanning(Scan{Method: TableScan})
 		err = l.byBlock(ctx, from)
 	}
+	if err == nil && l.progress.rewritten && !l.progress.ended() {
+		err = l.recount(ctx)
+	}
+	return err
+}
+
+// recount counts the rows that still match after a sweep whose rows triggers have written: they were counted where they
+// were, where they are now, or not at all. Those that neither failed nor were locked are suppressed.
+func (l *localSweep) recount(ctx context.Context) error {
+	s, rows := l.table.sweep, int64(0)
+	query := sqlexpr.Format("SELECT count(*) FROM %s", s.matchSQL())
+	if s.Newest != nil {
+		query = s.countSQL("", sqlexpr.Expr{})
+	}
+	err := l.table.find(ctx, func(tx pgx.Tx) error { return query.QueryRow(ctx, tx).Scan(&rows) })
+	if errors.Is(err, errSlow) {
+		err = l.table.countWindows(ctx, func(_ context.Context, n int64) error {
+			rows += n
+			return nil
+		})
+	}
+	counted := l.progress.outcome.total()
+	suppressed := max(rows-counted.Failed-counted.Locked-counted.Dependent, 0)
+	l.progress.outcome.retain(0, Retained{Suppressed: suppressed - counted.Suppressed})
 	return err
 }
 
@@ -215,7 +241,7 @@ func (l *localSweep) traverse(ctx context.Context, s *Sweep, a axis, from, end i
 	newWorker := func(session *session) *worker {
 		return &worker{
 			table:      &table{e, session, s},
-			statements: &statements{s, a, l.info.root},
+			statements: &statements{s, a, l.info.root, l.info.triggers},
 			progress:   l.progress,
 			limiter:    limiter,
 			info:       l.info,

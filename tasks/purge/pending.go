@@ -136,12 +136,16 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 				return err
 			}
 		}
-		if !first {
+		of := p.Keys
+		if first {
+			of = missing
+		}
+		if !first || s.Set != nil { // a trigger there may have undone the update of a row
 			remaining, err := remainingKeys(s, p.Keys).IDs(ctx, tx)
 			if err != nil {
 				return err
 			}
-			missing = without(p.Keys, remaining)
+			missing = without(of, remaining)
 		}
 		if n.paired, err = r.deletePaired(ctx, tx, p, missing, first); err != nil {
 			return err

@@ -80,6 +80,7 @@ type progress struct {
 	changed   int64               // rows deleted or updated in this pass
 	counted   int64               // below this position retained rows were counted before
 	failed    map[pgtype.TID]bool // rows that failed
+	rewritten bool                // triggers have written rows of the table
 	outcome   *outcome
 }
 
@@ -218,6 +219,20 @@ func (p *progress) uncounted(from int64) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return max(from, p.counted)
+}
+
+// rewrite records that triggers have written rows of the table.
+func (p *progress) rewrite() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rewritten = true
+}
+
+// isRewritten reports whether triggers have written rows of the table.
+func (p *progress) isRewritten() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.rewritten
 }
 
 // lockTable ends the sweep because of a lock that cannot be skipped.

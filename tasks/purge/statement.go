@@ -80,6 +80,8 @@ type statements struct {
 	sweep *Sweep
 	axis  axis
 	root  partitionRoot
+	// triggers is true if triggers may change what an updated row gets.
+	triggers bool
 }
 
 // direct returns the plain statement on a window. IS TRUE keeps the planner from using an index on the condition,
@@ -136,10 +138,15 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 }
 
 // pickAndChange picks rows, deletes or updates the ones that still match, deletes their paired rows or runs the
-// companion statement, counts all three, and returns the last TID that it picked. The number of rows picked, rather
+// companion statement, counts all three, and the updated rows that match all the same, and returns the last TID that it
+// picked. The number of rows picked, rather
 // than changed, shows whether the window may have more: the application may have changed one in between.
 func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked bool) sqlexpr.Expr {
 	id, free, tids, returning := "0", "", "SELECT place FROM pick", ""
+	restored := sqlexpr.SQL("false")
+	if s.sweep.Set != nil && s.triggers {
+		restored = sqlexpr.Format("(%s) IS TRUE", s.sweep.Where)
+	}
 	paired := sqlexpr.SQL("SELECT 1 WHERE false")
 	if t := s.sweep.Paired; t != nil {
 		id = "r." + t.ID
@@ -171,8 +178,9 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 			"AND gone.rel = pick.rel))"
 	}
 	return sqlexpr.Format(`WITH %spick AS MATERIALIZED (%s),%s
-gone AS (%s RETURNING %s AS id%s),
+gone AS (%s RETURNING %s AS id, %s AS restored%s),
 paired AS (%s)
-SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone), (SELECT count(*) FROM paired),
-  (SELECT max(place) FROM pick), %s`, recursive, pick, family, change, id, returning, paired, left)
+SELECT (SELECT count(*) FROM pick), (SELECT count(*) FROM gone WHERE NOT restored),
+  (SELECT count(*) FROM gone WHERE restored), (SELECT count(*) FROM paired),
+  (SELECT max(place) FROM pick), %s`, recursive, pick, family, change, id, restored, returning, paired, left)
 }

@@ -65,6 +65,8 @@ type tableInfo struct {
 	bypassed []string // tables above with a rule or trigger that a command on the relation itself bypasses
 	also     bool     // it has a DO ALSO rule, so that the command cannot be part of a WITH query
 	plain    bool     // the plain statement will do
+	triggers bool     // it has triggers of the application
+	begun    int64    // the transaction id when the sweep began; read if it has triggers
 	slow     string   // what may make each row slow; empty if nothing is known
 	blocks   int64    // its size
 	dense    float64  // rows per block from which on it is worth visiting every block
@@ -134,18 +136,19 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 			return info, err
 		}
 	}
-	var (
-		triggers  bool
-		unindexed []string
-	)
+	var unindexed []string
 	if err := t.read(
-		ctx, []any{&info.instead, &info.also, &info.bypassed, &triggers, &unindexed, &info.blocks, &info.dense},
+		ctx, []any{&info.instead, &info.also, &info.bypassed, &info.triggers, &unindexed, &info.blocks, &info.dense},
 		inspectSQL, s.Relation, cmp.Or(info.root.relation, s.Relation), command, event,
 	); err != nil {
 		return info, err
 	}
-	if triggers {
+	if info.triggers {
 		info.slow = "a slow trigger"
+		const now = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+		if err := t.read(ctx, []any{&info.begun}, now); err != nil {
+			return info, err
+		}
 	}
 	if s.Set == nil {
 		for _, key := range unindexed {
@@ -155,7 +158,7 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	}
 	accompanied := s.Paired != nil || s.Companion != nil || s.Cascade.Circular()
 	info.instead = info.instead || len(info.bypassed) > 0 || (info.also && accompanied)
-	info.plain = !triggers && !accompanied && info.root.relation == ""
+	info.plain = !info.triggers && !accompanied && info.root.relation == ""
 	return info, nil
 }
 
