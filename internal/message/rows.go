@@ -39,9 +39,11 @@ var (
 	RowsSuppressed = rows.warning(
 		"ROWS_SUPPRESSED",
 		"{table}: {rows} obsolete {rows|row is|rows are} retained, because a trigger or rule of the table suppresses "+
-			"{rows|its|their} deletion",
-		"The table has a trigger that returns NULL, or a rule DO INSTEAD.",
-		"Remove the trigger or rule, if the rows may be deleted.",
+			"{rows|its|their} deletion or update, or undoes it",
+		"The table has a trigger that returns NULL, updates or inserts the row instead, or changes its new values, or a "+
+			"rule DO INSTEAD. The rule of the task still matches the rows, and each run tries again.",
+		"Remove the trigger or rule, if the rows may be deleted or changed. If the trigger marks rows as deleted, leave "+
+			"these out by a filter of the policy.",
 	)
 	RowsDependent = rows.warning(
 		"ROWS_DEPENDENT",
@@ -157,7 +159,7 @@ var (
 	)
 	ResultSuppressed = results.warning(
 		"RESULT_ROWS_SUPPRESSED", "{rows} obsolete {rows|row is|rows are} kept by a trigger or rule",
-		"A trigger or rule of the table suppressed the deletion without an error.",
+		"A trigger or rule of the table suppressed or undid the deletion or update without an error.",
 		"See `ROWS_SUPPRESSED` in the log.",
 	)
 	ResultDependent = results.warning(

@@ -14,7 +14,7 @@ export const messages: Record<string, string> = {
   CIRCLE_HIDDEN: '{table}: Fremdschlüssel führen über {child} zur Tabelle zurück, und die Rolle {role} kann dort nicht alle Zeilen lesen, sodass Zeilen mitgehen könnten, die bleiben müssen: übersprungen',
   TABLES_CHANGED: '{tables} hat sich geändert, während {task} arbeitete: Vom Batch wurde nichts behalten, der Rest der Aufgabe beginnt neu',
   ROWS_SUPPRESSED:
-    '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen unterdrückt',
+    '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen oder Ändern unterdrückt oder rückgängig macht',
   ROWS_BYPASS_TRIGGER:
     '{table}: Veraltete Zeilen bleiben erhalten, weil eine Regel oder ein Trigger FOR EACH STATEMENT von {parents} ihr Löschen nicht sähe: auf den Partitionen oder Kindtabellen anlegen oder deaktivieren',
   PARENTS_RETAINED: '{rows} {rows|Zeile|Zeilen} von {table} {rows|bleibt|bleiben} erhalten: {problem}',

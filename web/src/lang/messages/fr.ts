@@ -13,7 +13,7 @@ export const messages: Record<string, string> = {
   CIRCLE_HIDDEN: '{table} : des clés étrangères ramènent à la table par {child}, dont le rôle {role} ne peut pas lire toutes les lignes ; des lignes à conserver pourraient partir avec d’autres : ignorée',
   TABLES_CHANGED: '{tables} a changé pendant que {task} travaillait : rien du lot n’a été conservé, le reste de la tâche recommence',
   ROWS_SUPPRESSED:
-    '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche la suppression',
+    '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche ou annule la suppression ou la modification',
   ROWS_BYPASS_TRIGGER:
     '{table} : des lignes obsolètes sont conservées, car une règle ou un déclencheur FOR EACH STATEMENT de {parents} ne verrait pas leur suppression : créez-le sur les partitions ou les tables filles, ou désactivez-le',
   PARENTS_RETAINED: '{rows} {rows|ligne|lignes} de {table} {rows|est conservée|sont conservées} : {problem}',

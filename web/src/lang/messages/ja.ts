@@ -10,7 +10,7 @@ export const messages: Record<string, string> = {
   CASCADE_HIDDEN: '{table}: 外部キーが行とともに {child} の行を削除または変更しますが、ロール {role} はその全行を読めません。失われる行は数えられますが、プレビューやガードでは予測できません',
   CIRCLE_HIDDEN: '{table}: 外部キーが {child} を経て自身に戻りますが、ロール {role} はその全行を読めず、残すべき行がともに失われるおそれがあります: スキップしました',
   TABLES_CHANGED: '{task} の処理中に {tables} が変更されました。バッチは取り消され、タスクの残りをやり直します',
-  ROWS_SUPPRESSED: '{table}：テーブルのトリガーまたはルールが削除を抑止しているため、古い行 {rows} 行が保持されます',
+  ROWS_SUPPRESSED: '{table}：テーブルのトリガーまたはルールが削除または更新を抑止しているか元に戻すため、古い行 {rows} 行が保持されます',
   ROWS_BYPASS_TRIGGER:
     '{table}：{parents} のルールまたは FOR EACH STATEMENT トリガーが削除を検知できないため、古い行は保持されます。パーティションまたは子テーブルに作成するか、無効にしてください',
   PARENTS_RETAINED: '{table} の {rows} 行が保持されます：{problem}',
