@@ -44,7 +44,9 @@ func (o *Output) Add(n *pgconn.Notice) {
 		if !o.table.Parent || !o.begun {
 			o.skipped = (*pgconn.PgError)(n)
 		}
-	case slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine):
+	case slices.Contains([]string{"heap_vacuum_rel", "do_analyze_rel"}, n.Routine),
+		// before PostgreSQL 15, among details that have the name without the schema
+		n.Routine == "lazy_scan_heap" && strings.Contains(n.Message, o.table.Schema+"."+o.table.Name):
 		o.begun = true
 		if !strings.ContainsRune(n.Message, '\n') && !strings.Contains(n.Message, "pg_toast.") {
 			o.lines = append(o.lines, n.Severity+":  "+n.Message)

@@ -37,17 +37,21 @@ func TestCommand(t *testing.T) {
 func TestOutput(t *testing.T) {
 	t.Parallel()
 	o := vacuum.NewOutput()
+	o.Start(vacuum.Storage{Schema: "public", Name: "u"})
 	for _, n := range []pgconn.Notice{
 		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: `vacuuming "a.public.t"`},
 		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: `vacuuming "a.pg_toast.pg_toast_1"`},
 		{Severity: "INFO", Routine: "heap_vacuum_rel", Message: "finished vacuuming\npages: 1"},
 		{Severity: "INFO", Routine: "do_analyze_rel", Message: `analyzing "public.t"`},
+		{Severity: "INFO", Routine: "lazy_scan_heap", Message: `vacuuming "public.u"`},
+		{Severity: "INFO", Routine: "lazy_scan_heap", Message: `"u": found 0 removable row versions in 0 out of 0 pages`},
+		{Severity: "INFO", Routine: "lazy_scan_heap", Message: `vacuuming "pg_toast.pg_toast_1"`},
 		{Severity: "INFO", Routine: "another", Message: "x"},
 	} {
 		o.Add(&n)
 	}
 	messages := o.Flush()
-	if len(messages) != 1 || messages[0] != "INFO:  vacuuming \"a.public.t\"\nINFO:  analyzing \"public.t\"" {
+	if len(messages) != 1 || messages[0] != "INFO:  vacuuming \"a.public.t\"\nINFO:  analyzing \"public.t\"\nINFO:  vacuuming \"public.u\"" {
 		t.Errorf("got %q", messages)
 	}
 	if again := o.Flush(); again != nil {
