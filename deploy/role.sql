@@ -13,7 +13,7 @@
 --
 -- It may not VACUUM the application's tables. PostgreSQL 14 to 16 let only a table's owner do so, and whoever may act as the
 -- owner may do everything else, too. They are left to autovacuum, and the task statistics says so. If the service should
--- nevertheless do it, GRANT it the application's role.
+-- nevertheless do it, GRANT it MAINTAIN on the tables, or before PostgreSQL 17 the application's role.
 --
 -- Whoever owns a table can run code with the rights of whoever reads, plans over or writes it: by indexes, statistics, constraints,
 -- defaults, rules and triggers. So this script touches no table of the application: it reads the catalog alone.

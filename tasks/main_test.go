@@ -393,3 +393,11 @@ func mustRun(t *testing.T, db *pgtest.DB, change func(*pipeline.Config), names .
 const lockTimeout = 400 * time.Millisecond
 
 func dry(c *pipeline.Config) { c.DryRun = true }
+
+// since skips a test before a version of PostgreSQL.
+func since(t *testing.T, db *pgtest.DB, version int64) {
+	t.Helper()
+	if db.Int("SELECT current_setting('server_version_num')::int / 10000") < version {
+		t.Skipf("PostgreSQL %d or later is needed: make versions", version)
+	}
+}

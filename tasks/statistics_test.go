@@ -93,16 +93,16 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 					"analyzed 50 d_log",
 				},
 			}[mode]
-			if got := db.Strings(
-				`SELECT concat_ws(' ', CASE
-					WHEN pg_stat_get_vacuum_count(oid) > 0 THEN 'vacuumed' ELSE 'analyzed' END, reltuples, relname)
-					FROM pg_class
+			got := db.Strings(`SELECT concat_ws(' ', reltuples, relname) FROM pg_class
 				WHERE relname ~ '^(._log|seen)$' AND reltuples >= 0 AND EXISTS (SELECT FROM pg_stats
-					WHERE tablename = relname AND inherited = (relkind = 'p')) ORDER BY 1`,
-			); !slices.Equal(
-				got,
-				want,
-			) {
+					WHERE tablename = relname AND inherited = (relkind = 'p'))`)
+			for i, table := range got {
+				_, name, _ := strings.Cut(table, " ")
+				if got[i] = "analyzed " + table; slices.Contains(j.vacuumed(), "vacuuming "+name) {
+					got[i] = "vacuumed " + table
+				}
+			}
+			if slices.Sort(got); !slices.Equal(got, want) {
 				t.Errorf("got %q, want %q; %q", got, want, j.logs)
 			}
 			last, lines := -1, strings.Split(strings.Join(j.logs, "\n"), "\n")
@@ -367,7 +367,7 @@ func TestStatisticsOfATableThatGetsAnotherOwner(t *testing.T) {
 	})
 	db.Superuser("ALTER DATABASE " + db.Name + " OWNER TO postgres") // whose owner may vacuum all
 	j := mustRun(t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics")
-	j.checkLog(t, "WARNING", `"public"."a_table": VACUUM or ANALYZE failed`, "owner")
+	j.checkLog(t, "WARNING", `"public"."a_table": VACUUM or ANALYZE failed`, "SQLSTATE 01000")
 	j.checkLog(t, "INFO", "0 locked by others, 1 failed")
 	if got := j.vacuumed(); !slices.Contains(got, "vacuuming z_table") {
 		t.Errorf("z_table was not vacuumed: %q", got)
@@ -428,4 +428,22 @@ func (j *journal) vacuumed() []string {
 		}
 	}
 	return done
+}
+
+// Since PostgreSQL 17 a role may be granted to vacuum tables of others. What it may not vacuum is counted, with the
+// GRANT that helps.
+func TestStatisticsByAGrant(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	since(t, db, 17)
+	role := db.Role("maintainer")
+	db.Do("CREATE TABLE own_table (i integer); GRANT SELECT, MAINTAIN ON ALL TABLES IN SCHEMA public TO " + role +
+		"; CREATE TABLE other_table (i integer)")
+	j := mustRun(t, db.For(role), nil, "statistics")
+	done := j.vacuumed()
+	if !slices.Contains(done, "vacuuming own_table") || !slices.Contains(done, "vacuuming nmsdelivery") ||
+		slices.Contains(done, "vacuuming other_table") {
+		t.Errorf("vacuumed: %q", done)
+	}
+	j.checkLog(t, "INFO", "1 tables of public belong to another role", "GRANT MAINTAIN ON ALL TABLES")
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Cascade is a foreign key by which the deletion of a row concerns the rows of Table that refer to it.
@@ -29,7 +31,7 @@ const (
 )
 
 // findCascades finds the foreign keys of all schemas. It returns partitioned tables instead of their partitions: a key
-// of one partition, or to one, counts as a key of all.
+// of one partition, or to one, counts as a key of all. Keys with PERIOD, which only refuse, are left to be tried.
 const findCascades = `
 SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_partition_root(k.conrelid),
   k.conrelid)::oid,
@@ -41,7 +43,8 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
     JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace ORDER BY u.i),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
-WHERE k.contype = 'f' AND k.conparentid = 0
+WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
+  AND (to_jsonb(k) ->> 'conperiod') IS DISTINCT FROM 'true'
 ORDER BY c.relname, k.conname`
 
 // readCascades reads the foreign keys that delete or change rows with rows of the tables, which it follows into all

@@ -28,8 +28,10 @@ type Column struct {
 	// pg_type: A for arrays, N for numbers, D for dates and times, S for texts.
 	Type, Full, Kind string
 	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.
-	IsDate  bool
-	NotNull bool
+	IsDate bool
+	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
+	// PostgreSQL 18) holds for new ones only.
+	NotNull, HasNulls bool
 	// Unique is true if the column is part of a primary key or a unique index, Generated if it cannot be assigned.
 	Unique, Generated bool
 	// Indexed is true if a complete index begins with the column.
@@ -160,6 +162,8 @@ WITH RECURSIVE based (oid, base) AS (
 SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
   format_type(a.atttypid, a.atttypmod), t.typcategory::text,
   t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull,
+  NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
+    AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY (i.indkey)),
   a.attgenerated <> '' OR a.attidentity = 'a',
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
@@ -176,8 +180,8 @@ ORDER BY a.attrelid, a.attnum`
 		column Column
 	)
 	scan := []any{
-		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.Unique,
-		&column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
+		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.HasNulls,
+		&column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		tables[oid].details = append(tables[oid].details, column)

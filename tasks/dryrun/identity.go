@@ -10,6 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/preview"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // unidentified selects the relations that refuse actions ($2) on relations ($1), because they are published and have no
@@ -19,10 +20,11 @@ const unidentified = `
 WITH RECURSIVE affected (number, oid, action) AS (
   SELECT number, to_regclass(name)::oid, action
   FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS of (name, action, number)
-  UNION SELECT number, part.oid, CASE f.confdeltype WHEN 'c' THEN 'DELETE' ELSE 'UPDATE' END
+  UNION SELECT number, part.oid, CASE k.confdeltype WHEN 'c' THEN 'DELETE' ELSE 'UPDATE' END
   FROM affected
-    JOIN pg_constraint f ON f.contype = 'f' AND f.confrelid = affected.oid AND f.confdeltype IN ('c', 'n', 'd')
-    CROSS JOIN LATERAL (SELECT f.conrelid UNION SELECT relid FROM pg_partition_tree(f.conrelid)) AS part (oid)
+    JOIN pg_constraint k ON k.contype = 'f' AND k.confrelid = affected.oid AND k.confdeltype IN ('c', 'n', 'd')
+      AND ` + sqlexpr.Enforced + `
+    CROSS JOIN LATERAL (SELECT k.conrelid UNION SELECT relid FROM pg_partition_tree(k.conrelid)) AS part (oid)
   WHERE affected.action = 'DELETE')
 SELECT DISTINCT number, c.oid::regclass::text FROM affected JOIN pg_class c USING (oid)
 WHERE c.relkind = 'r' AND c.relreplident <> 'f'

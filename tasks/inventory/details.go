@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Details are what a list shows of a table in addition.
@@ -27,7 +28,8 @@ type ForeignKey struct {
 	// Table is the table that has the key, with its schema, quoted where needed, and Columns are its stored columns.
 	Table   string
 	Columns []string
-	// OnDelete is what a delete does: NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT.
+	// OnDelete is what a delete does: NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT; NOT ENFORCED if the key does
+	// nothing.
 	OnDelete string
 }
 
@@ -115,8 +117,8 @@ const selectForeignKeys = `
 SELECT t.position - 1, k.conname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
   ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
-  CASE k.confdeltype WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL'
-    WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END
+  CASE WHEN NOT (` + sqlexpr.Enforced + `) THEN 'NOT ENFORCED' ELSE CASE k.confdeltype WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL'
+    WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END END
 FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_constraint k ON k.confrelid = t.oid
   JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE k.contype = 'f' AND k.conparentid = 0

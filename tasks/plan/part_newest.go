@@ -40,7 +40,7 @@ func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	for _, column := range p.Per {
 		g := groupColumn{stored: t.Stored(column)}
 		detail, ok := t.Column(g.stored)
-		g.name, g.nullable = pgx.Identifier{g.stored}.Sanitize(), !ok || !detail.NotNull
+		g.name, g.nullable = pgx.Identifier{g.stored}.Sanitize(), !ok || detail.HasNulls
 		if !slices.Contains(columns, g) {
 			columns = append(columns, g)
 		}

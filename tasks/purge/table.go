@@ -108,11 +108,11 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
     OR EXISTS (SELECT FROM pg_trigger WHERE tgrelid = above.oid AND tgtype & 1 = 0 AND tgtype & $4 <> 0
       AND NOT tgisinternal AND ` + triggerFires + `) ORDER BY 1),
   EXISTS (SELECT FROM pg_trigger WHERE tgrelid = c.oid AND ` + appTriggerSQL + `),
-  ARRAY(SELECT format('%s (%s)', f.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.place)
-      FROM unnest(f.conkey) WITH ORDINALITY AS k (number, place) JOIN pg_attribute a ON a.attrelid = f.conrelid
-        AND a.attnum = k.number))
-    FROM pg_constraint f WHERE f.contype = 'f' AND f.confrelid = c.oid AND NOT EXISTS (
-      SELECT FROM pg_index i WHERE i.indrelid = f.conrelid AND i.indkey[0] = ANY (f.conkey) AND i.indpred IS NULL
+  ARRAY(SELECT format('%s (%s)', k.conrelid::regclass, (SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY u.place)
+      FROM unnest(k.conkey) WITH ORDINALITY AS u (number, place) JOIN pg_attribute a ON a.attrelid = k.conrelid
+        AND a.attnum = u.number))
+    FROM pg_constraint k WHERE k.contype = 'f' AND k.confrelid = c.oid AND ` + sqlexpr.Enforced + ` AND NOT EXISTS (
+      SELECT FROM pg_index i WHERE i.indrelid = k.conrelid AND i.indkey[0] = ANY (k.conkey) AND i.indpred IS NULL
         AND i.indisvalid)
     ORDER BY 1),
   pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples,

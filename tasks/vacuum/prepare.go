@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -28,10 +30,15 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 	}
 	tables, others, err := All(ctx, a.Binder.Pool, env.Catalog.Schema, emptied)
 	if others > 0 {
-		a.Log(ctx, message.Infof(
-			"%d tables of %s belong to another role, which alone may vacuum them: left to autovacuum",
-			others, env.Catalog.Schema,
-		))
+		const left = "%d tables of %s belong to another role: left to autovacuum"
+		text := fmt.Sprintf(left, others, env.Catalog.Schema)
+		if env.Catalog.Version >= 170_000 {
+			text += fmt.Sprintf(
+				"; to have them vacuumed: GRANT MAINTAIN ON ALL TABLES IN SCHEMA %s TO %s",
+				pgx.Identifier{env.Catalog.Schema}.Sanitize(), pgx.Identifier{env.Catalog.Role}.Sanitize(),
+			)
+		}
+		a.Log(ctx, message.Infos(text)...)
 	}
 	return c, tables, err
 }

@@ -760,7 +760,8 @@ type TableReference struct {
 	Table string `protobuf:"bytes,2,opt,name=table,proto3" json:"table,omitempty"`
 	// Its columns in that table.
 	Columns []string `protobuf:"bytes,3,rep,name=columns,proto3" json:"columns,omitempty"`
-	// What happens to its rows when rows are deleted here: NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT.
+	// What happens to its rows when rows are deleted here: NO ACTION, RESTRICT, CASCADE, SET NULL or SET DEFAULT; NOT
+	// ENFORCED if nothing happens, by a key of PostgreSQL 18 that is not.
 	OnDelete      string `protobuf:"bytes,4,opt,name=on_delete,json=onDelete,proto3" json:"on_delete,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
