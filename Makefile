@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 MAKEFLAGS += --no-print-directory
-.PHONY: help build demo test race modules vet nested fmt lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long newcomer bench profile
+.PHONY: help build demo test race modules vet nested fmt lint generate console pictures check-console check-generated openapi breaking land-api vuln sbom release-snapshot fuzz docs model faults browser flood long versions newcomer bench profile
 
 # PKG are the packages to test, RUN a pattern of the names of tests (empty: all), ARGS further arguments of the command.
 PKG ?= ./...
@@ -38,6 +38,9 @@ flood: ## Thousands of connections and calls
 
 long: ## All tests at their full size, but for random databases, faults, floods and the browser; PKG, RUN, ARGS
 	CLEANUPD_SUITES=long go test -timeout 30m $(only) $(PKG) $(ARGS)
+
+versions: ## Rules, random models, purges, policies and holds on PostgreSQL 14, 16, 17 and 18 from npm; VERSIONS=18 SEEDS=1000
+	.ci/versions "$(VERSIONS)" $(SEEDS)
 
 newcomer: ## The README's two commands on a clean clone of a busy machine, five times as an ordinary user and once as root; PASSES=1
 	.ci/newcomer $(PASSES)

@@ -44,7 +44,7 @@ func TestTables(t *testing.T) {
 		"tables": {
 			0,
 			[]string{
-				"public.wkf%: 2 tables", "  1 table retained, 40 KiB: workflow 520 is paused", "  1 table unused",
+				"public.wkf%: 2 tables", "  1 table retained, ", " KiB: workflow 520 is paused", "  1 table unused",
 				"deliveries +2",
 			},
 			"",

@@ -21,8 +21,15 @@ var ErrNoPostgres = errors.New(
 // oldest is the first major version with TID range scans.
 const oldest = 14
 
-// findBinaries finds the folder of initdb and postgres. If it does not exist, it downloads them.
+// findBinaries finds the folder of initdb and postgres: the one that the environment names, one of this machine, or one
+// that it downloads.
 func findBinaries(owner *syscall.Credential) (string, error) {
+	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
+		if major, err := version(dir); err != nil || major < oldest {
+			return "", fmt.Errorf("TEST_POSTGRES_BIN names no PostgreSQL %d or later: version %d, %w", oldest, major, err)
+		}
+		return dir, nil
+	}
 	for _, dir := range candidates() {
 		if major, err := version(dir); err == nil && major >= oldest {
 			return dir, nil

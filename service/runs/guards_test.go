@@ -578,7 +578,7 @@ func TestGuardDrops(t *testing.T) {
 		},
 		"bytes": {
 			"workflow-instances",
-			"CREATE TABLE wkDlv_%d AS SELECT 1 AS i FROM generate_series(1, 40000)",
+			"CREATE TABLE wkDlv_%d (i int); INSERT INTO wkDlv_%d SELECT 1 FROM generate_series(1, 40000)",
 			func(g *guard.Limits) { g.MaxDropPercent = 30 },
 			"bytes 5",
 		},
