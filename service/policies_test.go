@@ -364,3 +364,38 @@ func TestPoliciesOfCampaign(t *testing.T) {
 		}
 	}
 }
+
+// A policy on a table says which foreign keys delete rows with its rows, keep them, or lack an index; and a run deletes
+// rows that keep others before these, whatever the names of the policies.
+func TestPoliciesWithForeignKeys(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TABLE cart (id int PRIMARY KEY, placed timestamptz);
+		CREATE TABLE item (id int PRIMARY KEY, cart int REFERENCES cart, placed timestamptz);
+		CREATE TABLE gift (id int PRIMARY KEY, cart int REFERENCES cart ON DELETE CASCADE);
+		CREATE INDEX ON item (cart);
+		INSERT INTO cart SELECT i, '2020-01-01' FROM generate_series(1, 2000) i;
+		INSERT INTO item SELECT i, i, '2020-01-01' FROM generate_series(1, 2000) i;
+		INSERT INTO gift SELECT i, i FROM generate_series(1, 30) i`)
+	old := &cleanupv1.OlderThan{Column: "placed", Days: 365}
+	set := setPolicy(t, s, &cleanupv1.Policy{Name: "a-carts", Table: "cart", Enabled: true, OlderThan: old})
+	const want = "POLICY_UNPROVEN POLICY_CASCADES POLICY_REFUSED POLICY_KEY_UNINDEXED"
+	if got := codesOf(set.GetWarnings()); got != want {
+		t.Errorf("the warnings are %q, want %q: %v", got, want, set.GetWarnings())
+	}
+	setPolicy(t, s, &cleanupv1.Policy{Name: "b-items", Table: "item", Enabled: true, OlderThan: old})
+	dry, run := approve(t, s)
+	if r := resultOf(run, "policy/a-carts"); r.GetRowsDeleted() != 2_000 || r.GetRowsCascaded() != 30 ||
+		resultOf(run, "policy/b-items").GetRowsDeleted() != 2_000 {
+		t.Errorf("the run did %v", run.GetResults())
+	}
+	var remarks []string
+	for _, p := range resultOf(dry, "policy/a-carts").GetPreview() {
+		remarks = append(remarks, p.GetRemarks()...)
+	}
+	for _, part := range []string{"rows of public.item that refer", "CREATE INDEX ON public.gift (cart)"} {
+		if !strings.Contains(strings.Join(remarks, "; "), part) {
+			t.Errorf("the remarks are %q, want %q among them", remarks, part)
+		}
+	}
+}

@@ -24,6 +24,19 @@ var (
 			"stay whose deletion would take others that the rule does not match.",
 		"Nothing, if that is what the keys are for. A hold on a dependent table keeps its rows, with those that they refer to.",
 	)
+	PolicyRefused = policies.warning(
+		"POLICY_REFUSED",
+		"rows of {tables} keep rows of {table} that they refer to, by foreign keys without ON DELETE",
+		"A foreign key to the table has ON DELETE NO ACTION or RESTRICT. Rows that are referred to fail and are retained.",
+		"Set a policy for the tables with the keys, too: runs delete their rows first. Or give the keys ON DELETE.",
+	)
+	PolicyKeyUnindexed = policies.warning(
+		"POLICY_KEY_UNINDEXED",
+		"foreign keys to {table}, or to tables whose rows go with its rows, have no index, so that each deleted row costs "+
+			"a scan of another table: {statements}",
+		"PostgreSQL looks for the rows that refer to a deleted row. Without an index it reads the whole table each time.",
+		"Create the indexes, best with CONCURRENTLY, before the first run.",
+	)
 	PolicyUnindexed = policies.warning(
 		"POLICY_UNINDEXED",
 		"no index of {table} serves keep_newest, so that each batch reads the whole table: {statement}",

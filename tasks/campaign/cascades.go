@@ -127,3 +127,57 @@ func (t *Table) Dependents() (list []*Table) {
 	follow(t)
 	return list
 }
+
+// References are the foreign keys that refer to a table, or to the tables whose rows go with its rows.
+type References struct {
+	// Refusing are the quoted names of the tables whose rows keep the rows that they refer to.
+	Refusing []string
+	// Unindexed are statements that create the indexes that keys lack.
+	Unindexed []string
+}
+
+// findReferences finds the foreign keys that refer to tables ($1) or their partitions, with the index that each lacks:
+// one that is complete and begins with one of its columns.
+const findReferences = `
+SELECT DISTINCT format('%I.%I', n.nspname, c.relname), k.confdeltype IN ('a', 'r') AND k.conrelid <> ALL ($1::oid[]),
+  CASE WHEN NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indkey[0] = ANY (k.conkey)
+      AND i.indpred IS NULL AND i.indisvalid) AND c.relkind IN ('r', 'p')
+    THEN format('CREATE INDEX ON %I.%I (%s)', n.nspname, c.relname, (SELECT string_agg(quote_ident(a.attname), ', '
+      ORDER BY u.i) FROM unnest(k.conkey) WITH ORDINALITY AS u (number, i)
+      JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.number)) ELSE '' END
+FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
+  AND COALESCE(pg_partition_root(k.confrelid), k.confrelid) = ANY ($1::oid[]) ORDER BY 1, 3`
+
+// References reads the foreign keys that refer to the table, or to the tables whose rows go with its rows.
+func (t *Table) References(ctx context.Context, db Querier) (r References, err error) {
+	var oids []uint32
+	var follow func(t *Table)
+	follow = func(t *Table) {
+		oids = append(oids, t.OID)
+		for _, k := range t.Cascades {
+			if k.Action == Deletes && !slices.Contains(oids, k.Table.OID) {
+				follow(k.Table)
+			}
+		}
+	}
+	follow(t)
+	var (
+		table, statement string
+		refuses          bool
+	)
+	rows, _ := db.Query(ctx, findReferences, oids)
+	_, err = pgx.ForEachRow(rows, []any{&table, &refuses, &statement}, func() error {
+		if refuses && !slices.Contains(r.Refusing, table) {
+			r.Refusing = append(r.Refusing, table)
+		}
+		if statement != "" && !slices.Contains(r.Unindexed, statement) {
+			r.Unindexed = append(r.Unindexed, statement)
+		}
+		return nil
+	})
+	if err != nil {
+		return r, fmt.Errorf("read the foreign keys to %s: %w", t.Quoted(), err)
+	}
+	return r, nil
+}

@@ -83,6 +83,12 @@ func parseTableName(text string) (n tableName, ok bool) {
 	return n, false
 }
 
+// BaseName returns the name of a table without its schema.
+func BaseName(text string) string {
+	n, _ := parseTableName(text)
+	return n.name.text
+}
+
 // findNamed finds the relation that a name stands for: names ($2) of schemas ($1), the first ones first. Without
 // schemas it is the one of the application's schema ($3), or else of the first schema of the search path.
 const findNamed = `

@@ -75,10 +75,33 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 	if err := t.countSets(ctx, candidates.Of(t.Task.Name, j, s)); err != nil {
 		return err
 	}
+	if err := t.remarkReferences(ctx, j); err != nil {
+		return err
+	}
 	if err := t.countDrop(ctx, j, s); err != nil {
 		return err
 	}
 	return t.countDependent(ctx, j, s)
+}
+
+// remarkReferences remarks on the foreign keys that may keep rows of a job, or make their deletion slow.
+func (t *task) remarkReferences(ctx context.Context, j plan.Job) error {
+	if j.Set != nil || !t.found.tables.has(j.Table.Quoted(), preview.Delete) || t.referenced[j.Table] {
+		return nil
+	}
+	if t.referenced == nil {
+		t.referenced = map[*campaign.Table]bool{}
+	}
+	t.referenced[j.Table] = true
+	references, err := j.Table.References(ctx, t.Binder.Pool)
+	table := t.found.tables.at(j.Table.Quoted(), preview.Delete, "")
+	for _, refusing := range references.Refusing {
+		table.remark("rows of " + refusing + " that refer to these by a foreign key keep them")
+	}
+	for _, statement := range references.Unindexed {
+		table.remark("each deleted row costs a scan of a table whose foreign key has no index: " + statement)
+	}
+	return err
 }
 
 // countDrop counts the partition of a sweep if it would be dropped.

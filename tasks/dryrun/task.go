@@ -5,6 +5,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/figures"
 	"github.com/cleanupd/cleanupd/tasks/hold"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -25,6 +26,8 @@ type task struct {
 	parents binding.Parents
 	// expected is how many rows would be deleted or updated; negative if that is not known.
 	expected int64
+	// referenced are the tables whose foreign keys were remarked on.
+	referenced map[*campaign.Table]bool
 }
 
 // Do implements pipeline.Executor.

@@ -146,6 +146,18 @@ func TestAllRowsRefuse(t *testing.T) {
 	}
 }
 
+// Rows that others keep by a foreign key do not keep the rest of the table, however many they are.
+func TestRowsThatOthersKeep(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 6_000)
+	db.Do("CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); INSERT INTO keeping SELECT generate_series(1001, 3400)")
+	e, a := engine(db)
+	result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
+	if err != nil || result.GaveUp || result.Failed != 1_200 || a.deleted() != 1_800 {
+		t.Errorf("deleted %d rows, want 1800 of 3000; result %+v, error %v", a.deleted(), result, err)
+	}
+}
+
 // counter counts statements, including the statements of batches.
 type counter struct{ statements atomic.Int64 }
 

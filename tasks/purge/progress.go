@@ -1,10 +1,13 @@
 package purge
 
 import (
+	"errors"
 	"sync"
 
+	"github.com/jackc/pgerrcode"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -14,6 +17,7 @@ type outcome struct {
 	before   Retained       // by earlier sweeps of the caller
 	retained []retainedPart // by this sweep
 	failures int            // how often rows failed
+	raised   int64          // failed rows that no foreign key refused
 }
 
 // retainedPart counts retained rows between the position of the part before and another one.
@@ -47,14 +51,18 @@ func (o *outcome) below(position int64) (sum Retained) {
 	return sum
 }
 
-// fail counts rows that failed, below a position, and reports whether to log the error.
+// fail counts rows that failed, below a position, and reports whether to log the error. The sweep does not give up
+// because of rows that others keep by foreign keys, however many they are.
 func (o *outcome) fail(rows, below int64, err error) (logged bool) {
 	o.retain(below, Retained{Failed: rows})
 	o.failures++
 	if o.result.FirstError == nil {
 		o.result.FirstError = err
 	}
-	o.result.GaveUp = o.before.Failed+o.total().Failed > MaxFailedRows
+	if !sqlstate.Is(err, pgerrcode.ForeignKeyViolation) && !errors.Is(err, ErrTookMore) {
+		o.raised += rows
+		o.result.GaveUp = o.before.Failed+o.raised > MaxFailedRows
+	}
 	return o.failures <= FailedRowsLogged
 }
 

@@ -61,7 +61,9 @@ func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) 
 		if err != nil {
 			return err
 		}
-		d.Warnings = warnings(env, s)
+		if d.Warnings, err = warnings(ctx, tx, env, s); err != nil {
+			return err
+		}
 		err = s.Check(ctx, tx, env)
 		if isAboutPolicy(err) {
 			d.Warnings = append(d.Warnings, message.PolicyUnusable.With("problem", err))
@@ -102,7 +104,9 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		if err != nil {
 			return err
 		}
-		d.Warnings = warnings(env, stored)
+		if d.Warnings, err = warnings(ctx, tx, env, stored); err != nil {
+			return err
+		}
 		if c.ValidateOnly {
 			return errChecked
 		}
@@ -175,11 +179,11 @@ func (s Stored) Unproven() []message.Message {
 }
 
 // warnings returns what an operator should know of a policy.
-func warnings(env plan.Env, s Stored) (found []message.Message) {
+func warnings(ctx context.Context, db campaign.Querier, env plan.Env, s Stored) (found []message.Message, err error) {
 	found = s.Unproven()
 	table := env.Catalog.Table(s.Table)
 	if table == nil {
-		return found
+		return found, nil
 	}
 	if covering := covering(env, s.TaskName(), table); covering != nil {
 		found = append(found, message.PolicyTableCovered.With(
@@ -193,13 +197,27 @@ func warnings(env plan.Env, s Stored) (found []message.Message) {
 	for _, t := range table.Dependents() {
 		dependent = append(dependent, t.Quoted())
 	}
-	if dependent != nil && s.Assign == nil {
+	if s.Assign != nil {
+		return found, nil
+	}
+	if dependent != nil {
 		slices.Sort(dependent)
 		found = append(found, message.PolicyCascades.With(
 			"table", table.Quoted(), "tables", strings.Join(dependent, ", "),
 		))
 	}
-	return found
+	references, err := table.References(ctx, db)
+	if references.Refusing != nil {
+		found = append(found, message.PolicyRefused.With(
+			"table", table.Quoted(), "tables", strings.Join(references.Refusing, ", "),
+		))
+	}
+	if references.Unindexed != nil {
+		found = append(found, message.PolicyKeyUnindexed.With(
+			"table", table.Quoted(), "statements", strings.Join(references.Unindexed, "; "),
+		))
+	}
+	return found, err
 }
 
 // covering returns the names of the other tasks that change rows of a table.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/external"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks"
@@ -87,9 +89,9 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	if err != nil {
 		return l, err
 	}
-	var ofPolicies []plan.Task
-	for _, p := range stored {
-		ofPolicies = append(ofPolicies, p.Task())
+	ofPolicies, err := inOrder(ctx, db, stored)
+	if err != nil {
+		return l, err
 	}
 	at := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == plan.Vacuum })
 	l.Tasks = slices.Insert(l.Tasks, max(at, 0), ofPolicies...)
@@ -139,4 +141,46 @@ func (s Source) Resolve(
 		chosen = append(chosen, t)
 	}
 	return chosen, l, nil
+}
+
+// keeping selects which tables, of some names in lower case ($1), have foreign keys by which their rows keep rows of
+// others.
+const keeping = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
+  JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
+WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
+  AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
+
+// inOrder returns the tasks of policies in the order of their names, but rows that keep others by a foreign key are
+// deleted before these: otherwise only the next run could delete the others.
+func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []plan.Task, err error) {
+	var names []string
+	for _, p := range stored {
+		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))
+	}
+	var child, parent string
+	keep := map[string][]string{} // the children by their parents
+	rows, _ := db.Query(ctx, keeping, names)
+	if _, err := pgx.ForEachRow(rows, []any{&child, &parent}, func() error {
+		keep[parent] = append(keep[parent], child)
+		return nil
+	}); err != nil {
+		return nil, fmt.Errorf("read which tables of policies keep rows of others: %w", err)
+	}
+	placed := make([]bool, len(stored))
+	var place func(i int)
+	place = func(i int) {
+		placed[i] = true // also in a circle
+		for k, name := range names {
+			if !placed[k] && slices.Contains(keep[names[i]], name) {
+				place(k)
+			}
+		}
+		ordered = append(ordered, stored[i].Task())
+	}
+	for i := range stored {
+		if !placed[i] {
+			place(i)
+		}
+	}
+	return ordered, nil
 }

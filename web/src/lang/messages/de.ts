@@ -149,5 +149,7 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',
   POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
+  POLICY_REFUSED: 'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
+  POLICY_KEY_UNINDEXED: 'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
   POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

@@ -147,5 +147,7 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',
   POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
+  POLICY_REFUSED: 'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',
+  POLICY_KEY_UNINDEXED: 'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
   POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keep_newest, donc chaque lot lit toute la table : {statement}',
 }

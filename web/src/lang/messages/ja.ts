@@ -136,6 +136,8 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
   POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
+  POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
+  POLICY_KEY_UNINDEXED: '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
   POLICY_UNINDEXED:
     '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
