@@ -23,12 +23,12 @@ type Set struct {
 func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	rows := purge.Candidates{Where: s.Where, Newest: s.Newest, Date: j.Date, Key: j.Key}
 	if s.Cascade.Circular() {
-		rows.Where = s.Without(s.Dependent()).Where
+		rows.Where, rows.Follows = s.Without(s.Dependent()).Where, true
 	}
 	j.Sweep = s
 	sets := []Set{{Task: task, Job: j, Rows: rows}}
 	for _, c := range Cascaded(j, s) {
-		sets = append(sets, Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key}, ByKey: true})
+		sets = append(sets, Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
 	}
 	return sets
 }

@@ -3,6 +3,7 @@ package purge
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -16,6 +17,8 @@ type Candidates struct {
 	Where sqlexpr.Expr
 	// Newest is as in Sweep.
 	Newest *Newest
+	// Follows is true if Where follows foreign keys from all rows of a table, which takes long if there are many.
+	Follows bool
 	// Except are indexes of candidates, before these, whose rows the sweep will not find.
 	Except []int
 	// Date is SQL of the row's date, and Key its integer key; they may be empty.
@@ -85,6 +88,9 @@ func (e *Engine) CountCandidates(
 			if !errors.Is(err, errSlow) {
 				return err
 			}
+		}
+		if slices.ContainsFunc(candidates, func(c Candidates) bool { return c.Follows }) {
+			t.session.reads = followTimeout
 		}
 		if err := t.session.prepareReading(ctx); err != nil {
 			return err
@@ -166,6 +172,7 @@ func (t *table) addReaders(ctx context.Context, readers []*table, n int) ([]*tab
 		if err != nil {
 			return readers, err
 		}
+		session.reads = t.session.reads
 		readers = append(readers, &table{t.engine, session, t.sweep})
 		if err := session.prepareReading(ctx); err != nil {
 			return readers, err

@@ -17,6 +17,12 @@ const countBlocks = 4096
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
 		if !s.Elsewhere {
+			if s.Cascade.Circular() {
+				t.session.reads = followTimeout
+				if err := t.session.prepareReading(ctx); err != nil {
+					return err
+				}
+			}
 			return t.countWindows(ctx, found)
 		}
 		rows, paired, err := t.countRemote(ctx)

@@ -160,7 +160,11 @@ func (e *Engine) Commit(ctx context.Context, tx pgx.Tx, d Delta) error {
 type session struct {
 	engine *Engine
 	conn   *pgxpool.Conn
+	reads  time.Duration // how long a statement that reads much of a table may take; 0 is as others
 }
+
+// followTimeout is how long a statement may follow foreign keys.
+const followTimeout = 30 * time.Minute
 
 // session acquires a connection; the caller must end it.
 func (e *Engine) session(ctx context.Context) (*session, error) {
@@ -168,7 +172,7 @@ func (e *Engine) session(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &session{e, conn}
+	s := &session{engine: e, conn: conn}
 	if _, err := conn.Exec(ctx, e.settings("SET")); err != nil {
 		s.end(ctx)
 		return nil, err
@@ -207,10 +211,11 @@ func (s *session) begin(ctx context.Context, queue func(b *pgx.Batch), calls ...
 // parameters, and compiled above a cost, unless the server's settings have JIT off. Inlining takes longer than it
 // saves.
 func (s *session) prepareReading(ctx context.Context) error {
-	_, err := s.conn.Exec(
-		ctx,
-		"SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; "+
-			"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1",
-	)
+	sql := "SET plan_cache_mode = force_custom_plan; RESET jit; SET jit_above_cost = 50000; " +
+		"SET jit_optimize_above_cost = 50000; SET jit_inline_above_cost = -1"
+	if s.reads > 0 { // compiling the steps of a recursion takes longer than it saves, and gigabytes
+		sql += fmt.Sprintf("; SET jit = off; SET statement_timeout = %d", s.reads.Milliseconds())
+	}
+	_, err := s.conn.Exec(ctx, sql)
 	return err
 }
