@@ -19,7 +19,8 @@ func (s *Service) GetForecast(
 		return nil, err
 	}
 	out := &cleanupv1.GetForecastResponse{
-		ForecastTime: timestamppb.New(f.Time),
+		ForecastTime:     timestamppb.New(f.Time),
+		SequencesProblem: f.SequencesProblem,
 		Database: &cleanupv1.DatabaseForecast{
 			Bytes:                        f.Size.Bytes,
 			BytesIn_30Days:               f.Size.In(30, f.Size.PerDay),

@@ -1,6 +1,8 @@
 package service_test
 
 import (
+	"maps"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -115,6 +117,47 @@ func TestForecastOfSequences(t *testing.T) {
 	}
 }
 
+// A sequence that is unusual, or that the role may not read, concerns itself alone.
+func TestForecastOfUnusualSequences(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE SEQUENCE shop.below MINVALUE -9223372036854775808; SELECT nextval('shop.below');
+		CREATE SEQUENCE shop.to_zero MINVALUE -10 MAXVALUE 0; SELECT nextval('shop.to_zero');
+		CREATE SEQUENCE shop.last MINVALUE -11 START -10 MAXVALUE -10; SELECT nextval('shop.last');
+		CREATE DOMAIN shop.small AS int; CREATE DOMAIN shop.smaller AS shop.small;
+		CREATE TABLE shop.typed (id shop.smaller PRIMARY KEY); CREATE SEQUENCE shop.of_domain OWNED BY shop.typed.id;
+		SELECT setval('shop.of_domain', 2147483000);
+		INSERT INTO cleanupd.sequence_sample VALUES ('shop.below', now() - interval '10 days', -9223372036854775808)`)
+	s.db.Superuser(
+		`CREATE SEQUENCE shop.hidden; SELECT nextval('shop.hidden'); CREATE SCHEMA closed; CREATE SEQUENCE closed.q;
+		SELECT nextval('closed.q'); GRANT SELECT ON SEQUENCE closed.q TO neolane; CREATE SEQUENCE closed."Out of sight"`,
+	)
+	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := map[string]int64{}
+	for _, q := range f.GetSequences() {
+		limits[q.GetSequence()] = q.GetLimit()
+	}
+	want := map[string]int64{
+		"closed.q": math.MaxInt64, "shop.below": math.MaxInt64, "shop.last": -10, "shop.of_domain": math.MaxInt32,
+		"shop.to_zero": 0, "shop.order_line_id_seq": math.MaxInt64,
+	}
+	if !maps.Equal(limits, want) {
+		t.Errorf("%v, want %v", limits, want)
+	}
+	for _, part := range []string{"(2)", `GRANT SELECT ON SEQUENCE closed."Out of sight", shop.hidden TO neolane`} {
+		if !strings.Contains(f.GetSequencesProblem(), part) {
+			t.Errorf("%q, want %q in it", f.GetSequencesProblem(), part)
+		}
+	}
+	s.db.Do("UPDATE cleanupd.table_sampler SET last_time = now() - interval '1 hour'")
+	if err := s.manager.Forecaster.Tick(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
 // The database grows by the remaining rows, and without the cleanup also by the rows that it has deleted.
 func TestForecastOfTheSize(t *testing.T) {
 	t.Parallel()
@@ -156,7 +199,8 @@ func TestForecastOfPoliciesThatCannotRun(t *testing.T) {
 	}
 	for name, want := range map[string]string{"renamed": `no table "shop.renamed"`, "changed": `no column "at"`} {
 		got := forecastOf(t, f, "policy/"+name)
-		if !strings.Contains(got.GetProblem(), want) || got.DueNow != nil || got.GetTrend() != cleanupv1.Trend_TREND_UNSPECIFIED {
+		if !strings.Contains(got.GetProblem(), want) || got.DueNow != nil ||
+			got.GetTrend() != cleanupv1.Trend_TREND_UNSPECIFIED {
 			t.Errorf("%v, want the problem %q", got, want)
 		}
 	}

@@ -42,6 +42,9 @@ func NewForecast() *cobra.Command {
 				return err
 			}
 			fmt.Fprintf(out, "\n%s\n", sizes(resp.GetDatabase()))
+			if problem := resp.GetSequencesProblem(); problem != "" {
+				fmt.Fprintf(out, "\n%s\n", terminal.OneLine(problem))
+			}
 			if len(resp.GetSequences()) == 0 {
 				return nil
 			}
@@ -116,6 +119,14 @@ func sizes(d *cleanupv1.DatabaseForecast) string {
 	)
 }
 
+// used returns which share of its ids above zero a sequence has given; empty if it has none.
+func used(q *cleanupv1.SequenceForecast) string {
+	if q.GetLimit() <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("%.1f %%", 100*max(float64(q.GetLastValue()), 0)/float64(q.GetLimit()))
+}
+
 // sequenceTable returns the sequences that end first.
 func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 	table := []terminal.Row{{"SEQUENCE", "COLUMNS", "USED", "A DAY", "ENDS"}}
@@ -127,7 +138,7 @@ func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 		table = append(table, terminal.Row{
 			q.GetSequence(),
 			strings.Join(q.GetColumns(), " "),
-			fmt.Sprintf("%.1f %%", 100*float64(q.GetLastValue())/float64(q.GetLimit())),
+			used(q),
 			perDay,
 			format.Date(q.GetLimitTime()),
 		})

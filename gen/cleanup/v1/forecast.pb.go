@@ -189,9 +189,12 @@ type GetForecastResponse struct {
 	// The sequences that give ids, those with the least time left first.
 	Sequences []*SequenceForecast `protobuf:"bytes,3,rep,name=sequences,proto3" json:"sequences,omitempty"`
 	// The whole database.
-	Database      *DatabaseForecast `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Database *DatabaseForecast `protobuf:"bytes,4,opt,name=database,proto3" json:"database,omitempty"`
+	// Which sequences are not shown, since the role of the service may not read them, with the GRANT that helps; empty if
+	// all are.
+	SequencesProblem string `protobuf:"bytes,5,opt,name=sequences_problem,json=sequencesProblem,proto3" json:"sequences_problem,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *GetForecastResponse) Reset() {
@@ -250,6 +253,13 @@ func (x *GetForecastResponse) GetDatabase() *DatabaseForecast {
 		return x.Database
 	}
 	return nil
+}
+
+func (x *GetForecastResponse) GetSequencesProblem() string {
+	if x != nil {
+		return x.SequencesProblem
+	}
+	return ""
 }
 
 // TaskForecast is what a task will have to do, if nothing else changes.
@@ -570,12 +580,13 @@ const file_cleanup_v1_forecast_proto_rawDesc = "" +
 	"\n" +
 	"\x19cleanup/v1/forecast.proto\x12\n" +
 	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x14\n" +
-	"\x12GetForecastRequest\"\xfc\x01\n" +
+	"\x12GetForecastRequest\"\xa9\x02\n" +
 	"\x13GetForecastResponse\x12?\n" +
 	"\rforecast_time\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\fforecastTime\x12.\n" +
 	"\x05tasks\x18\x02 \x03(\v2\x18.cleanup.v1.TaskForecastR\x05tasks\x12:\n" +
 	"\tsequences\x18\x03 \x03(\v2\x1c.cleanup.v1.SequenceForecastR\tsequences\x128\n" +
-	"\bdatabase\x18\x04 \x01(\v2\x1c.cleanup.v1.DatabaseForecastR\bdatabase\"\xf2\x03\n" +
+	"\bdatabase\x18\x04 \x01(\v2\x1c.cleanup.v1.DatabaseForecastR\bdatabase\x12+\n" +
+	"\x11sequences_problem\x18\x05 \x01(\tR\x10sequencesProblem\"\xf2\x03\n" +
 	"\fTaskForecast\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12\x1c\n" +
 	"\adue_now\x18\x02 \x01(\x03H\x00R\x06dueNow\x88\x01\x01\x12\x1e\n" +

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -35,7 +36,9 @@ type Forecast struct {
 	Time      time.Time
 	Tasks     []Task
 	Sequences []Sequence
-	Size      Size
+	// SequencesProblem says which sequences are not among them, and why; empty if all are.
+	SequencesProblem string
+	Size             Size
 }
 
 // Forecaster makes forecasts, one at a time, and records one after each sampling of the tables, while no run works.
@@ -108,8 +111,15 @@ func (f *Forecaster) forecast(ctx context.Context) (*Forecast, error) {
 		}
 		made.Tasks = append(made.Tasks, t)
 	}
-	if made.Sequences, err = Sequences(ctx, f.Pool); err != nil {
+	made.Sequences, err = Sequences(ctx, f.Pool)
+	if err == nil {
+		made.SequencesProblem, err = hiddenSequences(ctx, f.Pool)
+	}
+	if sqlstate.Lost(err) || ctx.Err() != nil {
 		return nil, err
+	}
+	if err != nil {
+		made.SequencesProblem = sqlstate.Explain(err)
 	}
 	made.Size, err = ReadSize(ctx, f.Pool)
 	return made, err

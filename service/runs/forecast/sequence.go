@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -29,7 +30,7 @@ const maxYears = 100
 
 // End returns when the limit is reached; nil if that is not known, or far away.
 func (s Sequence) End(now time.Time) *time.Time {
-	days := float64(s.Limit-s.Last) / s.PerDay
+	days := (float64(s.Limit) - float64(s.Last)) / s.PerDay
 	if s.PerDay <= 0 || days > maxYears*365 {
 		return nil
 	}
@@ -37,11 +38,16 @@ func (s Sequence) End(now time.Time) *time.Time {
 	return &at
 }
 
-// selectSequences selects the ascending sequences outside the system's schemas that have given a value, and do not
-// begin again at their end. The application takes ids of all its tables from XtkNewId, which no column names, and they
-// have 32 bits. A value a day comes from the last sample of at least a day ago, and the first one of the last 30 days.
-const selectSequences = `
-WITH given AS (
+// allSequences is a WITH of the ascending sequences outside the system's schemas that do not begin again at their end,
+// with their last value: NULL if they have given none, or if the role may not read them. A column of a domain has the
+// type that the domain is based on. The application takes ids of all its tables from XtkNewId, which no column names,
+// and they have 32 bits.
+const allSequences = `
+WITH RECURSIVE based (oid, base) AS (
+  SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
+  UNION ALL
+  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid),
+given AS (
   SELECT d.refobjid AS sequence, d.objid AS relation, a.attname, a.atttypid
   FROM pg_depend d JOIN pg_attrdef f ON f.oid = d.objid
   JOIN pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
@@ -52,37 +58,62 @@ WITH given AS (
   WHERE d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')),
 columns AS (
   SELECT g.sequence, array_agg(DISTINCT format('%s.%s.%s', n.nspname, c.relname, g.attname)) AS names,
-    min(CASE g.atttypid WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
+    min(CASE b.base WHEN 'int2'::regtype THEN 32767 WHEN 'int4'::regtype THEN 2147483647
       ELSE 9223372036854775807 END) AS limit
-  FROM given g LEFT JOIN pg_attrdef f ON f.oid = g.relation
+  FROM given g JOIN based b ON b.oid = g.atttypid LEFT JOIN pg_attrdef f ON f.oid = g.relation
   JOIN pg_class c ON c.oid = COALESCE(f.adrelid, g.relation) JOIN pg_namespace n ON n.oid = c.relnamespace
-  GROUP BY g.sequence)
-SELECT format('%I.%I', s.schemaname, s.sequencename) AS name, COALESCE(k.names, '{}') AS columns, s.last_value,
-  least(s.max_value, k.limit, CASE WHEN s.sequencename = 'xtknewid' THEN 2147483647 END) AS limit
-FROM pg_sequences s JOIN pg_class c ON c.oid = format('%I.%I', s.schemaname, s.sequencename)::regclass
-LEFT JOIN columns k ON k.sequence = c.oid
-WHERE s.last_value IS NOT NULL AND s.increment_by > 0 AND NOT s.cycle AND s.schemaname <> 'cleanupd'
-  AND s.schemaname NOT LIKE 'pg\_%' AND c.relpersistence <> 't'`
+  GROUP BY g.sequence),
+sequences AS (
+  SELECT format('%I.%I', n.nspname, c.relname) AS name, COALESCE(k.names, '{}') AS columns,
+    r.readable, CASE WHEN r.readable THEN pg_sequence_last_value(c.oid) END AS last_value, q.seqmin AS first_value,
+    least(q.seqmax, k.limit, CASE WHEN c.relname = 'xtknewid' THEN 2147483647 END) AS limit
+  FROM pg_sequence q JOIN pg_class c ON c.oid = q.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+  CROSS JOIN LATERAL (SELECT has_sequence_privilege(c.oid, 'SELECT, USAGE') AS readable) AS r
+  LEFT JOIN columns k ON k.sequence = c.oid
+  WHERE q.seqincrement > 0 AND NOT q.seqcycle AND n.nspname <> 'cleanupd' AND n.nspname NOT LIKE 'pg\_%'
+    AND c.relpersistence <> 't')
+`
 
-// Sequences returns the sequences, those that end first at first.
+// Sequences returns the sequences that the role may read and that have given a value, those that end first at first. A
+// value a day comes from the last sample of at least a day ago, and the first one of the last 30 days.
 func Sequences(ctx context.Context, db campaign.Querier) ([]Sequence, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT s.name, s.columns, s.last_value, s.limit, COALESCE((s.last_value - p.last_value)
-			/ extract(epoch FROM clock_timestamp() - p.sample_time)::float8 * 86400, -1)
-		FROM (`+selectSequences+`) AS s
-		LEFT JOIN LATERAL (SELECT last_value, sample_time FROM cleanupd.sequence_sample p
-			WHERE p.sequence = s.name AND p.last_value <= s.last_value
+		allSequences+`SELECT s.name, s.columns, s.last_value, s.limit,
+			COALESCE((s.last_value::float8 - p.last_value) / p.days, -1)
+		FROM sequences s LEFT JOIN LATERAL (SELECT last_value,
+				extract(epoch FROM clock_timestamp() - sample_time)::float8 / 86400 AS days
+			FROM cleanupd.sequence_sample p WHERE p.sequence = s.name AND p.last_value <= s.last_value
 			AND sample_time BETWEEN clock_timestamp() - interval '30 days' AND clock_timestamp() - interval '1 day'
 			ORDER BY sample_time LIMIT 1) AS p ON true
-		ORDER BY (s.limit - s.last_value) / NULLIF(greatest(s.last_value - p.last_value, 0), 0)
-			* extract(epoch FROM clock_timestamp() - p.sample_time), s.last_value::float8 / s.limit DESC, s.name`,
+		WHERE s.last_value IS NOT NULL
+		ORDER BY (s.limit::float8 - s.last_value) / NULLIF(s.last_value::float8 - p.last_value, 0) * p.days,
+			(s.limit::float8 - s.last_value) / NULLIF(s.limit::float8 - s.first_value, 0), s.name`,
 	)
 	list, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Sequence])
 	if err != nil {
 		return nil, fmt.Errorf("read the sequences: %w", err)
 	}
 	return list, nil
+}
+
+// maxHidden is how many hidden sequences are named.
+const maxHidden = 10
+
+// hiddenSequences says which sequences the role may not read, with the GRANT that helps; empty if it may read all.
+func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
+	var (
+		role  string
+		names []string
+	)
+	const hidden = "SELECT quote_ident(current_user), ARRAY(SELECT name FROM sequences WHERE NOT readable ORDER BY name)"
+	if err := db.QueryRow(ctx, allSequences+hidden).Scan(&role, &names); err != nil || len(names) == 0 {
+		return "", err
+	}
+	return fmt.Sprintf(
+		"sequences that the role may not read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
+		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role,
+	), nil
 }
 
 // SampleSequences stores the last values of the sequences, unless that was done today, and forgets old ones.
@@ -93,9 +124,9 @@ func SampleSequences(ctx context.Context, tx pgx.Tx) error {
 	}
 	_, err := tx.Exec(
 		ctx,
-		`INSERT INTO cleanupd.sequence_sample (sequence, sample_time, last_value)
-		SELECT s.name, clock_timestamp(), s.last_value FROM (`+selectSequences+`) AS s
-		WHERE NOT EXISTS (SELECT FROM cleanupd.sequence_sample p WHERE p.sequence = s.name
+		allSequences+`INSERT INTO cleanupd.sequence_sample (sequence, sample_time, last_value)
+		SELECT s.name, clock_timestamp(), s.last_value FROM sequences s
+		WHERE s.last_value IS NOT NULL AND NOT EXISTS (SELECT FROM cleanupd.sequence_sample p WHERE p.sequence = s.name
 			AND p.sample_time > clock_timestamp() - interval '20 hours')
 		ON CONFLICT DO NOTHING`,
 	)

@@ -18,7 +18,7 @@ export function ForecastPage() {
           <>
             <Size forecast={forecast} />
             <Tasks tasks={forecast.tasks ?? []} />
-            <Sequences sequences={forecast.sequences ?? []} />
+            <Sequences sequences={forecast.sequences ?? []} problem={forecast.sequencesProblem ?? undefined} />
           </>
         )}
       </Show>
@@ -93,9 +93,10 @@ function Trend({ task }: { task: TaskForecast }) {
   )
 }
 
-function Sequences({ sequences }: { sequences: SequenceForecast[] }) {
+function Sequences({ sequences, problem }: { sequences: SequenceForecast[]; problem?: string }) {
   return (
     <Section title={t('forecast.sequences')}>
+      {problem && <p lang="en">{problem}</p>}
       <Table
         label={t('forecast.sequences')}
         rows={sequences}
@@ -110,7 +111,7 @@ function Sequences({ sequences }: { sequences: SequenceForecast[] }) {
           {
             title: t('forecast.used'),
             numeric: true,
-            cell: s => percent(Number(s.lastValue) / Number(s.limit)),
+            cell: s => (Number(s.limit) > 0 ? percent(Math.max(Number(s.lastValue), 0) / Number(s.limit)) : '–'),
           },
           {
             title: t('forecast.daily'),
