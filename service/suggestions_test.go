@@ -56,7 +56,13 @@ func TestSuggestions(t *testing.T) {
 		INSERT INTO parts SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO XtkAudit (iAuditId) SELECT i FROM generate_series(1, 9999) i;
 		INSERT INTO XtkWorkflow (iWorkflowId) SELECT i FROM generate_series(1, 9999) i;
-		CREATE MATERIALIZED VIEW cusview AS SELECT * FROM cusevents`)
+		CREATE MATERIALIZED VIEW cusview AS SELECT * FROM cusevents;
+		CREATE TABLE cuspeople (id int, birth_date date); CREATE TABLE custerms (id int, tsEnd timestamptz, dob date);
+		CREATE TABLE cusfuture (id int, at timestamptz); CREATE TABLE cuspast (id int, d date);
+		INSERT INTO cuspeople SELECT i, date '1960-01-01' + i FROM generate_series(1, 9999) i;
+		INSERT INTO custerms SELECT i, now(), now() FROM generate_series(1, 9999) i;
+		INSERT INTO cusfuture SELECT i, now() + i * interval '1 hour' FROM generate_series(-5000, 4999) i;
+		INSERT INTO cuspast SELECT i, date '1950-01-01' + i FROM generate_series(1, 9999) i`)
 	db.Do("ANALYZE")
 	s := serve(t, db, true)
 	if got := s.suggestions(t); len(got) > 0 {

@@ -33,11 +33,14 @@ type DateColumn struct {
 	readable bool // whether its index may be read
 }
 
-// dateTypes is a query for the types of dates, with the domains over them at any depth.
-const dateTypes = `(WITH RECURSIVE dates (oid) AS (
-    SELECT unnest('{date,timestamp,timestamptz}'::regtype[])::oid
-    UNION ALL SELECT d.oid FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
-  SELECT oid FROM dates)`
+// dateTypes is a query for the types of dates, with the domains over them at any depth, and the types below.
+const dateTypes = `(WITH RECURSIVE dates (oid, base) AS (
+    SELECT oid, oid FROM unnest('{date,timestamp,timestamptz}'::regtype[]::oid[]) AS oid
+    UNION ALL SELECT d.oid, dates.base FROM pg_type d JOIN dates ON d.typtype = 'd' AND d.typbasetype = dates.oid)
+  SELECT oid, base FROM dates)`
+
+// finite is the condition that a date v is finite, and that a timestamp can have it, in any time zone.
+const finite = "v BETWEEN date '4713-01-01 BC' AND date '294276-01-01'"
 
 // selectDates selects the date columns of tables ($1). An index is read only if its owner is trusted, since the owner
 // of a table can run code with the rights of a role that plans a query on it. Trusted are superusers, the owners of the
@@ -55,24 +58,34 @@ FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_class c ON c
   CROSS JOIN LATERAL (SELECT EXISTS (SELECT FROM pg_index x JOIN pg_class ic ON ic.oid = x.indexrelid
     JOIN pg_am m ON m.oid = ic.relam AND m.amname = 'btree'
     WHERE x.indrelid = a.attrelid AND x.indkey[0] = a.attnum AND x.indisvalid AND x.indpred IS NULL) AS indexed) AS i
-WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
+WHERE a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN (SELECT oid FROM ` + dateTypes + ` AS d)
 ORDER BY 1, a.attnum`
 
 // selectBounds selects the oldest and newest values of date columns that the statistics have: of tables, by their
-// positions ($1) and the relations with their rows ($2). The CASE repeats the conditions of the join: the planner may
-// read the bounds of columns of other types before it joins.
-const selectBounds = `
+// positions ($1) and the relations with their rows ($2). The CASE in it repeats the conditions of the join: the planner
+// may read the bounds of columns of other types before it joins.
+var selectBounds = `
 SELECT u.position, a.attname::text, min(b.oldest), max(b.newest)
 FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid = u.leaf
   JOIN pg_namespace n ON n.oid = c.relnamespace
-  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid IN ` + dateTypes + `
+  JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+  JOIN ` + dateTypes + ` AS d ON d.oid = a.atttypid
   JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
-  CROSS JOIN LATERAL (SELECT min(v) AS oldest, max(v) AS newest FROM unnest(CASE WHEN a.atttypid IN ` + dateTypes + `
-      AND a.attname = s.attname
-    THEN COALESCE(s.histogram_bounds::text::timestamptz[], '{}') || COALESCE(s.most_common_vals::text::timestamptz[],
-      '{}') END) AS v WHERE isfinite(v)) AS b
+  CROSS JOIN LATERAL (SELECT min(v) AS oldest, max(v) AS newest FROM (
+    ` + boundsOf("date") + ` UNION ALL ` + boundsOf("timestamp") + ` UNION ALL ` + boundsOf("timestamptz") + `) AS v (v)) AS b
 WHERE b.oldest IS NOT NULL
 GROUP BY u.position, a.attname`
+
+// boundsOf returns the query for the values that the statistics s of a column a have, if it is of a type.
+func boundsOf(dateType string) string {
+	return fmt.Sprintf(
+		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname = s.attname
+      THEN COALESCE(s.histogram_bounds::text::%[1]s[], '{}') || COALESCE(s.most_common_vals::text::%[1]s[], '{}')
+      END) AS v WHERE %[2]s`,
+		dateType,
+		finite,
+	)
+}
 
 // Limits of reading dates by indexes: for one table, for all tables of a page, and how many partitions are asked.
 const (
@@ -146,8 +159,8 @@ func (r *reader) readIndexes(ctx context.Context, table string, d *Details) erro
 		names = append(names, c.Column)
 		for _, end := range []string{"min", "max"} {
 			selected = append(selected, fmt.Sprintf(
-				"(SELECT CASE WHEN isfinite(v) THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
-				end, c.quoted, table,
+				"(SELECT CASE WHEN %s THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
+				finite, end, c.quoted, table,
 			))
 		}
 	}

@@ -33,14 +33,18 @@ func TestDates(t *testing.T) {
 		`CREATE DOMAIN day AS date; CREATE DOMAIN birthday AS day;
 		CREATE TABLE events (id int PRIMARY KEY, note text, by_index timestamptz, by_statistics date,
 			of_domain birthday, unknown timestamp,
-			second timestamptz, partial timestamptz, endless timestamptz);
+			second timestamptz, partial timestamptz, endless timestamptz, mistyped date, mistyped_indexed date);
+		CREATE INDEX ON events (mistyped_indexed);
 		CREATE INDEX ON events (by_index, id); CREATE INDEX ON events (id, second);
 		CREATE INDEX ON events (partial) WHERE partial > '2024-01-01'; CREATE INDEX ON events (endless);
 		ALTER TABLE events ALTER unknown SET STATISTICS 0;
 		INSERT INTO events SELECT i, 'x', '2020-01-01Z'::timestamptz + i * interval '1 day', '2021-01-01'::date + i,
 			'2021-01-01'::date + i, now(),
-			'2023-01-01Z', '2020-01-01Z', CASE WHEN i = 1 THEN '-infinity'::timestamptz ELSE 'infinity' END
-			FROM generate_series(0, 100) i`,
+			'2023-01-01Z', '2020-01-01Z', CASE WHEN i = 1 THEN '-infinity'::timestamptz ELSE 'infinity' END,
+			CASE WHEN i < 2 THEN '2023111-01-01' ELSE '2022-01-01'::date + i END,
+			CASE WHEN i < 2 THEN '2023111-01-01' ELSE '2022-01-01'::date + i END
+			FROM generate_series(0, 100) i;
+		ALTER TABLE events ALTER mistyped_indexed SET STATISTICS 0`,
 	)
 	db.Do("ANALYZE events")
 	day := func(text string) time.Time {
@@ -54,7 +58,7 @@ func TestDates(t *testing.T) {
 	for _, c := range read(t, db.Pool, "public.events").Dates {
 		got[c.Column] = c
 	}
-	if len(got) != 7 {
+	if len(got) != 9 {
 		t.Errorf("%d columns are dates: %+v", len(got), got)
 	}
 	for column, want := range map[string]struct {
@@ -69,6 +73,9 @@ func TestDates(t *testing.T) {
 		"second":        {false, inventory.FromStatistics, "2023-01-01", "2023-01-01"},
 		"partial":       {false, inventory.FromStatistics, "2020-01-01", "2020-01-01"},
 		"endless":       {true, "", "", ""},
+		// no timestamp has such a date: it concerns itself alone
+		"mistyped":         {false, inventory.FromStatistics, "2022-01-03", "2022-04-11"},
+		"mistyped_indexed": {true, "", "", ""},
 	} {
 		c := got[column]
 		if c.Indexed != want.indexed || c.Source != want.source || (c.Oldest == nil) != (want.oldest == "") {

@@ -1,10 +1,8 @@
 package coverage
 
 import (
-	"cmp"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -55,7 +53,7 @@ func (s Suggestion) Command() string {
 }
 
 // suggest returns the suggestion for a table, or nil. The application's own tables have no suggestion: their rows
-// depend on each other without foreign keys.
+// depend on each other without foreign keys. Neither have tables whose dates do not tell the age of a row.
 func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Suggestion {
 	if len(t.CoveredBy) > 0 || (t.Kind != inventory.Ordinary && t.Kind != inventory.Partitioned) || c.ownsTable(t) {
 		return nil
@@ -70,12 +68,15 @@ func (l Limits) suggest(t *Table, c covered, name string, now time.Time) *Sugges
 		s.Reason += "; " + s.Disabled + " is not enabled"
 		return s
 	}
-	i := bestDate(t.Dates, now)
-	if i < 0 {
+	if len(t.Dates) == 0 {
 		s.Reason += "; it has no column with a date by which a policy could delete rows"
 		return s
 	}
-	s.Policy, s.Column, s.Days = name, t.Dates[i].Column, l.Days
+	date := bestDate(t.Dates, now)
+	if date == nil {
+		return nil
+	}
+	s.Policy, s.Column, s.Days = name, date.Column, l.Days
 	return s
 }
 
@@ -104,19 +105,29 @@ func (c covered) ownsTable(t *Table) bool {
 }
 
 // Words in the names of dates. A date of the last change is preferred, because a row that was changed recently may
-// still be needed. A date in the future does not show the age of a row.
+// still be needed. Other dates do not tell the age of a row: plans and ends, or those of a person's life.
 var (
 	changedDate = regexp.MustCompile(`(?i)modif|updat|chang|last`)
 	createdDate = regexp.MustCompile(`(?i)creat|insert|log|event|added|order|time|date`)
-	plannedDate = regexp.MustCompile(`(?i)birth|expir|valid|until|due|plan|next|delet|(^|_|ts)end`)
+	otherDate   = regexp.MustCompile(`(?i)birth|born|geburt|naiss|nascim|nacim|death|deceas|anniv|` +
+		`expir|valid|until|due|plan|schedul|next|delet|renew|matur|(^|_|ts)(end|dob)`)
 )
 
-// bestDate returns the index of the date column that shows the age of a row best, or -1.
-func bestDate(dates []inventory.DateColumn, now time.Time) int {
-	if len(dates) == 0 {
-		return -1
-	}
-	score := func(d inventory.DateColumn) (points int) {
+// maxAge is how old rows of a database may be: a column with older dates, whose name does not say what it is, is about
+// something else.
+const maxAge = 40 * 365 * 24 * time.Hour
+
+// tellsAge reports whether a date may tell the age of rows: it is none of a plan or of a person, and not in the future.
+func tellsAge(d inventory.DateColumn, now time.Time) bool {
+	known := changedDate.MatchString(d.Column) || createdDate.MatchString(d.Column)
+	return !otherDate.MatchString(d.Column) && (d.Newest == nil || d.Newest.Before(now.Add(24*time.Hour))) &&
+		(known || d.Oldest == nil || d.Oldest.After(now.Add(-maxAge)))
+}
+
+// bestDate returns the column that tells the age of a row best, or nil if none does.
+func bestDate(dates []inventory.DateColumn, now time.Time) *inventory.DateColumn {
+	var best *inventory.DateColumn
+	score := func(d *inventory.DateColumn) (points int) {
 		if d.Indexed {
 			points += 4
 		}
@@ -124,8 +135,6 @@ func bestDate(dates []inventory.DateColumn, now time.Time) int {
 			points++
 		}
 		switch {
-		case plannedDate.MatchString(d.Column), d.Newest != nil && d.Newest.After(now.Add(24*time.Hour)):
-			points -= 8
 		case changedDate.MatchString(d.Column):
 			points += 3
 		case createdDate.MatchString(d.Column):
@@ -133,8 +142,12 @@ func bestDate(dates []inventory.DateColumn, now time.Time) int {
 		}
 		return points
 	}
-	best := slices.MaxFunc(dates, func(a, b inventory.DateColumn) int { return cmp.Compare(score(a), score(b)) })
-	return slices.IndexFunc(dates, func(d inventory.DateColumn) bool { return d.Column == best.Column })
+	for i := range dates {
+		if d := &dates[i]; tellsAge(*d, now) && (best == nil || score(d) > score(best)) {
+			best = d
+		}
+	}
+	return best
 }
 
 // maxPolicyName is the length of the longest name of a policy.
