@@ -14,6 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -503,6 +504,60 @@ DROP TABLE NmsBroadLogMid -- the only logs of both tasks`)
 	for _, task := range []string{"deliveries", "expired-deliveries"} {
 		if got := [2]int64{dryRun.deleted[task], done.deleted[task]}; got != [2]int64{1, 1} {
 			t.Errorf("%s: the dry run counted %d rows, the run %d, want 1", task, got[0], got[1])
+		}
+	}
+}
+
+// The preview of a policy says how many rows no age ever matches, since what they are judged by is NULL, also if it
+// matches no row.
+func TestPreviewOfRowsWithoutDates(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(
+		`CREATE TABLE shop_order (id int, placed timestamptz, number int, required date NOT NULL) PARTITION BY RANGE (id);
+		CREATE TABLE few PARTITION OF shop_order FOR VALUES FROM (0) TO (1000);
+		CREATE TABLE many PARTITION OF shop_order DEFAULT;
+		INSERT INTO shop_order SELECT i, CASE WHEN i % 4 > 0 THEN timestamptz '2026-02-28' END, NULLIF(i % 2, 0), '2020-01-01'
+			FROM generate_series(1, 4160) i`,
+	)
+	none := "0"
+	for name, c := range map[string]struct {
+		policy  policy.Policy
+		remarks []string
+	}{
+		"an age": {
+			policy.Policy{OlderThan: &policy.OlderThan{Column: "PLACED", Days: 300}},
+			[]string{"never deleted: 1,040 rows without a date in placed"},
+		},
+		"an age of rows that are changed": {
+			policy.Policy{
+				OlderThan: &policy.OlderThan{Column: "placed", Days: 300}, Assign: []policy.Assign{{Column: "number", Value: &none}},
+			},
+			[]string{"never changed: 1,040 rows without a date in placed"},
+		},
+		"an order": {
+			policy.Policy{KeepNewest: &policy.KeepNewest{OrderBy: "number", Count: 9999}},
+			[]string{"never deleted: 2,080 rows without a number in number"},
+		},
+		"an age and the newest": {
+			policy.Policy{
+				OlderThan: &policy.OlderThan{Column: "placed", Days: 300}, KeepNewest: &policy.KeepNewest{Count: 9999},
+			},
+			[]string{"never deleted: 1,040 rows without a date in placed"},
+		},
+		"a required date": {policy.Policy{OlderThan: &policy.OlderThan{Column: "required", Days: 3000}}, nil},
+	} {
+		c.policy.Name, c.policy.Table = "p", "shop_order"
+		j, err := runPolicies(t, db, true, c.policy)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var remarks []string
+		for _, table := range j.previews["policy/p"] {
+			remarks = append(remarks, table.Remarks...)
+		}
+		if !slices.Equal(remarks, c.remarks) {
+			t.Errorf("%s: %q, want %q", name, remarks, c.remarks)
 		}
 	}
 }

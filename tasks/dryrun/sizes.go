@@ -31,6 +31,7 @@ func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Ta
 	p := x.found.task(a.Task.Name)
 	p.Basis = pipeline.BasisOf(x.run.Config, x.run.Database.Env)
 	x.remarkUnidentified(ctx, a)
+	x.remarkUndated(ctx, a)
 	for _, t := range x.found.tables.take() {
 		x.measure(ctx, t)
 		p.Tables = append(p.Tables, t.Table)
