@@ -7,12 +7,17 @@ export const messages: Record<string, string> = {
     '{table}: Mehr als {rows} Zeilen führten zu einem Fehler, daher wurde der Rest der Tabelle übersprungen',
   ROWS_LOCKED:
     '{table}: {rows} veraltete {rows|Zeile war|Zeilen waren} durch Locks anderer Sitzungen belegt; die nächste Ausführung versucht es erneut',
-  ROWS_DEPENDENT: '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
-  ROWS_CASCADED: '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
+  ROWS_DEPENDENT:
+    '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil andere Zeilen über Fremdschlüssel auf {rows|sie|sie} verweisen und bleiben müssen',
+  ROWS_CASCADED:
+    '{table}: Mit den Zeilen löschten Fremdschlüssel {deleted} {deleted|Zeile|Zeilen} von {child} und änderten {updated}',
   PARTITION_DROPPED: '{table}: Alle Zeilen der Partition waren veraltet: entfernt',
-  CASCADE_HIDDEN: '{table}: Fremdschlüssel löschen oder ändern mit den Zeilen auch Zeilen von {child}, und die Rolle {role} kann dort nicht alle Zeilen lesen: was geht, wird gezählt, aber von keiner Vorschau und keinem Guard vorhergesehen',
-  CIRCLE_HIDDEN: '{table}: Fremdschlüssel führen über {child} zur Tabelle zurück, und die Rolle {role} kann dort nicht alle Zeilen lesen, sodass Zeilen mitgehen könnten, die bleiben müssen: übersprungen',
-  TABLES_CHANGED: '{tables} hat sich geändert, während {task} arbeitete: Vom Batch wurde nichts behalten, der Rest der Aufgabe beginnt neu',
+  CASCADE_HIDDEN:
+    '{table}: Fremdschlüssel löschen oder ändern mit den Zeilen auch Zeilen von {child}, und die Rolle {role} kann dort nicht alle Zeilen lesen: was geht, wird gezählt, aber von keiner Vorschau und keinem Guard vorhergesehen',
+  CIRCLE_HIDDEN:
+    '{table}: Fremdschlüssel führen über {child} zur Tabelle zurück, und die Rolle {role} kann dort nicht alle Zeilen lesen, sodass Zeilen mitgehen könnten, die bleiben müssen: übersprungen',
+  TABLES_CHANGED:
+    '{tables} hat sich geändert, während {task} arbeitete: Vom Batch wurde nichts behalten, der Rest der Aufgabe beginnt neu',
   ROWS_SUPPRESSED:
     '{table}: {rows} veraltete {rows|Zeile bleibt|Zeilen bleiben} erhalten, weil ein Trigger oder eine Regel der Tabelle das Löschen oder Ändern unterdrückt oder rückgängig macht',
   ROWS_BYPASS_TRIGGER:
@@ -149,7 +154,9 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',
   POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
-  POLICY_REFUSED: 'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
-  POLICY_KEY_UNINDEXED: 'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
+  POLICY_REFUSED:
+    'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
+  POLICY_KEY_UNINDEXED:
+    'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
   POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

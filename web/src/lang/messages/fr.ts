@@ -6,12 +6,17 @@ export const messages: Record<string, string> = {
   TOO_MANY_ROWS_FAILED: '{table} : plus de {rows} lignes ont provoqué une erreur, le reste de la table a été ignoré',
   ROWS_LOCKED:
     '{table} : {rows} {rows|ligne obsolète était verrouillée|lignes obsolètes étaient verrouillées} par d’autres sessions ; la prochaine exécution réessaiera',
-  ROWS_DEPENDENT: '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
-  ROWS_CASCADED: '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
+  ROWS_DEPENDENT:
+    '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car d’autres lignes y font référence par des clés étrangères et doivent rester',
+  ROWS_CASCADED:
+    '{table} : avec ses lignes, des clés étrangères ont supprimé {deleted} {deleted|ligne|lignes} de {child} et en ont modifié {updated}',
   PARTITION_DROPPED: '{table} : toutes les lignes de la partition étaient obsolètes : supprimée',
-  CASCADE_HIDDEN: '{table} : des clés étrangères suppriment ou modifient des lignes de {child} avec les siennes, et le rôle {role} ne peut pas toutes les lire : ce qui part est compté, mais aucun aperçu ni garde-fou ne le prévoit',
-  CIRCLE_HIDDEN: '{table} : des clés étrangères ramènent à la table par {child}, dont le rôle {role} ne peut pas lire toutes les lignes ; des lignes à conserver pourraient partir avec d’autres : ignorée',
-  TABLES_CHANGED: '{tables} a changé pendant que {task} travaillait : rien du lot n’a été conservé, le reste de la tâche recommence',
+  CASCADE_HIDDEN:
+    '{table} : des clés étrangères suppriment ou modifient des lignes de {child} avec les siennes, et le rôle {role} ne peut pas toutes les lire : ce qui part est compté, mais aucun aperçu ni garde-fou ne le prévoit',
+  CIRCLE_HIDDEN:
+    '{table} : des clés étrangères ramènent à la table par {child}, dont le rôle {role} ne peut pas lire toutes les lignes ; des lignes à conserver pourraient partir avec d’autres : ignorée',
+  TABLES_CHANGED:
+    '{tables} a changé pendant que {task} travaillait : rien du lot n’a été conservé, le reste de la tâche recommence',
   ROWS_SUPPRESSED:
     '{table} : {rows} {rows|ligne obsolète est conservée|lignes obsolètes sont conservées}, car un déclencheur ou une règle de la table empêche ou annule la suppression ou la modification',
   ROWS_BYPASS_TRIGGER:
@@ -147,7 +152,9 @@ export const messages: Record<string, string> = {
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',
   POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
-  POLICY_REFUSED: 'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',
-  POLICY_KEY_UNINDEXED: 'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
+  POLICY_REFUSED:
+    'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',
+  POLICY_KEY_UNINDEXED:
+    'des clés étrangères vers {table}, ou vers des tables dont les lignes partent avec les siennes, n’ont pas d’index ; chaque ligne supprimée coûte la lecture d’une autre table : {statements}',
   POLICY_UNINDEXED: 'Aucun index de {table} ne sert à keep_newest, donc chaque lot lit toute la table : {statement}',
 }

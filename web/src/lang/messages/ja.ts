@@ -7,10 +7,13 @@ export const messages: Record<string, string> = {
   ROWS_DEPENDENT: '{table}: 不要な行 {rows} 件を保持しました。残すべきほかの行が外部キーで参照しています',
   ROWS_CASCADED: '{table}: 行とともに、外部キーが {child} の {deleted} 行を削除し、{updated} 行を変更しました',
   PARTITION_DROPPED: '{table}: パーティションの全行が不要でした: 削除しました',
-  CASCADE_HIDDEN: '{table}: 外部キーが行とともに {child} の行を削除または変更しますが、ロール {role} はその全行を読めません。失われる行は数えられますが、プレビューやガードでは予測できません',
-  CIRCLE_HIDDEN: '{table}: 外部キーが {child} を経て自身に戻りますが、ロール {role} はその全行を読めず、残すべき行がともに失われるおそれがあります: スキップしました',
+  CASCADE_HIDDEN:
+    '{table}: 外部キーが行とともに {child} の行を削除または変更しますが、ロール {role} はその全行を読めません。失われる行は数えられますが、プレビューやガードでは予測できません',
+  CIRCLE_HIDDEN:
+    '{table}: 外部キーが {child} を経て自身に戻りますが、ロール {role} はその全行を読めず、残すべき行がともに失われるおそれがあります: スキップしました',
   TABLES_CHANGED: '{task} の処理中に {tables} が変更されました。バッチは取り消され、タスクの残りをやり直します',
-  ROWS_SUPPRESSED: '{table}：テーブルのトリガーまたはルールが削除または更新を抑止しているか元に戻すため、古い行 {rows} 行が保持されます',
+  ROWS_SUPPRESSED:
+    '{table}：テーブルのトリガーまたはルールが削除または更新を抑止しているか元に戻すため、古い行 {rows} 行が保持されます',
   ROWS_BYPASS_TRIGGER:
     '{table}：{parents} のルールまたは FOR EACH STATEMENT トリガーが削除を検知できないため、古い行は保持されます。パーティションまたは子テーブルに作成するか、無効にしてください',
   PARENTS_RETAINED: '{table} の {rows} 行が保持されます：{problem}',
@@ -137,7 +140,8 @@ export const messages: Record<string, string> = {
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
   POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
   POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
-  POLICY_KEY_UNINDEXED: '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
+  POLICY_KEY_UNINDEXED:
+    '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
   POLICY_UNINDEXED:
     '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
