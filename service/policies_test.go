@@ -399,3 +399,120 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 		}
 	}
 }
+
+// searchIn sets the search path of the role.
+func searchIn(db *pgtest.DB, path string) {
+	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = " + path)
+	db.Pool.Reset()
+}
+
+// exchange gives two tables of the schema shop each other's name.
+func exchange(db *pgtest.DB, a, b string) {
+	db.Do("ALTER TABLE shop." + a + " RENAME TO between; ALTER TABLE shop." + b + " RENAME TO " + a +
+		"; ALTER TABLE shop.between RENAME TO " + b)
+}
+
+// The proof of a policy, and a saved plan, are about tables and columns, not about their names.
+func TestPolicyOfAnotherTable(t *testing.T) {
+	t.Parallel()
+	const orders = "(id bigserial PRIMARY KEY, customer uuid, status text NOT NULL, placed timestamptz, paid timestamptz)"
+	const task = "policy/old-orders"
+	orphans := oldOrders()
+	orphans.OlderThan, orphans.Filters = nil, nil
+	orphans.OrphanOf = &cleanupv1.OrphanOf{Column: "customer", ParentTable: "customer", ParentColumn: "id"}
+	aged := oldOrders()
+	aged.Table = "order_line"
+	for name, test := range map[string]struct {
+		policy *cleanupv1.Policy
+		change func(db *pgtest.DB)
+	}{
+		"exchanged": {aged, func(db *pgtest.DB) { exchange(db, "order_line", "other") }},
+		"created again": {aged, func(db *pgtest.DB) {
+			db.Do("DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders)
+		}},
+		"a column exchanged": {aged, func(db *pgtest.DB) {
+			db.Do(`ALTER TABLE shop.order_line RENAME placed TO between; ALTER TABLE shop.order_line RENAME paid TO placed;
+				ALTER TABLE shop.order_line RENAME between TO paid`)
+		}},
+		"a parent exchanged": {orphans, func(db *pgtest.DB) { exchange(db, "customer", "client") }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := shop(t)
+			fill := func() {
+				s.db.Do(`INSERT INTO shop.order_line (customer, status, placed, paid)
+					SELECT gen_random_uuid(), 'closed', '2001-01-01', '2001-01-01' FROM generate_series(1, 10)`)
+			}
+			searchIn(s.db, "shop")
+			s.db.Do("DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders + "; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
+				"INSERT INTO shop.client VALUES (gen_random_uuid())")
+			fill()
+			setPolicy(t, s, test.policy)
+			approve(t, s)
+			fill()
+			_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+			if err != nil || s.warnings(t, "old-orders") != "" {
+				t.Fatal(err, s.warnings(t, "old-orders"))
+			}
+			test.change(s.db)
+			s.db.Do("DELETE FROM shop.order_line")
+			fill()
+			_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+			if _, reason := refusedBy(err); reason != "PLAN_STALE" {
+				t.Error(err)
+			}
+			if got := s.warnings(t, "old-orders"); !strings.Contains(got, "POLICY_UNPROVEN") {
+				t.Errorf("warnings %q", got)
+			}
+			_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+			wantCode(t, err, codes.FailedPrecondition)
+			if r := resultOf(run, task); r.GetMetadata()["guard"] != "policy" ||
+				s.db.Int("SELECT count(*) FROM shop.order_line") != 10 {
+				t.Errorf("%v", r)
+			}
+			if _, run := approve(t, s); resultOf(run, task).GetRowsDeleted() != 10 {
+				t.Errorf("a new proof: %v", run)
+			}
+		})
+	}
+}
+
+// A table that comes first on the search path does not take the place of the one that a policy was set for.
+func TestPolicyAndANamesake(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	searchIn(s.db, "early, shop")
+	p := oldOrders()
+	p.Table, p.Filters = "order_line", nil
+	setPolicy(t, s, p)
+	approve(t, s)
+	s.db.Do(`CREATE SCHEMA early; CREATE TABLE early.order_line AS SELECT * FROM shop.order_line;
+		UPDATE early.order_line SET placed = '2001-01-01'`)
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil ||
+		resultOf(run, "policy/old-orders").GetRowsDeleted() != 0 || s.warnings(t, "old-orders") != "" {
+		t.Errorf("%v %v %s", run, err, s.warnings(t, "old-orders"))
+	}
+}
+
+// A run that deletes nothing proves nothing.
+func TestProofOfNoRows(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do("CREATE TABLE shop.later AS TABLE shop.order_line; TRUNCATE shop.order_line")
+	setPolicy(t, s, oldOrders())
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	events, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
+	said := func(e *cleanupv1.RunEvent) bool { return e.GetLog().GetCode() == "POLICY_NOTHING_PROVEN" }
+	if err != nil || !slices.ContainsFunc(events, said) {
+		t.Errorf("%v %v", err, events)
+	}
+	s.db.Do("INSERT INTO shop.order_line SELECT * FROM shop.later")
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+	if r := resultOf(run, "policy/old-orders"); r.GetMetadata()["guard"] != "policy" {
+		t.Errorf("%v", r)
+	}
+}

@@ -47,8 +47,16 @@ var (
 	PolicyUnproven = policies.warning(
 		"POLICY_UNPROVEN",
 		"the rule has never run: until a run has followed a saved plan with it, the guard {guard} refuses it: {command}",
-		"The policy is new, or its rule has changed.",
+		"The policy is new, its rule has changed, another table or column has the name of one that it uses, or no run by a "+
+			"saved plan has deleted or updated a row.",
 		"Preview a run and approve it with `cleanupd run --preview`, or let a run follow a dry run with `run --plan`.",
+	)
+	PolicyNothingProven = policies.warning(
+		"POLICY_NOTHING_PROVEN",
+		"no row was deleted or updated, which proves nothing: the guard {guard} goes on refusing the policy in runs without "+
+			"a saved plan",
+		"A rule that matches no row yet may match all of them later.",
+		"Preview the policy again when it has rows to delete or update, and let a run follow that.",
 	)
 	PolicyUnusable = policies.warning(
 		"POLICY_UNUSABLE",

@@ -38,7 +38,12 @@ type Column struct {
 	Indexed bool
 	// CanSelect and CanUpdate are the role's rights to the column.
 	CanSelect, CanUpdate bool
+	// Identity is ColumnIdentity.
+	Identity string
 }
+
+// ColumnIdentity is SQL that tells a column a of a table from others of the same name, or of another type.
+const ColumnIdentity = "concat_ws(' ', a.attnum, a.atttypid)"
 
 // tableName is a name of a table as people write it, in two parts.
 type tableName struct{ schema, name namePart }
@@ -175,7 +180,7 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
-  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true)
+  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true), ` + ColumnIdentity + `
 FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
   JOIN pg_namespace n ON n.oid = t.typnamespace
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
@@ -188,6 +193,7 @@ ORDER BY a.attrelid, a.attnum`
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.HasNulls,
 		&column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
+		&column.Identity,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		tables[oid].details = append(tables[oid].details, column)

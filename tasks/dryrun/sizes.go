@@ -29,7 +29,7 @@ FROM unnest($1::text[]) AS name JOIN pg_class c ON c.oid = to_regclass(name)`
 // preview returns what the task of an attempt would do, the tables with the most rows first.
 func (x *executor) preview(ctx context.Context, a *pipeline.Attempt) *preview.Task {
 	p := x.found.task(a.Task.Name)
-	p.Basis = pipeline.BasisOf(x.run.Config, x.run.Database.Env)
+	p.Basis, p.Relations = pipeline.BasisOf(x.run.Config, x.run.Database.Env), a.Plan.Relations()
 	x.remarkUnidentified(ctx, a)
 	x.remarkUndated(ctx, a)
 	for _, t := range x.found.tables.take() {

@@ -22,6 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
+	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/tasks/pipeline")
@@ -79,6 +80,9 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	if saved != nil {
 		if err := confirm(r.Config, r.Database.Env, *saved); err != nil {
 			return Failed, err
+		}
+		if replaced := replacedSince(saved.Relations, a.Plan.Relations()); replaced != nil {
+			return Failed, refused.StalePlan(replaced...)
 		}
 	}
 	readHistory := func() (err error) {
@@ -170,6 +174,11 @@ func (a *Attempt) Saved() *preview.Task {
 // Unproven reports whether the task is a policy whose rule has not run yet, in a run that deletes without a saved plan.
 func (a *Attempt) Unproven() bool {
 	return a.Task.Basis != "" && a.History.Proven != a.Task.Basis && a.Saved() == nil && !a.run.Config.DryRun
+}
+
+// ProvesRule reports whether the task is a policy whose rule has not run yet, in a run by a saved plan.
+func (a *Attempt) ProvesRule() bool {
+	return a.Task.Basis != "" && a.Saved() != nil && a.History != nil && a.History.Proven != a.Task.Basis
 }
 
 // Journal returns the journal of the run.

@@ -78,6 +78,16 @@ func confirm(c Config, env plan.Env, saved preview.Task) error {
 	return nil
 }
 
+// replacedSince describes the names that stand for other relations now.
+func replacedSince(before, now map[string]string) (replaced []string) {
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if oid, found := now[name]; found && oid != before[name] {
+			replaced = append(replaced, name+" is another table than the one that was previewed")
+		}
+	}
+	return replaced
+}
+
 // optionsOf returns the effective options that a task reads. The basis of a policy, or of a task on another database,
 // is like an option of its name.
 func optionsOf(c Config, env plan.Env, t plan.Task) map[string]string {

@@ -64,6 +64,17 @@ type Plan struct {
 	reads []*campaign.Table // what the SQL reads that is being compiled
 }
 
+// Relations returns the object ids of the relations that the jobs sweep and read, by their quoted names.
+func (p *Plan) Relations() map[string]string {
+	relations := map[string]string{}
+	for _, j := range p.Jobs {
+		for _, f := range j.Facts {
+			relations[f.Relation], _, _ = strings.Cut(f.Facts, " ")
+		}
+	}
+	return relations
+}
+
 // Skip is a step that is not applicable to a table.
 type Skip struct {
 	Table *campaign.Table

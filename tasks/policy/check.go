@@ -33,7 +33,7 @@ type checker struct {
 // nothing for any row.
 func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	c := &checker{Policy: p, tx: tx, env: env}
-	if c.table = c.find("policy.table", p.Table); c.table == nil {
+	if c.table = c.find("policy.table", p.TableName()); c.table == nil {
 		return c.wrong.Err()
 	}
 	if why := protected(env.Catalog, c.table); why != "" {
@@ -150,7 +150,7 @@ func (c *checker) checkOrphan() {
 		return
 	}
 	c.column("policy.orphan_of.column", c.table, o.Column)
-	parent := c.find("policy.orphan_of.parent_table", o.ParentTable)
+	parent := c.find("policy.orphan_of.parent_table", c.parentName())
 	if parent == nil {
 		return
 	}

@@ -30,6 +30,9 @@ type Policy struct {
 	KeepNewest *KeepNewest `json:"keep_newest,omitempty"`
 	// Assign overwrites columns of the rows, which are deleted if it is empty.
 	Assign []Assign `json:"assign,omitempty"`
+	// Relations are those of Table and of OrphanOf.ParentTable, as they were resolved when the policy was set. There are
+	// none before that: then the names are looked up.
+	Relations []Relation `json:"-"`
 }
 
 // OlderThan is true of rows whose date is more than a number of days before the reference time.
@@ -83,10 +86,10 @@ var ops = map[string]plan.Op{
 // Etag returns the etag of the policy.
 func (p Policy) Etag() string { return etag.Of(p) }
 
-// Basis returns what changes if the rule of the policy does.
+// Basis returns what changes if the rule of the policy does, or if another relation has the name of one of its tables.
 func (p Policy) Basis() string {
 	p.Description, p.Enabled, p.Limit = "", false, 0
-	return etag.Of(p)
+	return etag.Of([]any{p, p.Relations})
 }
 
 // TaskName returns the name of the policy's task.
@@ -100,12 +103,28 @@ func (p Policy) orderBy() string {
 	return p.KeepNewest.OrderBy
 }
 
+// TableName returns the name of the table, with its schema once that is known.
+func (p Policy) TableName() string {
+	if p.Relations == nil {
+		return p.Table
+	}
+	return p.Relations[0].quoted()
+}
+
+// parentName returns the name of the parent table as TableName does.
+func (p Policy) parentName() string {
+	if p.Relations == nil {
+		return p.OrphanOf.ParentTable
+	}
+	return p.Relations[1].quoted()
+}
+
 // names returns the names of all tables of the policy.
 func (p Policy) names() []string {
 	if p.OrphanOf == nil {
-		return []string{p.Table}
+		return []string{p.TableName()}
 	}
-	return []string{p.Table, p.OrphanOf.ParentTable}
+	return []string{p.TableName(), p.parentName()}
 }
 
 // title returns the name of the task for people.

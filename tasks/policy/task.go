@@ -54,7 +54,7 @@ func (p Policy) parts() (parts []part) {
 		add("assign", plan.Differs{From: p.assignments()})
 	}
 	if o := p.OrphanOf; o != nil {
-		add("orphan_of", plan.Orphan{Column: o.Column, Parent: o.ParentTable, Key: o.ParentColumn})
+		add("orphan_of", plan.Orphan{Column: o.Column, Parent: p.parentName(), Key: o.ParentColumn})
 	}
 	if k := p.KeepNewest; k != nil {
 		add("keep_newest", plan.Newest{Per: k.Per, OrderBy: p.orderBy(), Count: k.Count})
@@ -72,8 +72,11 @@ func (p Policy) assignments() (assignments []plan.Assignment) {
 // tables selects the table, unless it is gone or one that no policy may change, or its columns are not what they were:
 // the name may have come to stand for another table since the policy was set.
 func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
+	if err := p.requireSame(env.Catalog); err != nil {
+		return nil, err
+	}
 	c := &checker{Policy: p, env: env}
-	t := c.find("policy.table", p.Table)
+	t := c.find("policy.table", p.TableName())
 	if t == nil { // dropped, renamed or moved: it counts as retained, since its rows may still be somewhere
 		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
 		return nil, nil

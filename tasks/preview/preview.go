@@ -49,6 +49,8 @@ type Table struct {
 // Task is what a dry run has found of a task. A run by a saved plan does this and no more.
 type Task struct {
 	Basis Basis `json:"Basis"`
+	// Relations are the object ids of the relations that the task sweeps and reads, by their quoted names.
+	Relations map[string]string `json:"Relations,omitempty"`
 	// Parents are the ids of the parent set, and Retained the parents among them whose own rows are retained.
 	Parents  []int64 `json:"Set,omitempty"`
 	Retained []int64 `json:"Stays,omitempty"`

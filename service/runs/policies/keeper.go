@@ -61,7 +61,7 @@ func (k *Keeper) Get(ctx context.Context, name string) (d Described, err error) 
 		if err != nil {
 			return err
 		}
-		if d.Warnings, err = warnings(ctx, tx, env, s); err != nil {
+		if d.Warnings, err = warnings(ctx, tx, env, s, env.Catalog.Table(s.TableName())); err != nil {
 			return err
 		}
 		err = s.Check(ctx, tx, env)
@@ -97,14 +97,14 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		if err := d.Check(ctx, tx, env); err != nil {
 			return err
 		}
-		if err := Set(ctx, tx, d.Policy); err != nil {
+		if err := Set(ctx, tx, d.Resolve(env.Catalog)); err != nil {
 			return err
 		}
 		stored, err := Get(ctx, tx, d.Name)
 		if err != nil {
 			return err
 		}
-		if d.Warnings, err = warnings(ctx, tx, env, stored); err != nil {
+		if d.Warnings, err = warnings(ctx, tx, env, stored, env.Catalog.Table(d.Table)); err != nil {
 			return err
 		}
 		if c.ValidateOnly {
@@ -178,10 +178,11 @@ func (s Stored) Unproven() []message.Message {
 	return []message.Message{message.PolicyUnproven.With("guard", guard.Policy, "command", command)}
 }
 
-// warnings returns what an operator should know of a policy.
-func warnings(ctx context.Context, db campaign.Querier, env plan.Env, s Stored) (found []message.Message, err error) {
+// warnings returns what an operator should know of a policy for a table, which is nil if there is none.
+func warnings(
+	ctx context.Context, db campaign.Querier, env plan.Env, s Stored, table *campaign.Table,
+) (found []message.Message, err error) {
 	found = s.Unproven()
-	table := env.Catalog.Table(s.Table)
 	if table == nil {
 		return found, nil
 	}

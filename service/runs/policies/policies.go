@@ -26,11 +26,31 @@ type Stored struct {
 	Proven bool
 }
 
-const selectPolicies = "SELECT rule, proven FROM cleanupd.policy "
+// selectPolicies reads policies with the identities of what has the names of their relations now.
+const selectPolicies = `
+SELECT rule, proven, relations, ARRAY(
+  SELECT concat_ws(' ', c.oid, (
+    SELECT string_agg(` + campaign.ColumnIdentity + `, ' ' ORDER BY used.place)
+    FROM jsonb_array_elements_text(r.of -> 'columns') WITH ORDINALITY AS used (name, place)
+      JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = used.name AND a.attnum > 0 AND NOT a.attisdropped))
+  FROM jsonb_array_elements(relations) WITH ORDINALITY AS r (of, place)
+    LEFT JOIN pg_namespace n ON n.nspname = r.of ->> 'schema'
+    LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relname = r.of ->> 'name'
+      AND c.relkind IN ('r', 'p', 'f') AND NOT c.relispartition
+  ORDER BY r.place)
+FROM cleanupd.policy `
 
 func scan(row pgx.CollectableRow) (s Stored, err error) {
-	var proven string
-	err = row.Scan(&s.Policy, &proven)
+	var (
+		proven     string
+		identities []string
+	)
+	if err = row.Scan(&s.Policy, &proven, &s.Relations, &identities); err != nil {
+		return s, err
+	}
+	for i, identity := range identities {
+		s.Relations[i].Identity = identity
+	}
 	s.Proven = proven == s.Basis()
 	return s, err
 }
@@ -68,13 +88,13 @@ func Lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Stored, erro
 	return &s, etag.Check(givenEtag, s.Etag(), "the policy")
 }
 
-// Set stores a policy.
+// Set stores a policy whose names are resolved.
 func Set(ctx context.Context, tx pgx.Tx, p policy.Policy) error {
 	_, err := tx.Exec(
 		ctx,
-		`INSERT INTO cleanupd.policy (name, rule) VALUES ($1, $2)
-		ON CONFLICT (name) DO UPDATE SET rule = excluded.rule`,
-		p.Name, p,
+		`INSERT INTO cleanupd.policy (name, rule, relations) VALUES ($1, $2, $3)
+		ON CONFLICT (name) DO UPDATE SET rule = excluded.rule, relations = excluded.relations`,
+		p.Name, p, p.Relations,
 	)
 	return err
 }

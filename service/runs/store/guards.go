@@ -241,8 +241,9 @@ func RecordJudgement(
 		if name, isPolicy := strings.CutPrefix(task, policy.Prefix); isPolicy {
 			b.Queue(
 				`UPDATE cleanupd.policy SET proven = $1 WHERE name = $2 AND EXISTS (SELECT FROM cleanupd.run
-					WHERE id = $3 AND plan IS NOT NULL)`,
-				o.Options[task], name, id,
+					WHERE id = $3 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
+					WHERE run_id = $3 AND name = $4 AND rows_deleted + rows_updated > 0)`,
+				o.Options[task], name, id, task,
 			)
 		}
 		for delay, c := range o.Cutoffs {

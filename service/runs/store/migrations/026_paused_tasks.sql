@@ -6,7 +6,14 @@ ALTER TABLE cleanupd.task ADD paused_for interval NOT NULL DEFAULT '0';
 ALTER TABLE cleanupd.task ADD rows_cascaded bigint NOT NULL DEFAULT 0;
 ALTER TABLE cleanupd.space ADD rows_cascaded bigint NOT NULL DEFAULT 0;
 
+-- The tables that a policy's names stood for when it was set: a rule was proven for these, and for no namesakes. A policy
+-- from before names its tables anew at each run, so that it must prove its rule again.
+ALTER TABLE cleanupd.policy ADD relations jsonb;
+UPDATE cleanupd.policy SET proven = '';
+
 ---- create above / drop below ----
+
+ALTER TABLE cleanupd.policy DROP relations;
 
 ALTER TABLE cleanupd.space DROP rows_cascaded;
 ALTER TABLE cleanupd.task DROP rows_cascaded;

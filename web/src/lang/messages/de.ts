@@ -153,6 +153,8 @@ export const messages: Record<string, string> = {
   POLICY_CASCADES: 'Fremdschlüssel löschen oder ändern mit Zeilen von {table} auch Zeilen von {tables}',
   POLICY_UNPROVEN:
     'Die Regel lief noch nie: Bis eine Ausführung einem gespeicherten Plan mit ihr gefolgt ist, verweigert die Schutzregel {guard} sie: {command}',
+  POLICY_NOTHING_PROVEN:
+    'Keine Zeile wurde gelöscht oder geändert, was nichts beweist: Die Schutzregel {guard} verweigert die Richtlinie weiterhin in Ausführungen ohne gespeicherten Plan',
   POLICY_UNUSABLE: 'Die Richtlinie kann so nicht laufen: {problem}',
   POLICY_REFUSED:
     'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',

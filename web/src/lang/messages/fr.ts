@@ -151,6 +151,8 @@ export const messages: Record<string, string> = {
   POLICY_CASCADES: 'Des clés étrangères suppriment ou modifient des lignes de {tables} avec les lignes de {table}',
   POLICY_UNPROVEN:
     'La règle n’a jamais été exécutée : tant qu’une exécution n’a pas suivi un plan enregistré qui la contient, le garde-fou {guard} la refuse : {command}',
+  POLICY_NOTHING_PROVEN:
+    'Aucune ligne n’a été supprimée ni modifiée, ce qui ne prouve rien : le garde-fou {guard} continue de refuser la règle dans les exécutions sans plan enregistré',
   POLICY_UNUSABLE: 'La règle ne peut pas être exécutée telle quelle : {problem}',
   POLICY_REFUSED:
     'des lignes de {tables} retiennent les lignes de {table} auxquelles elles font référence, par des clés étrangères sans ON DELETE',

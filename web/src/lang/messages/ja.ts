@@ -138,6 +138,8 @@ export const messages: Record<string, string> = {
   POLICY_CASCADES: '外部キーにより、{table} の行とともに {tables} の行が削除または変更されます',
   POLICY_UNPROVEN:
     'このルールはまだ実行されていません。保存されたプランに従う実行が済むまで、ガード {guard} が拒否します：{command}',
+  POLICY_NOTHING_PROVEN:
+    '行が1行も削除も更新もされなかったため、何も実証されていません：保存済みプランのない実行では、ガード {guard} が引き続きこのポリシーを拒否します',
   POLICY_UNUSABLE: 'このポリシーは現状では実行できません：{problem}',
   POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
   POLICY_KEY_UNINDEXED:

@@ -1,0 +1,88 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+)
+
+// Relation is a table of a policy, with the columns that the policy uses. Names are stored names.
+type Relation struct {
+	Schema  string   `json:"schema"`
+	Name    string   `json:"name"`
+	Columns []string `json:"columns"`
+	// Identity tells the table and its columns, when the policy was set or last read, from others of the same names. It
+	// is empty if there was no such table.
+	Identity string `json:"identity"`
+}
+
+func (r Relation) quoted() string { return pgx.Identifier{r.Schema, r.Name}.Sanitize() }
+
+// identityOf returns the identity of a table that has the relation's name; empty for nil.
+func (r Relation) identityOf(t *campaign.Table) string {
+	if t == nil {
+		return ""
+	}
+	identity := []string{fmt.Sprint(t.OID)}
+	for _, name := range r.Columns {
+		if column, ok := t.Column(name); ok {
+			identity = append(identity, column.Identity)
+		}
+	}
+	return strings.Join(identity, " ")
+}
+
+// Resolve returns the policy with the relations that its names stand for in a catalog. Check has accepted it.
+func (p Policy) Resolve(c *campaign.Catalog) Policy {
+	var columns []string
+	if p.OlderThan != nil {
+		columns = append(columns, p.OlderThan.Column)
+	}
+	for _, f := range p.Filters {
+		columns = append(columns, f.Column)
+	}
+	if p.KeepNewest != nil {
+		columns = append(append(columns, p.KeepNewest.Per...), p.orderBy())
+	}
+	for _, a := range p.Assign {
+		columns = append(columns, a.Column)
+	}
+	if p.OrphanOf != nil {
+		columns = append(columns, p.OrphanOf.Column)
+	}
+	relations := []Relation{relationOf(c.Table(p.Table), columns...)}
+	if o := p.OrphanOf; o != nil {
+		relations = append(relations, relationOf(c.Table(o.ParentTable), o.ParentColumn))
+	}
+	p.Relations = relations
+	return p
+}
+
+func relationOf(t *campaign.Table, columns ...string) Relation {
+	r := Relation{Schema: t.Schema, Name: t.Name}
+	for _, column := range columns {
+		r.Columns = append(r.Columns, t.Stored(column))
+	}
+	slices.Sort(r.Columns)
+	r.Columns = slices.Compact(r.Columns)
+	r.Identity = r.identityOf(t)
+	return r
+}
+
+// requireSame fails if other relations have the names than when the policy was read: a run may have begun long before.
+func (p Policy) requireSame(c *campaign.Catalog) error {
+	for _, r := range p.Relations {
+		if r.identityOf(c.Table(r.quoted())) != r.Identity {
+			return fmt.Errorf(
+				"%s is another table than when the run began, or has other columns: nothing more of the policy is done; "+
+					"preview it again",
+				r.quoted(),
+			)
+		}
+	}
+	return nil
+}
