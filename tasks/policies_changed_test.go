@@ -93,7 +93,8 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 				t.Fatal(err)
 			}
 			due, err := f.Task(t.Context(), task)
-			if err != nil || (!strings.Contains(due.Why, test.want) && test.want != "value too long" && test.want != "empty") {
+			if err != nil ||
+				(!strings.Contains(due.Why, test.want) && test.want != "value too long" && test.want != "empty") {
 				t.Errorf("the forecast says %q, %v; want %q in it", due.Why, err, test.want)
 			}
 		})

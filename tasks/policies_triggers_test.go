@@ -90,7 +90,14 @@ func TestPoliciesAndTriggers(t *testing.T) {
 					%s ANALYZE t; CREATE FUNCTION f() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN %s; END $$;
 					CREATE TRIGGER f %s ON t FOR EACH ROW %s EXECUTE FUNCTION f()`,
 					rows, rule.index, test.body, test.timing, when))
-				p := policy.Policy{Name: "p", Table: "t", Enabled: true, Assign: test.assign, KeepNewest: rule.newest, Limit: 300}
+				p := policy.Policy{
+					Name:       "p",
+					Table:      "t",
+					Enabled:    true,
+					Assign:     test.assign,
+					KeepNewest: rule.newest,
+					Limit:      300,
+				}
 				if rule.older > 0 {
 					p.OlderThan = &policy.OlderThan{Column: "at", Days: rule.older}
 				}
@@ -121,7 +128,8 @@ func TestPoliciesAndTriggers(t *testing.T) {
 				}
 				j.checkRetained(t, p.TaskName(), purge.Retained{Suppressed: suppressed})
 				again, err := runPolicies(t, db, true, p)
-				if still := again.deleted[p.TaskName()] + again.updated[p.TaskName()]; err != nil || still != suppressed {
+				if still := again.deleted[p.TaskName()] + again.updated[p.TaskName()]; err != nil ||
+					still != suppressed {
 					t.Errorf("%d rows still match, %v; want %d", still, err, suppressed)
 				}
 			})

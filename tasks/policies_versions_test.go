@@ -19,9 +19,10 @@ func TestNotNullThatIsNotValid(t *testing.T) {
 		Name: "p", Table: "t", KeepNewest: &policy.KeepNewest{Per: []string{"grp"}, OrderBy: "at", Count: 10},
 	}
 	for name, setup := range map[string]string{
-		"an index":    "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL); CREATE INDEX ON t (grp, at)",
-		"no index":    "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL)",
-		"a partition": "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL) PARTITION BY RANGE (id); CREATE TABLE u PARTITION OF t DEFAULT; CREATE INDEX ON t (grp, at)",
+		"an index": "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL); CREATE INDEX ON t (grp, at)",
+		"no index": "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL)",
+		"a partition": "CREATE TABLE t (id int, grp int, at timestamptz NOT NULL) PARTITION BY RANGE (id); " +
+			"CREATE TABLE u PARTITION OF t DEFAULT; CREATE INDEX ON t (grp, at)",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -33,7 +34,10 @@ func TestNotNullThatIsNotValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := db.Int("SELECT count(*) FROM t WHERE grp IS NULL"); n != 10 || db.Int("SELECT count(*) FROM t") != 60 {
+			if n := db.Int(
+				"SELECT count(*) FROM t WHERE grp IS NULL",
+			); n != 10 ||
+				db.Int("SELECT count(*) FROM t") != 60 {
 				t.Errorf("%d rows with NULL are left, %v", n, j.rows)
 			}
 		})
@@ -52,7 +56,11 @@ func TestForeignKeysThatAreNotEnforced(t *testing.T) {
 				CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE %s NOT ENFORCED);
 				INSERT INTO parent SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM generate_series(1, 100) g;
 				INSERT INTO child SELECT g, g FROM generate_series(1, 100) g`, action))
-			catalog, err := campaign.LoadCatalog(t.Context(), db.Pool, campaign.Scope{Named: []string{"parent"}, Foreign: true})
+			catalog, err := campaign.LoadCatalog(
+				t.Context(),
+				db.Pool,
+				campaign.Scope{Named: []string{"parent"}, Foreign: true},
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,7 +95,12 @@ func TestVirtualColumns(t *testing.T) {
 		Name: "a", Table: "t", OlderThan: old, Assign: []policy.Assign{{Column: "state", Value: &closed}},
 		Filters: []policy.Filter{{Column: "big", Op: "EQUAL", Values: []string{"true"}}},
 	}
-	second := policy.Policy{Name: "b", Table: "t", OlderThan: old, KeepNewest: &policy.KeepNewest{OrderBy: "due", Count: 40}}
+	second := policy.Policy{
+		Name:       "b",
+		Table:      "t",
+		OlderThan:  old,
+		KeepNewest: &policy.KeepNewest{OrderBy: "due", Count: 40},
+	}
 	j, err := runPolicies(t, db, false, first, second)
 	if err != nil {
 		t.Fatal(err)

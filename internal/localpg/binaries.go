@@ -25,8 +25,12 @@ const oldest = 14
 // that it downloads.
 func findBinaries(owner *syscall.Credential) (string, error) {
 	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
-		if major, err := version(dir); err != nil || major < oldest {
-			return "", fmt.Errorf("TEST_POSTGRES_BIN names no PostgreSQL %d or later: version %d, %w", oldest, major, err)
+		major, err := version(dir)
+		if err == nil && major < oldest {
+			err = fmt.Errorf("it is version %d, not %d or later", major, oldest)
+		}
+		if err != nil {
+			return "", fmt.Errorf("TEST_POSTGRES_BIN: %w", err)
 		}
 		return dir, nil
 	}

@@ -23,9 +23,10 @@ type Storage struct {
 func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanitize() }
 
 // storages selects those in the application's schema ($1), in the service's own, and those that were emptied, that the
-// role may vacuum ($2), as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3), in their order, and parents after their partitions;
-// all of them ($4), or only the emptied ones, with their parents. It leaves out a parent of foreign tables, since
-// ANALYZE would read these from their server. Nothing in it waits for a lock, as pg_partition_tree would.
+// role may vacuum ($2), as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3),
+// in their order, and parents after their partitions; all of them ($4), or only the emptied ones, with their parents. It
+// leaves out a parent of foreign tables, since ANALYZE would read these from their server. Nothing in it waits for a
+// lock, as pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
   FROM unnest($3::text[]) WITH ORDINALITY AS given (name, place)),

@@ -51,7 +51,8 @@ func TestOutput(t *testing.T) {
 		o.Add(&n)
 	}
 	messages := o.Flush()
-	if len(messages) != 1 || messages[0] != "INFO:  vacuuming \"a.public.t\"\nINFO:  analyzing \"public.t\"\nINFO:  vacuuming \"public.u\"" {
+	if len(messages) != 1 ||
+		messages[0] != "INFO:  vacuuming \"a.public.t\"\nINFO:  analyzing \"public.t\"\nINFO:  vacuuming \"public.u\"" {
 		t.Errorf("got %q", messages)
 	}
 	if again := o.Flush(); again != nil {
