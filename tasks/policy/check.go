@@ -72,6 +72,9 @@ func (c *checker) find(field, name string) *campaign.Table {
 	case other != nil:
 		c.wrong.Addf(field, "%s is %s, not a table", other.Quoted(), other.Kind)
 	default:
+		if name == c.TableName() { // as people wrote it
+			name = c.Table
+		}
 		c.wrong.Addf(field, "there is no table %.64q, or the role may not use its schema", name)
 	}
 	return nil
