@@ -59,9 +59,9 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 			orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", skipped,
 			"row security",
 		},
-		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", failed, "operator"},
+		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", skipped, "operator"},
 		"a group's column that is gone":   {newest, "ALTER TABLE purchase DROP customer", skipped, `no column "customer"`},
-		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", failed, "operator"},
+		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", skipped, "operator"},
 		"an order that is a text":         {newest, "ALTER TABLE purchase ALTER placed TYPE text", skipped, "not a date or a number"},
 	} {
 		t.Run(name, func(t *testing.T) {

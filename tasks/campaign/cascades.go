@@ -12,10 +12,11 @@ import (
 
 // Cascade is a foreign key by which the deletion of a row concerns the rows of Table that refer to it.
 type Cascade struct {
-	// Table is the table with the foreign key: its Columns refer to Keys of the other table. Operators compare a key
-	// with its column.
-	Table                    *Table
-	Columns, Keys, Operators []string // for SQL
+	// Table is the table with the foreign key: its Columns refer to Keys of the other table. Equal compares a key with
+	// its column.
+	Table         *Table
+	Columns, Keys []string // for SQL
+	Equal         []Equality
 	// Action is what becomes of the rows.
 	Action Action
 }
@@ -39,8 +40,17 @@ SELECT COALESCE(pg_partition_root(k.confrelid), k.confrelid)::oid, COALESCE(pg_p
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
   ARRAY(SELECT quote_ident(a.attname) FROM unnest(k.confkey) WITH ORDINALITY AS u (n, i)
     JOIN pg_attribute a ON a.attrelid = k.confrelid AND a.attnum = u.n ORDER BY u.i),
-  ARRAY(SELECT format('OPERATOR(%I.%s)', n.nspname, o.oprname) FROM unnest(k.conpfeqop) WITH ORDINALITY AS u (oid, i)
-    JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace ORDER BY u.i),
+  (SELECT json_agg(json_build_object('Operator', format('OPERATOR(%I.%s)', n.nspname, o.oprname),
+      'Key', CASE WHEN l.typtype <> 'p' AND l.oid <> p.atttypid THEN format('::%I.%I', ln.nspname, l.typname)
+        ELSE '' END,
+      'Column', CASE WHEN r.typtype <> 'p' AND r.oid <> f.atttypid THEN format('::%I.%I', rn.nspname, r.typname)
+        ELSE '' END) ORDER BY u.i)
+    FROM unnest(k.conpfeqop, k.confkey, k.conkey) WITH ORDINALITY AS u (oid, key, number, i)
+    JOIN pg_operator o ON o.oid = u.oid JOIN pg_namespace n ON n.oid = o.oprnamespace
+    JOIN pg_type l ON l.oid = o.oprleft JOIN pg_namespace ln ON ln.oid = l.typnamespace
+    JOIN pg_type r ON r.oid = o.oprright JOIN pg_namespace rn ON rn.oid = r.typnamespace
+    JOIN pg_attribute p ON p.attrelid = k.confrelid AND p.attnum = u.key
+    JOIN pg_attribute f ON f.attrelid = k.conrelid AND f.attnum = u.number),
   CASE k.confdeltype WHEN 'd' THEN 'n' WHEN 'r' THEN 'a' ELSE k.confdeltype END::text
 FROM pg_constraint k JOIN pg_class c ON c.oid = k.conrelid
 WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
@@ -51,9 +61,10 @@ ORDER BY c.relname, k.conname`
 // schemas, and the ones between all these tables that refuse.
 func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 	type key struct {
-		Parent, Child            uint32
-		Columns, Keys, Operators []string
-		Action                   Action
+		Parent, Child uint32
+		Columns, Keys []string
+		Equal         []Equality
+		Action        Action
 	}
 	rows, _ := db.Query(ctx, findCascades)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[key])
@@ -88,7 +99,7 @@ func (c *Catalog) readCascades(ctx context.Context, db Querier) error {
 		}
 		for _, t := range tables { // a table also has the rows of the tables that inherit from it
 			if t.OID == k.Parent || slices.ContainsFunc(t.Leaves, func(l Leaf) bool { return l.OID == k.Parent }) {
-				cascade := Cascade{child, k.Columns, k.Keys, k.Operators, k.Action}
+				cascade := Cascade{child, k.Columns, k.Keys, k.Equal, k.Action}
 				if k.Action == Refuses {
 					t.Refusals = append(t.Refusals, cascade)
 				} else {

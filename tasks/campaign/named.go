@@ -40,6 +40,10 @@ type Column struct {
 	CanSelect, CanUpdate bool
 	// Identity is ColumnIdentity.
 	Identity string
+	// operators are the ones of the default B-tree operator class of the type, for Operator; nil if it has none. family
+	// is its operator family.
+	operators []string
+	family    uint32
 }
 
 // ColumnIdentity is SQL that tells a column a of a table from others of the same name, or of another type.
@@ -180,9 +184,17 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),
   COALESCE(has_column_privilege(a.attrelid, a.attnum, 'SELECT'), true),
-  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true), ` + ColumnIdentity + `
+  COALESCE(has_column_privilege(a.attrelid, a.attnum, 'UPDATE'), true),
+  ARRAY(SELECT format('OPERATOR(%I.%s)', s.nspname, o.oprname) FROM pg_amop p JOIN pg_operator o ON o.oid = p.amopopr
+    JOIN pg_namespace s ON s.oid = o.oprnamespace
+    WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
+      AND p.amoppurpose = 's' ORDER BY p.amopstrategy),
+  COALESCE(class.opcfamily, 0), ` + ColumnIdentity + `
 FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
   JOIN pg_namespace n ON n.oid = t.typnamespace
+  LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
+    SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
+    WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum`
 	rows, _ := db.Query(ctx, sql, oids)
@@ -193,9 +205,10 @@ ORDER BY a.attrelid, a.attnum`
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.HasNulls,
 		&column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
-		&column.Identity,
+		&column.operators, &column.family, &column.Identity,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
+		column.operators = slices.Clone(column.operators)
 		tables[oid].details = append(tables[oid].details, column)
 		return nil
 	}); err != nil {

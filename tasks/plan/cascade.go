@@ -24,7 +24,7 @@ func (s *stepCompiler) addCascade(job *Job) (skipped string) {
 	key := func(parent int, k campaign.Cascade) purge.ForeignKey {
 		return purge.ForeignKey{
 			Parent: parent, Child: index(k.Table),
-			Keys: k.Keys, Columns: k.Columns, Operators: k.Operators,
+			Keys: k.Keys, Columns: k.Columns, Equal: k.Equal,
 			Clears: k.Action == campaign.Clears, Refuses: k.Action == campaign.Refuses,
 		}
 	}

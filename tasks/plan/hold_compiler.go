@@ -92,7 +92,7 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 	c.sql.recordRead(k.Table)
 	var on []string
 	for i := range k.Columns {
-		on = append(on, fmt.Sprintf("%s.%s = %s.%s", child.alias, k.Columns[i], r.alias, k.Keys[i]))
+		on = append(on, k.Equal[i].Of(r.alias+"."+k.Keys[i], child.alias+"."+k.Columns[i]))
 	}
 	return sqlexpr.Format(
 		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",

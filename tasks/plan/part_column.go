@@ -111,20 +111,31 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 	if !ok || (len(values) == 0 && p.Op != Null && p.Op != NotNull) {
 		return condition, false
 	}
-	name := r.column(p.Column)
+	name, equal := r.column(p.Column), column.Operator("=")
 	switch {
 	case p.Op == Null || p.Op == NotNull:
 		return sqlexpr.Format("%s %s", name, p.Op), true
-	case p.Op == In && column.Kind == "A": // an array of arrays has elements of the wrong type
-		return sqlexpr.Format("%s IN (%s)", name, sqlexpr.Join(", ", values...)), true
-	case p.Op == NotIn && column.Kind == "A":
-		return sqlexpr.Format("%s NOT IN (%s)", name, sqlexpr.Join(", ", values...)), true
-	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
-		return sqlexpr.Format("%s %s (%s::%s[])", name, p.Op, sqlexpr.Arg(p.Values, "text[]"), column.Type), true
 	case p.Op == StartsWith: // some collations know no beginnings of texts
 		return sqlexpr.Format(`starts_with(%s::text COLLATE "C", %s)`, name, sqlexpr.Arg(p.Values[0], "text")), true
+	case equal == "":
+		return condition, false
+	case (p.Op == In || p.Op == NotIn) && column.Kind == "A": // an array of arrays has elements of the wrong type
+		for _, v := range values {
+			condition = sqlexpr.Or(condition, sqlexpr.Format("%s %s %s", name, equal, v))
+		}
+	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
+		condition = sqlexpr.Format(
+			"%s %s ANY (%s::%s[])", name, equal, sqlexpr.Arg(p.Values, "text[]"), column.Type,
+		)
+	case p.Op == Equal || p.Op == NotEqual:
+		condition = sqlexpr.Format("%s %s %s", name, equal, values[0])
+	default:
+		return sqlexpr.Format("%s %s %s", name, column.Operator(string(p.Op)), values[0]), true
 	}
-	return sqlexpr.Format("%s %s %s", name, p.Op, values[0]), true
+	if p.Op == NotEqual || p.Op == NotIn {
+		return sqlexpr.Format("NOT (%s)", condition), true
+	}
+	return sqlexpr.Format("(%s)", condition), true
 }
 
 // typed returns a value that is read as one of a type.

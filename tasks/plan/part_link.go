@@ -32,13 +32,18 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	if !r.table.HasInteger(p.Column) {
 		isLink = "IS NOT NULL"
 	}
-	missing := "NOT EXISTS (SELECT FROM %[3]s AS p WHERE p.%[4]s = %[1]s)"
+	equal, comparable := parent.Equality(p.Key, r.table, p.Column)
+	if !comparable {
+		return sqlexpr.Expr{}, false
+	}
+	spelled := parent.Spell(p.Key)
+	missing := sqlexpr.Format("NOT EXISTS (SELECT FROM %s AS p WHERE %s)", from, equal.Of("p."+spelled, link))
 	// Without an index on the key, or if tables cannot be joined, PostgreSQL hashes the parents once per statement.
 	key, _ := parent.Column(p.Key)
 	if (!strings.EqualFold(parent.Key, p.Key) && !key.Indexed) || c.cannotJoin() {
-		missing = "(%[1]s IN (SELECT DISTINCT p.%[4]s FROM %[3]s AS p)) IS NOT TRUE"
+		missing = sqlexpr.Format("(%s) IS NOT TRUE", equal.Among(link, spelled, from))
 	}
-	orphan := sqlexpr.Format("%[1]s %[2]s AND "+missing, link, isLink, from, parent.Spell(p.Key))
+	orphan := sqlexpr.Format("%s %s AND %s", link, isLink, missing)
 	has := sqlexpr.Format("EXISTS (SELECT 1 FROM %s AS p)", from)
 	if p.EmptyAfter != "" {
 		has = sqlexpr.Format("(%s OR %s)", sqlexpr.Arg(SucceededTask(p.EmptyAfter), "boolean"), has)

@@ -31,8 +31,8 @@ const maxNullable = 3
 
 // groupColumn is a column of a group, by its quoted name.
 type groupColumn struct {
-	stored, name string
-	nullable     bool
+	stored, name, equal string
+	nullable            bool
 }
 
 // groupColumns returns the columns of the groups of a table, each once.
@@ -40,6 +40,7 @@ func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 	for _, column := range p.Per {
 		g := groupColumn{stored: t.Stored(column)}
 		detail, ok := t.Column(g.stored)
+		g.equal = detail.Operator("=")
 		g.name, g.nullable = pgx.Identifier{g.stored}.Sanitize(), !ok || detail.HasNulls
 		if !slices.Contains(columns, g) {
 			columns = append(columns, g)
@@ -74,7 +75,13 @@ func (p Newest) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 		return p.ranked(c, r, per), true
 	}
 	last := p.last(c, r.table, per, func(g groupColumn) string { return r.alias + "." + g.name })
-	return sqlexpr.Format("%s < %s", r.column(p.OrderBy), last), true
+	return sqlexpr.Format("%s %s %s", r.column(p.OrderBy), p.older(r.table), last), true
+}
+
+// older returns the operator that is true of a value of OrderBy and a newer one.
+func (p Newest) older(t *campaign.Table) string {
+	column, _ := t.Column(p.OrderBy)
+	return column.Operator("<")
 }
 
 // last returns the value in OrderBy of the last row of a group that is kept, given the SQL of the group's columns. It
@@ -126,7 +133,7 @@ func (c combination) conditions(per []groupColumn, alias string, of func(groupCo
 		case g.nullable:
 			has = append(has, of(g)+" IS NOT NULL")
 		}
-		in = append(in, column+" = "+of(g))
+		in = append(in, column+" "+g.equal+" "+of(g))
 	}
 	return has, in
 }
@@ -176,6 +183,7 @@ func (c *compiler) newest(rules Rules) *purge.Newest {
 	}
 	n := &purge.Newest{
 		OrderBy: pgx.Identifier{t.Stored(p.OrderBy)}.Sanitize(),
+		Older:   p.older(t),
 		Rest:    sqlexpr.Format("(%s)%s", rest, excludeZeroRecord("r", t)),
 	}
 	of := func(g groupColumn) string { return purge.GroupColumn(slices.Index(per, g)) }

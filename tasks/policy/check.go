@@ -114,7 +114,11 @@ func (c *checker) checkColumns() {
 	c.checkDates()
 	c.checkOrphan()
 	for i, f := range c.Filters {
-		column, _ := c.column(fmt.Sprintf("policy.filters[%d].column", i), c.table, f.Column)
+		field := fmt.Sprintf("policy.filters[%d].column", i)
+		column, ok := c.column(field, c.table, f.Column)
+		if op := ops[f.Op]; ok && op != plan.Null && op != plan.NotNull && op != plan.StartsWith {
+			c.checkOrder(field, column)
+		}
 		if len(f.Values) > 0 {
 			c.checkZone(fmt.Sprintf("policy.filters[%d].values", i), column)
 		}
@@ -135,7 +139,10 @@ func (c *checker) checkDates() {
 		return
 	}
 	for i, name := range k.Per {
-		c.column(fmt.Sprintf("policy.keep_newest.per[%d]", i), c.table, name)
+		field := fmt.Sprintf("policy.keep_newest.per[%d]", i)
+		if column, ok := c.column(field, c.table, name); ok {
+			c.checkOrder(field, column)
+		}
 	}
 	if k.OrderBy == "" && c.OlderThan != nil {
 		return // it is that column
@@ -143,6 +150,18 @@ func (c *checker) checkDates() {
 	const field = "policy.keep_newest.order_by"
 	if column, ok := c.column(field, c.table, k.OrderBy); ok && !column.IsDate && column.Kind != "N" {
 		c.wrong.Addf(field, "%s is not a date or a number, but %s", column.Name, column.Full)
+	} else if ok {
+		c.checkOrder(field, column)
+	}
+}
+
+// checkOrder checks that values of a column can be compared.
+func (c *checker) checkOrder(field string, column campaign.Column) {
+	if column.Operator("=") == "" {
+		c.wrong.Addf(
+			field, "%s is %s, a type without a default B-tree operator class, so that its values cannot be compared",
+			column.Name, column.Full,
+		)
 	}
 }
 
@@ -152,12 +171,19 @@ func (c *checker) checkOrphan() {
 	if o == nil {
 		return
 	}
-	c.column("policy.orphan_of.column", c.table, o.Column)
+	link, ok := c.column("policy.orphan_of.column", c.table, o.Column)
 	parent := c.find("policy.orphan_of.parent_table", c.parentName())
 	if parent == nil {
 		return
 	}
-	c.column("policy.orphan_of.parent_column", parent, o.ParentColumn)
+	key, found := c.column("policy.orphan_of.parent_column", parent, o.ParentColumn)
+	if _, comparable := parent.Equality(o.ParentColumn, c.table, o.Column); ok && found && !comparable {
+		c.wrong.Addf(
+			"policy.orphan_of.parent_column", "%s is %s and %s is %s: no B-tree operator family compares them, and no "+
+				"foreign key says how; give both one type, or add the foreign key",
+			key.Name, key.Full, link.Name, link.Full,
+		)
+	}
 	if parent.RowSecurity {
 		c.wrong.Addf(
 			"policy.orphan_of.parent_table",

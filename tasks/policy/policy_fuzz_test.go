@@ -216,7 +216,7 @@ var (
 	// ruleWords are the words of the statements of policies.
 	ruleWords = strings.Fields(
 		`DELETE UPDATE SET FROM ONLY AS WHERE AND OR NOT IN IS NULL TRUE CASE WHEN THEN END SELECT
-		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY ALL COLLATE starts_with
+		DISTINCT EXISTS ORDER BY DESC OFFSET LIMIT PARTITION OVER rank place ANY OPERATOR COLLATE starts_with
 			tableoid ctid r n p s
 		pg_catalog text int8 timestamptz bigint`,
 	)

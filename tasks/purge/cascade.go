@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
@@ -33,11 +34,12 @@ type Cascade struct {
 	Keys   []ForeignKey
 }
 
-// ForeignKey is a foreign key between two tables of a Cascade, by their indexes. Operators compare a key with its
-// column. All are SQL.
+// ForeignKey is a foreign key between two tables of a Cascade, by their indexes. Equal compares a key with its column,
+// given their SQL.
 type ForeignKey struct {
-	Parent, Child            int
-	Keys, Columns, Operators []string
+	Parent, Child int
+	Keys, Columns []string
+	Equal         []campaign.Equality
 	// Clears is true if the key sets its columns to NULL or a default, and Refuses if rows that refer to a row keep it;
 	// otherwise it deletes them.
 	Clears, Refuses bool
@@ -50,7 +52,7 @@ func (k ForeignKey) deletes() bool { return !k.Clears && !k.Refuses }
 func (k ForeignKey) on(parent, child string) string {
 	var on []string
 	for i := range k.Keys {
-		on = append(on, fmt.Sprintf("%s.%s %s %s.%s", parent, k.Keys[i], k.Operators[i], child, k.Columns[i]))
+		on = append(on, k.Equal[i].Of(parent+"."+k.Keys[i], child+"."+k.Columns[i]))
 	}
 	return strings.Join(on, " AND ")
 }

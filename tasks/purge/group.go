@@ -19,6 +19,8 @@ type Newest struct {
 	// Per are the quoted columns of the groups, and OrderBy is the quoted column whose greatest values are the newest.
 	Per     []string
 	OrderBy string
+	// Older is the operator that is true of a value of OrderBy and a newer one.
+	Older string
 	// Last is the value in OrderBy of the last row that a group keeps; NULL if the group keeps all rows. It reads the
 	// group's columns, which GroupColumn names.
 	Last sqlexpr.Expr
@@ -61,7 +63,8 @@ func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	var each []sqlexpr.Expr
 	for _, in := range n.InGroup {
 		each = append(each, sqlexpr.Format(
-			"SELECT %s FROM ONLY %s AS r WHERE %s AND r.%s < g.last AND (%s)", columns, relation, in, n.OrderBy, n.Rest,
+			"SELECT %s FROM ONLY %s AS r WHERE %s AND r.%s %s g.last AND (%s)", columns, relation, in, n.OrderBy,
+			n.Older, n.Rest,
 		))
 	}
 	groups := n.groups("", sqlexpr.SQL("ONLY "+relation+" AS r"))
@@ -72,8 +75,8 @@ func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 // are given by a FROM and WHERE.
 func (n *Newest) among(rows sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(
-		"SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date < g.last",
-		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows),
+		"SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date %s g.last",
+		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows), n.Older,
 	)
 }
 

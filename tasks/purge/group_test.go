@@ -62,6 +62,7 @@ func notNewest(relation string) purge.Sweep {
 	s.Newest = &purge.Newest{
 		Per:     []string{`"owner"`, `"device"`},
 		OrderBy: `"ts"`,
+		Older:   "<",
 		Last:    sqlexpr.SQL(lastVisit("g.k1", "g.k2")),
 		InGroup: []string{
 			"g.k2 IS NULL AND r.owner = g.k1 AND r.device IS NULL",

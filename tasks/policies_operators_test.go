@@ -1,0 +1,114 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// Values are compared as their type is ordered, and with keys as a foreign key does, also if the search path has
+// another operator of that name, or none.
+func TestOperatorsOffTheSearchPath(t *testing.T) {
+	t.Parallel()
+	filter := func(op string, values ...string) policy.Policy {
+		return policy.Policy{Name: "p", Table: "login", Enabled: true, Filters: []policy.Filter{
+			{Column: "state", Op: op, Values: values},
+		}, OlderThan: &policy.OlderThan{Column: "at", Days: 1}}
+	}
+	orphans := func(table, column, parent, key string) policy.Policy {
+		return policy.Policy{Name: "p", Table: table, Enabled: true, OrphanOf: &policy.OrphanOf{
+			Column: column, ParentTable: parent, ParentColumn: key,
+		}}
+	}
+	newest := policy.Policy{Name: "p", Table: "login", Enabled: true, KeepNewest: &policy.KeepNewest{
+		Per: []string{"email"}, OrderBy: "at", Count: 1,
+	}}
+	for name, test := range map[string]struct {
+		policy policy.Policy
+		sql    string // in addition
+		left   string // ids
+	}{
+		"equal":         {policy: filter("EQUAL", "ACTIVE"), left: "2,4"},
+		"not equal":     {policy: filter("NOT_EQUAL", "ACTIVE"), left: "1,3"},
+		"in":            {policy: filter("IN", "ACTIVE", "none"), left: "2,4"},
+		"not in":        {policy: filter("NOT_IN", "ACTIVE", "none"), left: "1,3"},
+		"less":          {policy: filter("LESS", "B"), left: "2,4"},
+		"greater":       {policy: filter("GREATER", "B"), left: "1,3"},
+		"newest, ranks": {policy: newest, left: "1,2"},
+		"newest": {
+			policy: newest, sql: "CREATE INDEX ON login (email, at)", left: "1,2",
+		},
+		"orphans": {policy: orphans("login", "email", "account", "email"), left: "1,2,3,4"},
+		"orphans without a foreign key": {
+			policy: orphans("login", "email", "account", "email"),
+			sql: "ALTER TABLE login DROP CONSTRAINT login_email_fkey; ALTER TABLE account DROP CONSTRAINT account_pkey;" +
+				"UPDATE login SET email = 'gone' WHERE id = 4",
+			left: "1,2,3",
+		},
+		"texts that refer to char": {policy: orphans("part", "code", "codes", "code"), left: "1"},
+		"texts that refer to char without an index": {
+			policy: orphans("part", "code", "codes", "code"),
+			sql:    "ALTER TABLE login DROP COLUMN state", left: "1",
+		},
+		"bigint that refers to numeric": {policy: orphans("part", "number", "numbers", "number"), left: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Superuser("CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; GRANT USAGE ON SCHEMA ext TO PUBLIC")
+			db.Do(`CREATE DOMAIN mail AS ext.citext;
+				CREATE TABLE account (email ext.citext PRIMARY KEY); INSERT INTO account VALUES ('Ann'), ('Bob');
+				CREATE TABLE login (id int PRIMARY KEY, email mail REFERENCES account, state ext.citext, at timestamptz);
+				INSERT INTO login VALUES (1, 'ann', 'Active', '2020-01-05'),
+					(2, 'BOB', 'closed', '2020-01-05'), (3, 'ANN', 'active', '2020-01-01'),
+					(4, 'bob', 'Closed', '2020-01-01');
+				CREATE TABLE codes (code char(8) PRIMARY KEY); INSERT INTO codes VALUES ('a');
+				CREATE TABLE numbers (number numeric PRIMARY KEY); INSERT INTO numbers VALUES (7.0);
+				CREATE TABLE part (id int, code text REFERENCES codes, number bigint REFERENCES numbers);
+				INSERT INTO part VALUES (1, 'a  ', 7);` + test.sql)
+			j, _ := runPolicies(t, db, false, test.policy)
+			got := strings.Join(db.Strings("SELECT id::text FROM "+test.policy.Table+" ORDER BY id"), ",")
+			if got != test.left {
+				t.Errorf("rows %s are left, want %s; log %v", got, test.left, j.logs)
+			}
+		})
+	}
+}
+
+// Types that cannot be compared, or only by casting one to the other, are refused.
+func TestTypesThatCannotBeCompared(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		policy policy.Policy
+		want   string
+	}{
+		"json": {policy.Policy{Filters: []policy.Filter{{Column: "doc", Op: "EQUAL", Values: []string{"1"}}}}, "is json"},
+		"an array of points": {
+			policy.Policy{Filters: []policy.Filter{{Column: "points", Op: "IN", Values: []string{"{}"}}}}, "is point[]",
+		},
+		"a group of points": {
+			policy.Policy{KeepNewest: &policy.KeepNewest{Per: []string{"place"}, OrderBy: "id", Count: 1}}, "is point",
+		},
+		"text and char": {
+			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "code", ParentTable: "codes", ParentColumn: "code"}}, "family",
+		},
+		"bigint and real": {
+			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "id", ParentTable: "codes", ParentColumn: "number"}}, "family",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do(`CREATE TABLE codes (code char(8) PRIMARY KEY, number real UNIQUE); INSERT INTO codes VALUES ('a', 1);
+				CREATE TABLE part (id bigint PRIMARY KEY, code text, doc json, place point, points point[]);
+				INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
+			test.policy.Name, test.policy.Table = "p", "part"
+			j, _ := runPolicies(t, db, false, test.policy)
+			if log := strings.Join(j.logs, "; "); !strings.Contains(log, test.want) || db.Int("SELECT count(*) FROM part") != 2 {
+				t.Errorf("%d rows; %s", db.Int("SELECT count(*) FROM part"), log)
+			}
+		})
+	}
+}
