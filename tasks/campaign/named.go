@@ -32,7 +32,7 @@ type Column struct {
 	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
 	// PostgreSQL 18) holds for new ones only.
 	NotNull, HasNulls bool
-	// Unique is true if the column is part of a primary key or a unique index, Generated if it cannot be assigned.
+	// Unique is true if the column is part of a primary key, unique index or exclusion constraint, Generated if it cannot be assigned.
 	Unique, Generated bool
 	// Indexed is true if a complete index begins with the column.
 	Indexed bool
@@ -170,16 +170,17 @@ func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 		oids = append(oids, t.OID)
 	}
 	const sql = `
-WITH RECURSIVE based (oid, base) AS (
-  SELECT oid, oid FROM pg_type WHERE typtype <> 'd'
+WITH RECURSIVE based (oid, base, filled) AS (
+  SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
   UNION ALL
-  SELECT d.oid, based.base FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
+  SELECT d.oid, based.base, based.filled OR d.typnotnull FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
 SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
   format_type(a.atttypid, a.atttypmod), t.typcategory::text,
-  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull,
+  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull OR based.filled,
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
-  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indisunique AND a.attnum = ANY (i.indkey)),
+  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND (i.indisunique OR i.indisexclusion)
+    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])),
   a.attgenerated <> '' OR a.attidentity = 'a',
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),

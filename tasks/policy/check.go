@@ -260,7 +260,7 @@ func (c *checker) unassignable(column campaign.Column) string {
 	isColumn := func(name string) bool { return c.table.Stored(name) == column.Name }
 	switch {
 	case column.Unique:
-		return "it is part of a primary key or a unique index"
+		return "it is part of a primary key, a unique index or an exclusion constraint"
 	case column.Generated:
 		return "its values are generated"
 	case c.OlderThan != nil && isColumn(c.OlderThan.Column):

@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"unicode/utf8"
 
 	"github.com/cleanupd/cleanupd/internal/connection"
@@ -112,6 +113,9 @@ func (f Filter) validate(wrong *failure.Violations, field string) {
 		}
 	case n != 1:
 		wrong.Addf(field+".values", "must be one for %s", f.Op)
+	}
+	if op == plan.StartsWith && slices.Contains(f.Values, "") {
+		wrong.Addf(field+".values[0]", "is empty: every text begins with it")
 	}
 	for i, v := range f.Values {
 		checkValue(wrong, fmt.Sprintf("%s.values[%d]", field, i), v)
