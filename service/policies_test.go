@@ -442,6 +442,7 @@ func TestPolicyOfAnotherTable(t *testing.T) {
 			fill := func() {
 				s.db.Do(`INSERT INTO shop.order_line (customer, status, placed, paid)
 					SELECT gen_random_uuid(), 'closed', '2001-01-01', '2001-01-01' FROM generate_series(1, 10)`)
+				s.db.Do("INSERT INTO shop.order_line (status) SELECT 'without a customer' FROM generate_series(1, 30)")
 			}
 			searchIn(s.db, "shop")
 			s.db.Do("DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders + "; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
@@ -467,7 +468,7 @@ func TestPolicyOfAnotherTable(t *testing.T) {
 			_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
 			wantCode(t, err, codes.FailedPrecondition)
 			if r := resultOf(run, task); r.GetMetadata()["guard"] != "policy" ||
-				s.db.Int("SELECT count(*) FROM shop.order_line") != 10 {
+				s.db.Int("SELECT count(*) FROM shop.order_line WHERE status = 'closed'") != 10 {
 				t.Errorf("%v", r)
 			}
 			if _, run := approve(t, s); resultOf(run, task).GetRowsDeleted() != 10 {
@@ -513,6 +514,26 @@ func TestProofOfNoRows(t *testing.T) {
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
 	wantCode(t, err, codes.FailedPrecondition)
 	if r := resultOf(run, "policy/old-orders"); r.GetMetadata()["guard"] != "policy" {
+		t.Errorf("%v", r)
+	}
+}
+
+// Children whose parents may only seem to be missing, since these are most of a table, are no orphans until somebody
+// says so.
+func TestOrphansThatAreMostOfATable(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	setPolicy(t, s, &cleanupv1.Policy{Name: "orphans", Table: "shop.login", Enabled: true, OrphanOf: &cleanupv1.OrphanOf{
+		Column: "customer", ParentTable: "shop.customer", ParentColumn: "id",
+	}})
+	if _, run := approve(t, s); resultOf(run, "policy/orphans").GetRowsDeleted() != 7 {
+		t.Errorf("%v", run)
+	}
+	s.db.Do("DELETE FROM shop.customer WHERE name <> 'customer 1'")
+	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{})
+	wantCode(t, err, codes.FailedPrecondition)
+	if r := resultOf(run, "policy/orphans"); r.GetMetadata()["guard"] != "share" ||
+		s.db.Int("SELECT count(*) FROM shop.login") != 500 {
 		t.Errorf("%v", r)
 	}
 }

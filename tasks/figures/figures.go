@@ -42,6 +42,9 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 			Empties: slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
 				return j.Step.Empties && candidates.Touches(j, name)
 			}),
+			Orphans: t.Attempt.Task.Basis != "" && slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
+				return len(j.Orphans) > 0 && candidates.Touches(j, name)
+			}),
 			CutoffMoved: len(former) > 0,
 			Options:     options,
 			ShowLatched: t.Found != nil,

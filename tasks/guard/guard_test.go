@@ -66,6 +66,17 @@ func TestJudgeRows(t *testing.T) {
 			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
 			counts:  1,
 		},
+		"more than half of few rows": {
+			change:  func(h *guard.History, _ *guard.Rows) { h.MinRows = 100_000 },
+			figures: figures{estimate: 600, total: 1_000, count: 501},
+			bound:   true,
+		},
+		"more than half of few rows, because parents are missing": {
+			change:  func(h *guard.History, r *guard.Rows) { h.MinRows, r.Orphans = 100_000, true },
+			figures: figures{estimate: 600, total: 1_000, count: 501},
+			trips:   []guard.Trip{{Guard: guard.Share, Table: table, Number: 501, Limit: 500, Total: 1_000}},
+			counts:  1,
+		},
 		"half of the rows": {
 			figures: figures{estimate: 600, total: 1_000, count: 500},
 			bound:   true,

@@ -14,6 +14,9 @@ type Rows struct {
 	Table string
 	// Empties is true if the task empties the table by its nature, so that the share of the deleted rows means nothing.
 	Empties bool
+	// Orphans is true if a policy deletes rows because their parents are missing. These may only seem to be missing, as
+	// while they are loaded again, so that the share is judged in small tables, too.
+	Orphans bool
 	// Before is how many rows earlier tasks of a dry run would have deleted.
 	Before int64
 	// CutoffMoved is true if a cutoff of the task has moved by more than the time that passed.
@@ -97,12 +100,16 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 		return nil, err
 	}
 	limit := func(deleted int64) int64 {
-		return h.limit(Share, r.Table, (total+float64(deleted))*h.MaxSharePercent/100, h.minRows())
+		floor := h.minRows()
+		if r.Orphans { // what earlier tasks and runs deleted says nothing of the parents
+			floor = recent + int64(total*h.MaxSharePercent/100)
+		}
+		return h.limit(Share, r.Table, (total+float64(deleted))*h.MaxSharePercent/100, floor)
 	}
 	t := Trip{Guard: Share, Table: r.Table, Number: recent, Recent: recent}
 	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that are deleted
 	if about := (float64(recent) + estimate) * safetyFactor; !latched &&
-		((about < float64(t.Limit) && fresh) || about < float64(h.minRows())) {
+		((about < float64(t.Limit) && fresh) || (about < float64(h.minRows()) && !r.Orphans)) {
 		j.Bound = &t
 		return nil, nil
 	}

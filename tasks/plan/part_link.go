@@ -7,7 +7,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Orphan is true if a link refers to a row that does not exist. 0 is no link in an integer column. It is not true if
+// Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are no links. It is not true if
 // the parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
 type Orphan struct {
 	noOption
@@ -28,10 +28,7 @@ func (p Orphan) applies(c *compiler, r row) bool {
 func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	parent := c.env.Catalog.Table(p.Parent)
 	from := c.afterPredecessors(parent)
-	link, isLink := r.column(p.Column), "<> 0"
-	if !r.table.HasInteger(p.Column) {
-		isLink = "IS NOT NULL"
-	}
+	link, isLink := r.column(p.Column), p.isLink(r)
 	equal, comparable := parent.Equality(p.Key, r.table, p.Column)
 	if !comparable {
 		return sqlexpr.Expr{}, false
@@ -49,6 +46,20 @@ func (p Orphan) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 		has = sqlexpr.Format("(%s OR %s)", sqlexpr.Arg(SucceededTask(p.EmptyAfter), "boolean"), has)
 	}
 	return sqlexpr.Join(" AND ", orphan, has), true
+}
+
+// isLink returns what is true of a link: applications also write 0, an empty text or the zero UUID for none.
+func (p Orphan) isLink(r row) string {
+	column, _ := r.table.Column(p.Column)
+	switch {
+	case r.table.HasInteger(p.Column), column.Kind == "N" && column.Type != "pg_catalog.money":
+		return "<> 0"
+	case column.Kind == "S":
+		return "::pg_catalog.text NOT IN ('', '0')"
+	case column.Type == "pg_catalog.uuid":
+		return "<> '00000000-0000-0000-0000-000000000000'"
+	}
+	return "IS NOT NULL"
 }
 
 func (p Orphan) describe(Env) string { return fmt.Sprintf("its %s (%s) is gone", p.Parent, p.Column) }

@@ -184,6 +184,14 @@ func (c *checker) checkOrphan() {
 			key.Name, key.Full, link.Name, link.Full,
 		)
 	}
+	isForeign := func(l campaign.Leaf) bool { return l.Elsewhere == campaign.Foreign }
+	if slices.ContainsFunc(parent.Leaves, isForeign) {
+		c.wrong.Addf(
+			"policy.orphan_of.parent_table",
+			"%s, or a part of it, is a foreign table: the other server may hide rows, so that a missing row proves nothing",
+			parent.Quoted(),
+		)
+	}
 	if parent.RowSecurity {
 		c.wrong.Addf(
 			"policy.orphan_of.parent_table",

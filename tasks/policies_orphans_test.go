@@ -1,0 +1,58 @@
+package tasks_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// What applications write for "none" is no link to a parent, whatever its type.
+func TestValuesThatAreNoLinks(t *testing.T) {
+	t.Parallel()
+	for kind, values := range map[string][3]string{ // of a parent, of an orphan, and of none
+		"int":         {"1", "2", "0"},
+		"numeric":     {"1", "2", "0.00"},
+		"text":        {"a", "b", ""},
+		"varchar(20)": {"a", "b", "0"},
+		"char(10)":    {"a", "b", ""},
+		"uuid": {
+			"11111111-1111-1111-1111-111111111111", "22222222-2222-2222-2222-222222222222",
+			"00000000-0000-0000-0000-000000000000",
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do("CREATE TABLE parent (id " + kind + " PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent " + kind + ")")
+			db.Do("INSERT INTO parent VALUES ('" + values[0] + "'); INSERT INTO child VALUES (4, NULL)")
+			for i, value := range values {
+				db.Do("INSERT INTO child SELECT $1::int, '"+value+"'", i+1)
+			}
+			_, err := runPolicies(t, db, false, policy.Policy{
+				Name: "orphans", Enabled: true, Table: "child",
+				OrphanOf: &policy.OrphanOf{Column: "parent", ParentTable: "parent", ParentColumn: "id"},
+			})
+			if left := strings.Join(db.Strings("SELECT id::text FROM child ORDER BY id"), " "); err != nil || left != "1 3 4" {
+				t.Errorf("%v; rows %s are left", err, left)
+			}
+		})
+	}
+}
+
+// Another server may hide rows of a parent, or of a part of it.
+func TestForeignParentProvesNothing(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(family)
+	far := db.Far()
+	db.MoveAway(far, "customer")
+	before := everything(db)
+	j, _ := runPolicies(t, db, false, orphanPurchases)
+	j.checkState(t, orphanPurchases.TaskName(), pipeline.Skipped)
+	if said := strings.Join(j.logs, "; "); !strings.Contains(said, "foreign table") || everything(db) != before {
+		t.Errorf("rows changed, or the log is %s", said)
+	}
+}
