@@ -537,3 +537,63 @@ func TestOrphansThatAreMostOfATable(t *testing.T) {
 		t.Errorf("%v", r)
 	}
 }
+
+// What cannot be done to all rows, or would be done to others the next time, is refused.
+func TestPoliciesThatCannotRun(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN checked AS filled CHECK (VALUE IS NOT NULL);
+		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text, note text,
+			low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
+			prio int GENERATED ALWAYS AS (coalesce(ref, 100)) STORED, EXCLUDE USING btree (phone WITH =));
+		CREATE UNIQUE INDEX ON shop.item (lower(email)); CREATE UNIQUE INDEX ON shop.item (id) INCLUDE (included);
+		CREATE UNIQUE INDEX ON shop.item (at) WHERE part > 0;
+		CREATE TABLE shop.touched (id int PRIMARY KEY, at timestamptz, note text, other text);
+		CREATE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN NEW.at = now(); RETURN NEW; END';
+		CREATE TRIGGER touch BEFORE UPDATE OF note ON shop.touched FOR EACH ROW EXECUTE FUNCTION touch();
+		CREATE TABLE shop.parts (id int, at timestamptz, note text) PARTITION BY RANGE (id);
+		CREATE TABLE shop.part PARTITION OF shop.parts FOR VALUES FROM (1) TO (10);
+		CREATE TRIGGER touch AFTER UPDATE ON shop.part FOR EACH ROW EXECUTE FUNCTION touch()`)
+	newest := &cleanupv1.KeepNewest{OrderBy: "at", Count: 3}
+	one := "1"
+	for name, c := range map[string]struct {
+		table, column string
+		null          bool
+		newest        *cleanupv1.KeepNewest
+		field         string // empty if it is accepted
+	}{
+		"a unique expression":        {table: "item", column: "email", field: "policy.assign[0].column"},
+		"a generated unique column":  {table: "item", column: "name", field: "policy.assign[0].column"},
+		"an exclusion constraint":    {table: "item", column: "phone", field: "policy.assign[0].column"},
+		"a partial unique index":     {table: "item", column: "part", field: "policy.assign[0].column"},
+		"an included column":         {table: "item", column: "included"},
+		"a domain without NULL":      {table: "item", column: "filled", null: true, field: "policy.assign[0].value"},
+		"a domain with a check":      {table: "item", column: "checked", null: true, field: "policy.assign[0].value"},
+		"a value of a domain":        {table: "item", column: "checked"},
+		"a generated order":          {"item", "ref", false, &cleanupv1.KeepNewest{OrderBy: "prio", Count: 3}, "policy.assign[0].column"},
+		"a trigger":                  {"touched", "note", false, newest, "policy.assign"},
+		"a trigger of other columns": {"touched", "other", false, newest, ""},
+		"a trigger of a partition":   {"parts", "note", false, newest, "policy.assign"},
+		"a trigger and an age":       {table: "touched", column: "note"},
+	} {
+		p := &cleanupv1.Policy{Name: "p", Table: "shop." + c.table, KeepNewest: c.newest}
+		if c.newest == nil {
+			p.OlderThan = &cleanupv1.OlderThan{Column: "at", Days: 30}
+		}
+		p.Assign = []*cleanupv1.Assign{{Column: c.column, Value: &one}}
+		if c.null {
+			p.Assign[0].Value = nil
+		}
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+		if c.field == "" {
+			if err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		_, bad := wantCode(t, err, codes.InvalidArgument)
+		if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != c.field {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -32,8 +32,11 @@ type Column struct {
 	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
 	// PostgreSQL 18) holds for new ones only.
 	NotNull, HasNulls bool
-	// Unique is true if the column is part of a primary key, unique index or exclusion constraint, Generated if it cannot be assigned.
+	// Unique is true if the column decides, also by an expression, the key of a unique index or of an exclusion
+	// constraint, or whether a row is in one. Generated is true if it cannot be assigned.
 	Unique, Generated bool
+	// Generates are the stored names of the columns that are generated from it.
+	Generates []string
 	// Indexed is true if a complete index begins with the column.
 	Indexed bool
 	// CanSelect and CanUpdate are the role's rights to the column.
@@ -179,8 +182,12 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
   t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull OR based.filled,
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
-  EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND (i.indisunique OR i.indisexclusion)
-    AND a.attnum = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])),
+  EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
+    WHERE i.indrelid = a.attrelid AND (i.indisunique OR i.indisexclusion)
+      AND (number = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+        OR (i.indexprs IS NOT NULL OR i.indpred IS NOT NULL) AND EXISTS (SELECT FROM pg_depend d
+          WHERE d.classid = 'pg_class'::regclass AND d.objid = i.indexrelid AND d.refclassid = 'pg_class'::regclass
+            AND d.refobjid = a.attrelid AND d.refobjsubid = number))),
   a.attgenerated <> '' OR a.attidentity = 'a',
   EXISTS (SELECT FROM pg_index i WHERE i.indrelid = a.attrelid AND i.indkey[0] = a.attnum AND i.indisvalid
     AND i.indisready AND i.indpred IS NULL),
@@ -190,12 +197,19 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
     JOIN pg_namespace s ON s.oid = o.oprnamespace
     WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
       AND p.amoppurpose = 's' ORDER BY p.amopstrategy),
-  COALESCE(class.opcfamily, 0), ` + ColumnIdentity + `
+  COALESCE(class.opcfamily, 0), ` + ColumnIdentity + `, generated.names
 FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
   JOIN pg_namespace n ON n.oid = t.typnamespace
   LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
     SELECT FROM based AS e JOIN pg_type t ON t.oid = e.base CROSS JOIN LATERAL (` + operatorClass + `) AS element
     WHERE e.oid = (SELECT typelem FROM pg_type WHERE oid = based.base))
+  CROSS JOIN LATERAL (
+    SELECT COALESCE(array_agg(DISTINCT g.attnum), '{}') AS numbers,
+      COALESCE(array_agg(DISTINCT g.attname::text), '{}') AS names
+    FROM pg_depend d LEFT JOIN pg_attrdef e ON d.classid = 'pg_attrdef'::regclass AND e.oid = d.objid
+      JOIN pg_attribute g ON g.attrelid = a.attrelid AND g.attgenerated <> '' AND g.attnum <> a.attnum
+        AND (g.attnum = e.adnum OR d.classid = 'pg_class'::regclass AND d.objid = g.attrelid AND d.objsubid = g.attnum)
+    WHERE d.refclassid = 'pg_class'::regclass AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum) AS generated
 WHERE a.attrelid = ANY ($1::oid[]) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attrelid, a.attnum`
 	rows, _ := db.Query(ctx, sql, oids)
@@ -206,14 +220,18 @@ ORDER BY a.attrelid, a.attnum`
 	scan := []any{
 		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.HasNulls,
 		&column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
-		&column.operators, &column.family, &column.Identity,
+		&column.operators, &column.family, &column.Identity, &column.Generates,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		column.operators = slices.Clone(column.operators)
+		column.Generates = slices.Clone(column.Generates)
 		tables[oid].details = append(tables[oid].details, column)
 		return nil
 	}); err != nil {
 		return fmt.Errorf("read the columns: %w", err)
+	}
+	if err := readTriggers(ctx, db, tables); err != nil {
+		return err
 	}
 	return readIndexes(ctx, db, tables, oids)
 }

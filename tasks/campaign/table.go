@@ -36,13 +36,15 @@ type Table struct {
 	// Cascades are the foreign keys, in all schemas, that delete or change rows with rows of the table.
 	Cascades []Cascade
 	// Refusals are the keys, between tables of the catalog, by which rows that refer to a row keep it.
-	Refusals   []Cascade
-	columns    []string
-	integers   []string   // columns of type int2, int4 or int8, or of a domain over one
-	localDates []string   // columns that are dates without a time zone
-	keys       []string   // columns that each identify a row alone
-	details    []Column   // of a table that the scope names
-	indexes    [][]string // of such a table: the columns of its complete B-trees
+	Refusals []Cascade
+	// UpdateTriggers are those of a table that the scope names, and of its partitions or children.
+	UpdateTriggers []Trigger
+	columns        []string
+	integers       []string   // columns of type int2, int4 or int8, or of a domain over one
+	localDates     []string   // columns that are dates without a time zone
+	keys           []string   // columns that each identify a row alone
+	details        []Column   // of a table that the scope names
+	indexes        [][]string // of such a table: the columns of its complete B-trees
 	// hasZeroRecord is true if the row whose key is 0 is the zero record: in a table of a Campaign database.
 	hasZeroRecord bool
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -51,7 +52,12 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	if err != nil {
 		return err
 	}
-	if compiled.Rights != nil {
+	if len(compiled.Rights) == 0 {
+		if compiled.Rights, err = c.missingSelect(ctx); err != nil {
+			return err
+		}
+	}
+	if len(compiled.Rights) > 0 {
 		return failure.New(
 			failure.Precondition,
 			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(
@@ -61,6 +67,29 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		)
 	}
 	return c.checkParts(ctx, compiled)
+}
+
+// missingSelect returns the GRANT statements of what rights to some columns do not include: a sweep reads where rows are
+// stored, which is none of them.
+func (c *checker) missingSelect(ctx context.Context) (grants []string, err error) {
+	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
+	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
+	for _, leaf := range c.table.Leaves {
+		oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
+	}
+	rows, _ := c.tx.Query(
+		ctx, `SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
+			WHERE NOT COALESCE(has_table_privilege(oid, 'SELECT'), true)`,
+		oids, names, role,
+	)
+	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
+		return grants, err
+	}
+	parent := c.env.Catalog.Table(c.parentName())
+	if key, _ := parent.Column(c.OrphanOf.ParentColumn); !key.CanSelect {
+		grants = append(grants, fmt.Sprintf("GRANT SELECT ON %s TO %s", parent.Quoted(), role))
+	}
+	return grants, nil
 }
 
 // find returns the table of a name. It returns nil, with a violation, if there is none.
@@ -245,16 +274,41 @@ func (c *checker) checkAssign() {
 			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
 		}
 	}
+	if c.KeepNewest != nil {
+		c.checkTriggers(slices.Collect(maps.Keys(assigned)))
+	}
+}
+
+// checkTriggers checks that no trigger changes, with the assigned columns, which rows are the newest: the next run would
+// overwrite those that this one keeps.
+func (c *checker) checkTriggers(assigned []string) {
+	for _, t := range c.table.UpdateTriggers {
+		if t.FiredBy(assigned) {
+			c.wrong.Addf(
+				"policy.assign",
+				"the trigger %.64q of %s may change which rows are the newest, whenever rows are overwritten: keep_newest "+
+					"cannot be combined with assign",
+				t.Name, c.table.Quoted(),
+			)
+			return
+		}
+	}
 }
 
 // checkAssigned checks that the assigned columns can have their values.
 func (c *checker) checkAssigned(ctx context.Context) error {
 	for i, a := range c.Assign {
 		column, ok := c.table.Column(a.Column)
-		if !ok || a.Value == nil {
+		field := fmt.Sprintf("policy.assign[%d].value", i)
+		switch {
+		case !ok || (a.Value == nil && column.NotNull):
+			continue
+		case a.Value == nil: // a domain may refuse NULL
+			if err := c.try(ctx, field, sqlexpr.Format("SELECT NULL::%s", column.Full)); err != nil {
+				return err
+			}
 			continue
 		}
-		field := fmt.Sprintf("policy.assign[%d].value", i)
 		c.checkClock(field, column, *a.Value)
 		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
 			return err
@@ -265,18 +319,23 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 
 // unassignable returns why a column cannot be assigned; empty if it can.
 func (c *checker) unassignable(column campaign.Column) string {
-	isColumn := func(name string) bool { return c.table.Stored(name) == column.Name }
+	isColumn := func(name string) bool {
+		stored := c.table.Stored(name)
+		return stored == column.Name || slices.Contains(column.Generates, stored)
+	}
 	switch {
 	case column.Unique:
-		return "it is part of a primary key, a unique index or an exclusion constraint"
+		return "a primary key, unique index or exclusion constraint depends on it"
 	case column.Generated:
 		return "its values are generated"
 	case c.OlderThan != nil && isColumn(c.OlderThan.Column):
-		return "it is the date of older_than"
+		return "it is the date of older_than, or that is generated from it"
 	case c.KeepNewest != nil && isColumn(c.orderBy()):
-		return "keep_newest orders by it: each batch would change which rows are the newest"
+		return "keep_newest orders by it, or by a column that is generated from it: each batch would change which rows are " +
+			"the newest"
 	case c.KeepNewest != nil && slices.ContainsFunc(c.KeepNewest.Per, isColumn):
-		return "it is in per of keep_newest: each batch would change the groups of the next one"
+		return "a column in per of keep_newest is it, or is generated from it: each batch would change the groups of the " +
+			"next one"
 	}
 	return ""
 }
