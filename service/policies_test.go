@@ -597,3 +597,82 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 		}
 	}
 }
+
+// A value that names its meaning by the clock or by a setting, or that would be cut, is refused: a run must do what its
+// saved plan counted.
+func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TYPE pair AS (d date, n int); CREATE DOMAIN day AS date;
+		CREATE TABLE shop.item (at timestamptz, d date, day day, t time, dates date[], days day[], during tstzrange,
+			spans daterange[], multi datemultirange, p money, i interval, intervals interval[], n name, c "char", pair pair,
+			texts text[], note text, number int)`)
+	for _, c := range []struct {
+		column, value string
+		ok            bool
+	}{
+		{"d", "2026-02-03", true},
+		{"d", "infinity", true},
+		{"d", "03/02/2026", false},
+		{"d", "3 Feb 2026", false},
+		{"d", "today", false},
+		{"d", "20260203", false},
+		{"day", "03.02.2026", false},
+		{"day", "2026-02-03", true},
+		{"at", "2026-02-03T16:05:00.5Z", true},
+		{"at", "2026-02-03 16:05+02", true},
+		{"at", "2026-02-03 16:05 IST", false},
+		{"t", "16:05", true},
+		{"t", "now", false},
+		{"t", "allballs", false},
+		{"dates", "{2026-02-03,NULL}", true},
+		{"dates", "{today}", false},
+		{"dates", "{2026-02-03,03/02/2026}", false},
+		{"days", "{tomorrow}", false},
+		{"during", "[2026-02-03,)", true},
+		{"during", `["2026-02-03 00:00:00+00","2026-02-04 00:00:00+00")`, true},
+		{"during", "empty", true},
+		{"during", "[tomorrow,)", false},
+		{"spans", `{"[2026-02-03,03/04/2026)"}`, false},
+		{"multi", "{[2026-02-03,2026-03-04)}", true},
+		{"multi", "{[yesterday,)}", false},
+		{"p", "12", true},
+		{"p", "1.000", false},
+		{"i", "3 days", true},
+		{"i", "-3 days", true},
+		{"i", "-1 2:03:04", false},
+		{"i", "P1DT-2H", true},
+		{"intervals", `{"-1 2:03:04"}`, false},
+		{"n", strings.Repeat("n", 63), true},
+		{"n", strings.Repeat("n", 64), false},
+		{"c", "c", true},
+		{"c", "cc", false},
+		{"pair", "(today,1)", false},
+		{"texts", "{today}", true},
+		{"note", "now", true},
+		{"number", "-7", true},
+	} {
+		p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30}}
+		p.Filters = []*cleanupv1.Filter{filter(c.column, c.value)}
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+		if c.ok && err != nil {
+			t.Errorf("%s %s: %v", c.column, c.value, err)
+		} else if !c.ok {
+			_, bad := wantCode(t, err, codes.InvalidArgument)
+			if v := bad.GetFieldViolations(); len(v) != 1 || v[0].GetField() != "policy.filters[0].values[0]" {
+				t.Errorf("%s %s: %v", c.column, c.value, err)
+			}
+		}
+		p.Filters, p.Assign = nil, []*cleanupv1.Assign{{Column: c.column, Value: &c.value}}
+		if !slices.Contains([]string{"d", "n", "c", "p", "i"}, c.column) {
+			continue
+		}
+		if _, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p}); (err == nil) != c.ok {
+			t.Errorf("assign %s %s: %v", c.column, c.value, err)
+		}
+	}
+	p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30}}
+	p.Filters = []*cleanupv1.Filter{{Column: "note", Op: cleanupv1.FilterOp_FILTER_OP_STARTS_WITH, Values: []string{""}}}
+	_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
+	wantCode(t, err, codes.InvalidArgument)
+}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -241,7 +240,11 @@ func (c *checker) checkValues(ctx context.Context) error {
 		}
 		for j, v := range f.Values {
 			field := fmt.Sprintf("policy.filters[%d].values[%d]", i, j)
-			c.checkClock(field, column, v)
+			if meant, err := c.checkMeaning(ctx, field, column, v); err != nil {
+				return err
+			} else if !meant {
+				continue
+			}
 			read := sqlexpr.Format("SELECT %s::%s IS NULL", sqlexpr.Arg(v, "text"), column.Type)
 			if err := c.try(ctx, field, read); err != nil {
 				return err
@@ -309,7 +312,11 @@ func (c *checker) checkAssigned(ctx context.Context) error {
 			}
 			continue
 		}
-		c.checkClock(field, column, *a.Value)
+		if meant, err := c.checkMeaning(ctx, field, column, *a.Value); err != nil {
+			return err
+		} else if !meant {
+			continue
+		}
 		if err := c.checkFits(ctx, field, column, *a.Value); err != nil {
 			return err
 		}
@@ -338,16 +345,6 @@ func (c *checker) unassignable(column campaign.Column) string {
 			"next one"
 	}
 	return ""
-}
-
-// clockWords are the words that PostgreSQL reads as a date that depends on its clock.
-var clockWords = regexp.MustCompile(`(?i)\b(now|today|tomorrow|yesterday)\b`)
-
-// checkClock checks that a value means the same whenever it is read: a run must do what its saved plan counted.
-func (c *checker) checkClock(field string, column campaign.Column, value string) {
-	if word := clockWords.FindString(value); word != "" && column.Kind == "D" {
-		c.wrong.Addf(field, "%q depends on the clock: use older_than, or a fixed date", word)
-	}
 }
 
 // checkZone checks that values of a column do not depend on a zone that is not known.

@@ -115,7 +115,7 @@ func (f Filter) validate(wrong *failure.Violations, field string) {
 		wrong.Addf(field+".values", "must be one for %s", f.Op)
 	}
 	if op == plan.StartsWith && slices.Contains(f.Values, "") {
-		wrong.Addf(field+".values[0]", "is empty: every text begins with it")
+		wrong.Add(field+".values[0]", "must not be empty: every text starts with it")
 	}
 	for i, v := range f.Values {
 		checkValue(wrong, fmt.Sprintf("%s.values[%d]", field, i), v)
