@@ -1,8 +1,10 @@
 package tasks_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -77,4 +79,25 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 		return oldCustomers.Check(t.Context(), tx, plan.Env{Catalog: catalog})
 	})
 	checkError(t, err, `GRANT SELECT ON "public"."customer"`)
+}
+
+// A child whose parent is not committed yet is no orphan.
+func TestUncommittedParents(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Do(family + "; DELETE FROM purchase; INSERT INTO purchase VALUES (1, 5000, now())")
+	tx := db.Hold("INSERT INTO customer SELECT (jsonb_populate_record(c, '{\"id\": 5000}')).* FROM customer c LIMIT 1")
+	j, err := runPolicies(t, db, false, orphanPurchases)
+	if said := strings.Join(j.logs, "; "); err != nil || !strings.Contains(said, "has been writing") {
+		t.Errorf("%v; the log is %s", err, said)
+	}
+	checkCount(t, db, 1, "SELECT count(*) FROM purchase")
+	go func() {
+		time.Sleep(time.Second)
+		_ = tx.Commit(context.Background())
+	}()
+	if _, err := runPolicies(t, db, false, orphanPurchases); err != nil {
+		t.Error(err)
+	}
+	checkCount(t, db, 1, "SELECT count(*) FROM purchase")
 }

@@ -118,6 +118,13 @@ var (
 		"Rows are orphans if a row that they refer to is missing. Where that cannot be seen, none is deleted.",
 		"Restore the table or the column, or let the role see all rows of the table.",
 	)
+	ParentTableWritten = tables.warning(
+		"PARENT_TABLE_WRITTEN",
+		"a transaction has been writing to {table} for longer than the policy waits: no row is an orphan of it in this run",
+		"Parents that are not committed yet would seem to be missing. A policy waits 10 seconds for the transactions that "+
+			"have written to the parent table when its task begins.",
+		"Wait for the transaction (pg_stat_activity), such as a load of the table; the next run does the rest.",
+	)
 	ParentTableEmpty = tables.warning(
 		"PARENT_TABLE_EMPTY",
 		"table {table} is empty, so no row counts as an orphan of it: skipped",

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -18,6 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 	"github.com/cleanupd/cleanupd/tasks/binding"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/preview"
@@ -233,8 +235,54 @@ func (a *Attempt) isCredible(ctx context.Context, o plan.Orphan) (bool, error) {
 	}
 	if empty {
 		a.Log(ctx, message.ParentTableEmpty.With("table", o.Parent))
+		return false, nil
 	}
-	return !empty, nil
+	if a.Task.Basis == "" {
+		return true, nil
+	}
+	written, err := a.isWritten(ctx, d.Env.Catalog.Table(o.Parent))
+	if err != nil {
+		return false, fmt.Errorf("ask who writes to %s: %w", o.Parent, err)
+	}
+	if written {
+		a.Log(ctx, message.ParentTableWritten.With("table", o.Parent))
+	}
+	return !written, nil
+}
+
+// maxWriting is how long a policy waits for transactions that may have inserted parents.
+const maxWriting = 10 * time.Second
+
+// writers selects the transactions that may have written to relations ($1), of those in $2 if it is not NULL.
+const writers = `SELECT DISTINCT virtualtransaction FROM pg_locks
+WHERE locktype = 'relation' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND relation = ANY ($1::oid[]) AND pid IS DISTINCT FROM pg_backend_pid() AND granted
+  AND mode IN ('RowExclusiveLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')
+  AND ($2::text[] IS NULL OR virtualtransaction = ANY ($2))`
+
+// isWritten reports whether transactions that had written to a table when they were first looked for have not ended
+// within maxWriting: rows that only these see would seem to be missing.
+func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error) {
+	oids := []uint32{t.OID}
+	for _, leaf := range t.Leaves {
+		oids = append(oids, leaf.OID)
+	}
+	var running []string
+	for begun := time.Now(); ; {
+		rows, _ := a.run.Database.Primary.Query(ctx, writers, oids, running)
+		var err error
+		if running, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(running) == 0 {
+			return false, err
+		}
+		if time.Since(begun) > maxWriting {
+			return true, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, ctx.Err()
+		case <-time.After(maxWriting / 50):
+		}
+	}
 }
 
 // doOutside makes the attempt of a task on another database.

@@ -384,7 +384,7 @@ func (x *Filter) GetValues() []string {
 	return nil
 }
 
-// OrphanOf is true of rows whose parent row does not exist. NULL and, in integer columns, 0 are no link. If the parent
+// OrphanOf is true of rows whose parent row does not exist. NULL, 0, ” and the zero UUID are no link. If the parent
 // table is missing, empty, or has rows that the role may not see, no row matches.
 type OrphanOf struct {
 	state protoimpl.MessageState `protogen:"open.v1"`

@@ -115,6 +115,8 @@ export const messages: Record<string, string> = {
     'Die Tabelle {table}, die --include in die Aufgabe {task} aufnimmt, fehlt oder hat nicht mehr die nötigen Spalten: übersprungen',
   RELATED_LIST_TABLE_MISSING: 'Die Tabelle {table} von --related-list-table fehlt: übersprungen',
   ORPHANS_UNKNOWN: 'Keine Zeile gilt als von {table} verwaist: {problem}; übersprungen',
+  PARENT_TABLE_WRITTEN:
+    'Eine Transaktion schreibt länger in {table}, als die Richtlinie wartet: Keine Zeile gilt in dieser Ausführung als verwaist',
   PARENT_TABLE_EMPTY: 'Die Tabelle {table} ist leer, daher gilt keine Zeile als von ihr verwaist: übersprungen',
   DELIVERIES_MISSING:
     'Die Tabelle NmsDelivery fehlt, an deren Eigentümer die Tabellen der Anwendung zu erkennen sind: übersprungen',

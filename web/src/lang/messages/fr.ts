@@ -114,6 +114,8 @@ export const messages: Record<string, string> = {
     'La table {table}, que --include ajoute à la tâche {task}, est absente ou n’a plus les colonnes nécessaires : ignorée',
   RELATED_LIST_TABLE_MISSING: 'La table {table} de --related-list-table est absente : ignorée',
   ORPHANS_UNKNOWN: 'Aucune ligne n’est considérée comme orpheline de {table} : {problem} ; ignoré',
+  PARENT_TABLE_WRITTEN:
+    'Une transaction écrit dans {table} depuis plus longtemps que la règle n’attend : aucune ligne n’en est orpheline dans cette exécution',
   PARENT_TABLE_EMPTY: 'La table {table} est vide, aucune ligne n’en est donc considérée comme orpheline : ignoré',
   DELIVERIES_MISSING:
     'La table NmsDelivery, dont le propriétaire identifie les tables de l’application, est absente : ignoré',

@@ -103,6 +103,8 @@ export const messages: Record<string, string> = {
     '--include がタスク {task} に追加するテーブル {table} がないか、必要な列がなくなりました：スキップ',
   RELATED_LIST_TABLE_MISSING: '--related-list-table のテーブル {table} がありません：スキップ',
   ORPHANS_UNKNOWN: '{table} の孤立した行とみなせる行はありません：{problem}。スキップ',
+  PARENT_TABLE_WRITTEN:
+    'トランザクションがポリシーの待ち時間より長く {table} に書き込んでいます：この実行では孤立行とみなされる行はありません',
   PARENT_TABLE_EMPTY: 'テーブル {table} が空のため、孤立した行とみなせる行はありません：スキップ',
   DELIVERIES_MISSING: '所有者によってアプリケーションのテーブルを識別するテーブル NmsDelivery がありません：スキップ',
   LISTS_HIDDEN:
