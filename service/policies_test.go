@@ -445,8 +445,10 @@ func TestPolicyOfAnotherTable(t *testing.T) {
 				s.db.Do("INSERT INTO shop.order_line (status) SELECT 'without a customer' FROM generate_series(1, 30)")
 			}
 			searchIn(s.db, "shop")
-			s.db.Do("DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders + "; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
-				"INSERT INTO shop.client VALUES (gen_random_uuid())")
+			s.db.Do(
+				"DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders + "; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
+					"INSERT INTO shop.client VALUES (gen_random_uuid())",
+			)
 			fill()
 			setPolicy(t, s, test.policy)
 			approve(t, s)
@@ -523,9 +525,13 @@ func TestProofOfNoRows(t *testing.T) {
 func TestOrphansThatAreMostOfATable(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
-	setPolicy(t, s, &cleanupv1.Policy{Name: "orphans", Table: "shop.login", Enabled: true, OrphanOf: &cleanupv1.OrphanOf{
-		Column: "customer", ParentTable: "shop.customer", ParentColumn: "id",
-	}})
+	setPolicy(
+		t,
+		s,
+		&cleanupv1.Policy{Name: "orphans", Table: "shop.login", Enabled: true, OrphanOf: &cleanupv1.OrphanOf{
+			Column: "customer", ParentTable: "shop.customer", ParentColumn: "id",
+		}},
+	)
 	if _, run := approve(t, s); resultOf(run, "policy/orphans").GetRowsDeleted() != 7 {
 		t.Errorf("%v", run)
 	}
@@ -672,7 +678,9 @@ func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 		}
 	}
 	p := &cleanupv1.Policy{Name: "p", Table: "shop.item", OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30}}
-	p.Filters = []*cleanupv1.Filter{{Column: "note", Op: cleanupv1.FilterOp_FILTER_OP_STARTS_WITH, Values: []string{""}}}
+	p.Filters = []*cleanupv1.Filter{
+		{Column: "note", Op: cleanupv1.FilterOp_FILTER_OP_STARTS_WITH, Values: []string{""}},
+	}
 	_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
 	wantCode(t, err, codes.InvalidArgument)
 }

@@ -109,7 +109,8 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	b := f.Attempt.Binder
 	planned := Estimate(ctx, b, f.jobs, f.Parents)
 	if planned < 0 || slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
-		return j.Elsewhere || !candidates.Touches(j, f.table.Quoted()) // nothing is known of rows that go by foreign keys
+		return j.Elsewhere ||
+			!candidates.Touches(j, f.table.Quoted()) // nothing is known of rows that go by foreign keys
 	}) {
 		return math.Inf(1), nil
 	}

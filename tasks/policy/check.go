@@ -77,9 +77,12 @@ func (c *checker) missingSelect(ctx context.Context) (grants []string, err error
 		oids, names = append(oids, leaf.OID), append(names, leaf.Quoted())
 	}
 	rows, _ := c.tx.Query(
-		ctx, `SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
+		ctx,
+		`SELECT DISTINCT 'GRANT SELECT ON ' || name || ' TO ' || $3 FROM unnest($1::oid[], $2::text[]) AS r (oid, name)
 			WHERE NOT COALESCE(has_table_privilege(oid, 'SELECT'), true)`,
-		oids, names, role,
+		oids,
+		names,
+		role,
 	)
 	if grants, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || c.OrphanOf == nil {
 		return grants, err
@@ -291,7 +294,8 @@ func (c *checker) checkTriggers(assigned []string) {
 				"policy.assign",
 				"the trigger %.64q of %s may change which rows are the newest, whenever rows are overwritten: keep_newest "+
 					"cannot be combined with assign",
-				t.Name, c.table.Quoted(),
+				t.Name,
+				c.table.Quoted(),
 			)
 			return
 		}

@@ -49,8 +49,10 @@ func (c *checker) checkMeaning(
 			c.wrong.Addf(field, "cannot be a value of %s, which has dates, intervals or money in a row", column.Full)
 		case dates && !isoDate.MatchString(element) && !strings.EqualFold(element, "null") && element != "empty":
 			c.wrong.Addf(
-				field, "%.64q may depend on the clock or on a setting: write dates as 2026-02-03 or 2026-02-03T16:05:00Z; "+
-					"older_than compares with the clock", element,
+				field,
+				"%.64q may depend on the clock or on a setting: write dates as 2026-02-03 or 2026-02-03T16:05:00Z; "+
+					"older_than compares with the clock",
+				element,
 			)
 		case money && !wholeNumber.MatchString(element):
 			c.wrong.Addf(field, "%.64q depends on the setting lc_monetary: write whole numbers", element)
@@ -61,7 +63,8 @@ func (c *checker) checkMeaning(
 		}
 		return false, nil
 	}
-	if size := map[string]int{"pg_catalog.name": 63, `pg_catalog."char"`: 1}[column.Type]; size > 0 && len(value) > size {
+	if size := map[string]int{"pg_catalog.name": 63, `pg_catalog."char"`: 1}[column.Type]; size > 0 &&
+		len(value) > size {
 		c.wrong.Addf(field, "is longer than the %d bytes of %s, and would be cut", size, column.Full)
 		return false, nil
 	}

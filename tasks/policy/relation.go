@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
@@ -77,10 +78,10 @@ func relationOf(t *campaign.Table, columns ...string) Relation {
 func (p Policy) requireSame(c *campaign.Catalog) error {
 	for _, r := range p.Relations {
 		if r.identityOf(c.Table(r.quoted())) != r.Identity {
-			return fmt.Errorf(
-				"%s is another table than when the run began, or has other columns: nothing more of the policy is done; "+
-					"preview it again",
-				r.quoted(),
+			return failure.New(
+				failure.Precondition,
+				r.quoted()+" is another table than when the run began, or has other "+
+					"columns: nothing more of the policy is done; preview it again",
 			)
 		}
 	}
