@@ -35,7 +35,8 @@ var knownTables = []string{
 type Catalog struct {
 	// Schema is the stored name of the schema with NmsDelivery; empty if the database is not a Campaign database.
 	Schema string
-	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use.
+	// OtherSchemas are the stored names of other schemas with known tables, also of ones that the role may not use. If
+	// the database is not a Campaign database by the scope, they are all of these schemas.
 	// They are not read.
 	OtherSchemas []string
 	// Role is the stored name of the role that the service is connected as.
@@ -106,7 +107,10 @@ SELECT c.oid, n.nspname::text, c.relname,
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
     AND a.atttypid IN (` + integerTypes + `)),
   ARRAY(SELECT a.attname::text FROM pg_attribute a WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-    AND a.atttypid IN (SELECT oid FROM based WHERE base IN ('date'::regtype, 'timestamp'::regtype)))
+    AND a.atttypid IN (SELECT oid FROM based WHERE base IN ('date'::regtype, 'timestamp'::regtype))),
+  ARRAY(WITH RECURSIVE up (oid) AS (SELECT inhparent FROM pg_inherits WHERE inhrelid = c.oid
+    UNION SELECT i.inhparent FROM pg_inherits i JOIN up ON i.inhrelid = up.oid)
+    SELECT a.relname::text FROM up JOIN pg_class a ON a.oid = up.oid)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relpersistence <> 't' AND `
 
@@ -127,10 +131,15 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		others []string
 		err    error
 	)
-	if !scope.Foreign {
-		if schema, others, err = schemasOf(ctx, db); err != nil {
-			return nil, err
-		}
+	if scope.Foreign {
+		var found []candidate
+		found, err = candidates(ctx, db)
+		others = names(found)
+	} else {
+		schema, others, err = schemasOf(ctx, db)
+	}
+	if err != nil {
+		return nil, err
 	}
 	d, err := readDistribution(ctx, db)
 	if err != nil {
@@ -192,7 +201,7 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		if err := row.Scan(
 			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
 			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
-			&t.localDates,
+			&t.localDates, &t.Ancestors,
 		); err != nil {
 			return nil, err
 		}
@@ -216,16 +225,34 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 	return list, c.readLeaves(ctx, db, list)
 }
 
-// schemasOf returns the schema to clean, and the others with known tables.
-func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
-	type candidate struct {
-		Name                          string
-		HoldsDelivery, OnPath, Usable bool
-	}
+// candidate is a schema with known tables.
+type candidate struct {
+	Name                          string
+	HoldsDelivery, OnPath, Usable bool
+}
+
+// candidates returns the schemas with known tables, the best first.
+func candidates(ctx context.Context, db Querier) ([]candidate, error) {
 	rows, _ := db.Query(ctx, findSchema, knownTables)
 	found, err := pgx.CollectRows(rows, pgx.RowToStructByPos[candidate])
 	if err != nil {
-		return "", nil, fmt.Errorf("find the Campaign schema: %w", err)
+		return nil, fmt.Errorf("find the Campaign schema: %w", err)
+	}
+	return found, nil
+}
+
+func names(found []candidate) (list []string) {
+	for _, c := range found {
+		list = append(list, c.Name)
+	}
+	return list
+}
+
+// schemasOf returns the schema to clean, and the others with known tables.
+func schemasOf(ctx context.Context, db Querier) (schema string, others []string, err error) {
+	found, err := candidates(ctx, db)
+	if err != nil {
+		return "", nil, err
 	}
 	if len(found) == 0 || !found[0].Usable {
 		return "", nil, ErrNotCampaign
@@ -237,10 +264,7 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 			ErrNotCampaign, best.Name, found[1].Name,
 		)
 	}
-	for _, other := range found[1:] {
-		others = append(others, other.Name)
-	}
-	return best.Name, others, nil
+	return best.Name, names(found[1:]), nil
 }
 
 // HasKnownTables reports whether any schema that the role may use has a table that a run cleans or reads.

@@ -29,6 +29,8 @@ type Table struct {
 	Elsewhere string
 	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
 	Leaves []Leaf
+	// Ancestors are the stored names of the tables that it inherits from, or is a partition of, at any depth.
+	Ancestors []string
 	// OfLists is true if by a foreign key, the column iGroupId is the id of a list.
 	OfLists bool
 	// OfRecipients is true if by a foreign key, another column than iRecipientId is the id of a recipient.

@@ -97,7 +97,7 @@ func (d *Database) logCatalog(ctx context.Context, before, now *campaign.Catalog
 	if why := now.Zone.Reason; why.Text != "" && why.Text != before.Zone.Reason.Text {
 		d.Log(ctx, why)
 	}
-	if others := now.OtherSchemas; len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
+	if others := now.OtherSchemas; now.Schema != "" && len(others) > 0 && !slices.Equal(others, before.OtherSchemas) {
 		d.Log(ctx, message.SchemasNotCleaned.With("schema", now.Schema, "others", strings.Join(others, ", ")))
 	}
 }

@@ -36,7 +36,7 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 	if c.table = c.find("policy.table", p.TableName()); c.table == nil {
 		return c.wrong.Err()
 	}
-	if why := protected(env.Catalog, c.table); why != "" {
+	if why := protected(env.Catalog, c.table, p.Assign == nil); why != "" {
 		c.wrong.Addf("policy.table", "%s cannot be the table of a policy: %s", c.table.Quoted(), why)
 		return c.wrong.Err()
 	}

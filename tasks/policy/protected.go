@@ -2,12 +2,15 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// configuration are the tables of the application that no policy may change, by their stored names, and what they have.
+// configuration are the tables of the application that no policy may change, by their stored names in lower case, and what they have.
 // Losing their rows breaks the application, or the rules of other tasks.
 var configuration = map[string]string{
 	"xtkoperator":        "operators",
@@ -45,18 +48,50 @@ var configuration = map[string]string{
 	"nmsofferspace":      "spaces of offers",
 }
 
-// protected returns why no policy may change a table; empty if one may.
-func protected(c *campaign.Catalog, t *campaign.Table) string {
-	switch {
-	case t.Schema == "cleanupd":
-		return "it belongs to this service"
-	case t.Schema == "information_schema" || strings.HasPrefix(t.Schema, "pg_"):
-		return "it belongs to PostgreSQL"
-	case c.Schema == "" || t.Schema != c.Schema:
+// protected returns why no policy may change a table; empty if one may. deletes is true if the policy deletes rows: what
+// foreign keys delete or change with them counts as well.
+func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
+	if why := protectedItself(c, t); why != "" {
+		return why
+	}
+	if !deletes {
 		return ""
-	case configuration[t.Name] != "":
-		return fmt.Sprintf("it has the application's configuration: %s", configuration[t.Name])
-	case campaign.LooksLikeWorkTable(t.Name):
+	}
+	for _, d := range t.Dependents() {
+		if why := protectedItself(c, d); why != "" {
+			return fmt.Sprintf("foreign keys delete or change rows of %s with its rows, and %s", d.Quoted(), why)
+		}
+	}
+	return ""
+}
+
+// protectedItself is protected without foreign keys. The application sees the rows of a table that inherits from one of
+// its own, and a policy those of all that inherit from its table.
+func protectedItself(c *campaign.Catalog, t *campaign.Table) string {
+	why := protectedName(c, t.Schema, t.Name)
+	for _, name := range t.Ancestors {
+		if rows := configuration[strings.ToLower(name)]; why == "" && rows != "" {
+			why = fmt.Sprintf("it inherits from %s, which has the application's configuration: %s", name, rows)
+		}
+	}
+	for _, l := range t.Leaves {
+		if inherits := protectedName(c, l.Schema, l.Name); why == "" && inherits != "" {
+			why = fmt.Sprintf("%s inherits from it, and %s", pgx.Identifier{l.Schema, l.Name}.Sanitize(), inherits)
+		}
+	}
+	return why
+}
+
+func protectedName(c *campaign.Catalog, schema, name string) string {
+	rows := configuration[strings.ToLower(name)]
+	switch {
+	case schema == "cleanupd":
+		return "it belongs to this service"
+	case schema == "information_schema" || strings.HasPrefix(schema, "pg_"):
+		return "it belongs to PostgreSQL"
+	case rows != "": // in every schema: other instances, and a service without the profile, have their own
+		return "it has the application's configuration: " + rows
+	case (schema == c.Schema || slices.Contains(c.OtherSchemas, schema)) && campaign.LooksLikeWorkTable(name):
 		return "it is a work table, which the application drops with its owner"
 	}
 	return ""

@@ -81,7 +81,7 @@ func (p Policy) tables(env plan.Env, in *plan.Plan) ([]*campaign.Table, error) {
 		in.Skip(&campaign.Table{Name: p.Table}, message.PolicyUnusable.With("problem", c.wrong.Err()))
 		return nil, nil
 	}
-	if why := protected(env.Catalog, t); why != "" {
+	if why := protected(env.Catalog, t, p.Assign == nil); why != "" {
 		in.Skip(t, message.PolicyTableProtected.With("table", t.Quoted(), "problem", why))
 		return nil, nil
 	}
