@@ -63,8 +63,10 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(limits))
 	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
-		// only purges have other names than the tasks
-		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE task <> ALL ($1)", tasks.Names())
+		_, err = tx.Exec(
+			ctx,
+			"DELETE FROM cleanupd.latch WHERE task <> ALL ($1) AND NOT starts_with(task, $2)", tasks.Names(), policy.Prefix,
+		)
 	}
 	return err
 }

@@ -1,0 +1,40 @@
+package runs_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks/guard"
+)
+
+// The limit of process instances concerns purges: a change of it keeps what guards have refused policies and tasks.
+func TestLatchesOfOtherTasksStay(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	conn, err := pgx.Connect(t.Context(), db.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	if err := store.Migrate(t.Context(), conn); err != nil {
+		t.Fatal(err)
+	}
+	db.Do(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+		SELECT task, 'share', 't', 2, 1, '{}', gen_random_uuid()
+		FROM unnest(ARRAY['sessions', 'policy/old', 'policy/forms', 'forms/loans']) AS task`)
+	limits := guard.DefaultLimits
+	limits.MinProcessInstances++
+	if err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
+		return store.SetGuardLimits(t.Context(), tx, guard.DefaultLimits, limits)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	latched := db.Strings("SELECT task FROM cleanupd.latch ORDER BY 1")
+	if want := []string{"policy/forms", "policy/old", "sessions"}; !slices.Equal(latched, want) {
+		t.Errorf("%v, not %v", latched, want)
+	}
+}
