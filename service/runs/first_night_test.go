@@ -114,7 +114,7 @@ func TestFirstNight(t *testing.T) {
 
 // withoutPace undoes the migrations that brought the pace of runs, and the pauses of tasks.
 const withoutPace = `ALTER TABLE cleanupd.run DROP pace, DROP pause_time, DROP paused_by, DROP paused_for,
-	DROP pause_stops_clock, DROP window_until;
+	DROP pause_stops_clock, DROP window_until, DROP pruned;
 ALTER TABLE cleanupd.schedule DROP pace, DROP windows, DROP pause_stops_clock; ALTER TABLE cleanupd.task DROP paused_for, DROP rows_cascaded;
 ALTER TABLE cleanupd.space DROP rows_cascaded;
 `

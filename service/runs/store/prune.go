@@ -34,11 +34,8 @@ func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) e
 	for {
 		var pruned bool
 		err := db.QueryRow(ctx, `WITH old AS (
-			SELECT id, last_sequence FROM cleanupd.run AS d WHERE dry_run
+			SELECT id, last_sequence FROM cleanupd.run AS d WHERE dry_run AND NOT pruned
 				AND end_time < clock_timestamp() - $1::interval
-			  AND (EXISTS (SELECT FROM cleanupd.event WHERE run_id = d.id AND sequence < d.last_sequence)
-			    OR EXISTS (SELECT FROM cleanupd.task WHERE run_id = d.id AND (preview IS NOT NULL
-			    OR planned IS NOT NULL)))
 			  AND NOT EXISTS (SELECT FROM cleanupd.run WHERE plan = d.id AND `+active+`)
 			    AND NOT EXISTS (SELECT FROM cleanupd.schedule WHERE next_plan = d.id)
 			ORDER BY end_time LIMIT 1 FOR UPDATE SKIP LOCKED),
@@ -48,7 +45,8 @@ func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) e
 			FROM jsonb_array_elements(body #> '{Run,Results}') AS r))
 		  FROM old WHERE e.run_id = id AND e.sequence = last_sequence
 		    AND jsonb_array_length(body #> '{Run,Results}') > 0),
-		tasks AS (UPDATE cleanupd.task AS t SET preview = NULL, planned = NULL FROM old WHERE t.run_id = id)
+		tasks AS (UPDATE cleanupd.task AS t SET preview = NULL, planned = NULL FROM old WHERE t.run_id = id),
+		runs AS (UPDATE cleanupd.run AS r SET pruned = true FROM old WHERE r.id = old.id)
 		SELECT EXISTS (SELECT FROM old)`, age).Scan(&pruned)
 		if err != nil || !pruned {
 			return err

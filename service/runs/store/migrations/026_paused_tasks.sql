@@ -11,10 +11,14 @@ ALTER TABLE cleanupd.space ADD rows_cascaded bigint NOT NULL DEFAULT 0;
 ALTER TABLE cleanupd.policy ADD relations jsonb;
 UPDATE cleanupd.policy SET proven = '';
 
+-- Whether PruneDryRuns has been at a dry run. The index keeps its steps from reading those that it has been at.
+ALTER TABLE cleanupd.run ADD pruned boolean NOT NULL DEFAULT false;
+CREATE INDEX run_not_pruned ON cleanupd.run (end_time) WHERE dry_run AND NOT pruned;
+
 ---- create above / drop below ----
 
+ALTER TABLE cleanupd.run DROP pruned;
 ALTER TABLE cleanupd.policy DROP relations;
-
 ALTER TABLE cleanupd.space DROP rows_cascaded;
 ALTER TABLE cleanupd.task DROP rows_cascaded;
 ALTER TABLE cleanupd.task DROP paused_for;

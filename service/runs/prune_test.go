@@ -1,0 +1,35 @@
+package runs_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cleanupd/cleanupd/service/runs/store"
+)
+
+// What a dry run found is deleted once, and dry runs that this was done for are not read again.
+func TestPruneDryRuns(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	migrate(t, db)
+	db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, end_time)
+			SELECT gen_random_uuid(), 1, 'SUCCEEDED', true, false, 'x', now(), now() - i * interval '1 hour'
+			FROM generate_series(1, 20) AS i;
+		INSERT INTO cleanupd.task (run_id, position, name, chosen, state, preview)
+			SELECT id, 0, 'sessions', true, 'SUCCEEDED', '[]' FROM cleanupd.run`)
+	const old = "SELECT count(*) FROM cleanupd.run r JOIN cleanupd.task t ON run_id = id WHERE pruned AND preview IS NULL"
+	for _, step := range []struct {
+		age  time.Duration
+		want int64
+	}{{10*time.Hour + time.Minute, 10}, {10*time.Hour + time.Minute, 10}, {30 * time.Minute, 20}} {
+		if err := store.PruneDryRuns(t.Context(), db, step.age); err != nil {
+			t.Fatal(err)
+		}
+		if got := db.Int(old); got != step.want {
+			t.Errorf("%s: %d were pruned, not %d", step.age, got, step.want)
+		}
+	}
+	if n := db.Int("SELECT count(*) FROM cleanupd.task WHERE preview IS NOT NULL"); n != 0 {
+		t.Errorf("%d previews are left", n)
+	}
+}
