@@ -152,7 +152,7 @@ var (
 		"{cause}: the server keeps {size} of WAL for it, and more while rows are deleted; {remedy}",
 		"A replication slot without a reader, or an archiver that fails or has no command, keeps the server from removing "+
 			"WAL. The disk may fill.",
-		"Drop the slot or repair the archiver, as the message says.",
+		"Find out why the slot's reader, which the message describes, does not read, or repair the archiver.",
 	)
 )
 

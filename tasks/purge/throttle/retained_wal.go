@@ -46,7 +46,11 @@ SELECT NULL AS subject,
   'the replication slot ' || slot_name || CASE WHEN active THEN '' ELSE ' has no reader' END || CASE
   WHEN wal_status = 'reserved' THEN '' ELSE ' (WAL is ' || wal_status || ')' END AS reason,
   COALESCE(pg_current_wal_lsn() - restart_lsn, 0) AS bytes,
-  'drop it if nothing needs it: SELECT pg_drop_replication_slot(' || quote_literal(slot_name) || ')' AS remedy
+  CASE WHEN slot_type = 'logical'
+    THEN format('a subscriber reads it (plugin %s, database %s): see that server''s log and pg_stat_subscription_stats',
+      plugin, database)
+    ELSE 'a standby or a backup reads it: see that server''s log and pg_stat_wal_receiver'
+  END || ', and pg_replication_slots here' AS remedy
 FROM pg_replication_slots WHERE NOT temporary AND (NOT active AND restart_lsn IS NOT NULL OR wal_status <> 'reserved')
 UNION ALL
 SELECT 'archiver', reason, pg_current_wal_lsn() - '0/0' - (('x' || lpad(substr(file, 9, 8), 16, '0'))::bit(64)::bigint
