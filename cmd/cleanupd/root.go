@@ -40,6 +40,7 @@ func newRoot() *cobra.Command {
 	root.AddCommand(
 		serve.NewCommand(),
 		serve.NewMigrate(),
+		serve.NewSchema(),
 		serve.NewAdopt(),
 		cli.NewRun(),
 		cli.NewRuns(),

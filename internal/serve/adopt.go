@@ -23,6 +23,7 @@ func NewAdopt() *cobra.Command {
 	var (
 		url, name string
 		yes       bool
+		published bool
 	)
 	cmd := &cobra.Command{
 		Use:   "adopt --database-url URL --instance NAME",
@@ -42,20 +43,21 @@ func NewAdopt() *cobra.Command {
 			if !yes && !terminal.CanAsk() {
 				return flags.Errorf("adopting needs confirmation, and there is no terminal to ask on: give --yes")
 			}
-			return adopt(cmd, config, name, yes)
+			return adopt(cmd, config, name, yes, published)
 		},
 	}
 	f := cmd.Flags()
 	flags.AddDatabaseURL(f, &url)
 	f.StringVar(&name, "instance", "", "the name of this service, up to 64 characters; empty: it has none")
 	f.BoolVar(&yes, "yes", false, "do not ask")
+	addPublished(f, &published)
 	return cmd
 }
 
 // adopt shows what adopting the database changes, asks for confirmation unless yes is set, and adopts it.
-func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes bool) error {
+func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, published bool) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
-	if err := migrateDatabase(ctx, config); err != nil {
+	if err := migrateDatabase(ctx, config, published); err != nil {
 		return err
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)

@@ -78,6 +78,7 @@ func NewCommand() *cobra.Command {
 	f.DurationVar(&c.databaseWait, "wait-for-database", 0,
 		"how long to wait at the start for the database, and for the one of AEM Forms, 0 to 24h; 0: exit if a "+
 			"database cannot be reached")
+	addPublished(f, &c.published)
 	f.BoolVar(&c.schedule, "schedule", false,
 		"start runs automatically: daily at 04:00 in the database's time zone until SetSchedule changes it")
 	f.BoolVar(&c.console, "console", c.console, "serve the console, a page for browsers, at / of --http-listen")

@@ -30,6 +30,7 @@ type Config struct {
 	lease            time.Duration
 	schedule         bool
 	databaseWait     time.Duration // for databases that cannot be reached at the start
+	published        bool          // whether the schema may be published
 	history          time.Duration
 	planMaxAge       time.Duration
 	instance         string

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/connection"
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
@@ -17,8 +18,9 @@ import (
 // minServerVersion is the first PostgreSQL with TID range scans, as server_version_num has it.
 const minServerVersion = 140000
 
-// migrateDatabase checks that the server is supported, and updates the schema cleanupd.
-func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
+// migrateDatabase checks that the server is supported, and updates the schema cleanupd. Unless published is true, it
+// creates nothing that would be published.
+func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool) error {
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
 		return fmt.Errorf("cannot connect to the database: %w", err)
@@ -34,10 +36,32 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config) error {
 	if version < minServerVersion {
 		return fmt.Errorf("cleanupd needs PostgreSQL 14 or later; the server is version %d", version/10000)
 	}
+	if !published {
+		if err := refusePublished(ctx, conn); err != nil {
+			return err
+		}
+	}
 	if err := store.Migrate(ctx, conn); err != nil {
 		return err
 	}
 	return record.Migrate(ctx, conn)
+}
+
+// refusePublished fails if tables of the schema cleanupd are to be created or changed, and would be published.
+func refusePublished(ctx context.Context, conn *pgx.Conn) error {
+	refused := migrate.Unpublished(ctx, conn)
+	if refused == nil {
+		return nil
+	}
+	for _, pending := range []func(context.Context, *pgx.Conn) (bool, error){
+		store.MigrationPending,
+		record.MigrationPending,
+	} {
+		if is, err := pending(ctx, conn); is || err != nil {
+			return errors.Join(err, refused)
+		}
+	}
+	return nil
 }
 
 // errPooler is returned if sessions are shared, which breaks advisory locks, notifications and prepared statements.

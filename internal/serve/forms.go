@@ -93,15 +93,15 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 // maxFormsConnections limits the connections that erasures use to the service's own database.
 const maxFormsConnections = 8
 
-// open connects to the Forms database, and creates the service's own tables in it if they are missing. Erasures are
-// recorded in the database record, if it is given.
+// open connects to the Forms database, and creates the service's own tables in it if they are missing: published ones
+// only if published is true. Erasures are // recorded in the database record, if it is given.
 func (v *validForms) open(
-	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer,
+	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {
 	if v.mysql != nil {
 		v.Forms, err = forms.MySQL(v.mysql)
 	} else {
-		v.Forms, err = v.openPostgres(ctx, tracer)
+		v.Forms, err = v.openPostgres(ctx, tracer, published)
 	}
 	if err != nil {
 		return nil, err
@@ -123,7 +123,9 @@ func (v *validForms) open(
 }
 
 // openPostgres connects to a Forms database of PostgreSQL.
-func (v *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (*forms.Database, error) {
+func (v *validForms) openPostgres(
+	ctx context.Context, tracer pgx.QueryTracer, published bool,
+) (*forms.Database, error) {
 	// a policy that hides rows must fail the erasure, not limit it
 	connection.Set(v.postgres.ConnConfig, map[string]string{"row_security": "off"})
 	conn, err := connection.Connect(ctx, v.postgres)
@@ -133,6 +135,11 @@ func (v *validForms) openPostgres(ctx context.Context, tracer pgx.QueryTracer) (
 	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	if err := refusePooler(ctx, v.postgres, conn); err != nil {
 		return nil, fmt.Errorf("the Forms database: %w", err)
+	}
+	if !published {
+		if err := forms.Unpublished(ctx, conn); err != nil {
+			return nil, fmt.Errorf("the Forms database: %w", err)
+		}
 	}
 	v.postgres.ConnConfig.Tracer = tracer
 	// statements contain their lists of ids: none is worth caching

@@ -4,13 +4,20 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/cleanupd/cleanupd/internal/flags"
+	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/userdata/forms"
+	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
 // NewMigrate returns the command migrate.
 func NewMigrate() *cobra.Command {
-	var url, formsURL string
+	var (
+		url, formsURL string
+		published     bool
+	)
 	cmd := &cobra.Command{
 		Use:   "migrate [--database-url URL] [--forms-database-url URL]",
 		Short: "Create or update the service's own schema cleanupd",
@@ -22,21 +29,21 @@ func NewMigrate() *cobra.Command {
 		Example: "  cleanupd migrate --database-url postgres://neolane@db.example/campaign",
 		Args:    flags.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			forms, err := (&FormsConfig{DatabaseURL: formsURL}).check()
+			formsDatabase, err := (&FormsConfig{DatabaseURL: formsURL}).check()
 			if err != nil {
 				return err
 			}
-			if url != "" || forms == nil {
+			if url != "" || formsDatabase == nil {
 				config, err := flags.DatabaseURL("--database-url", url)
 				if err != nil {
 					return err
 				}
-				if err := migrateDatabase(cmd.Context(), config); err != nil {
+				if err := migrateDatabase(cmd.Context(), config, published); err != nil {
 					return err
 				}
 			}
-			if forms != nil {
-				database, err := forms.open(cmd.Context(), nil, nil)
+			if formsDatabase != nil {
+				database, err := formsDatabase.open(cmd.Context(), nil, nil, published)
 				if err != nil {
 					return err
 				}
@@ -53,5 +60,38 @@ func NewMigrate() *cobra.Command {
 	f.StringVar(&formsURL, "forms-database-url", "",
 		"the database of an AEM Forms server, in which user data is found and erased: mysql://USER@HOST/DATABASE or "+
 			"postgres://USER@HOST/DATABASE")
+	addPublished(f, &published)
 	return cmd
+}
+
+func addPublished(f *pflag.FlagSet, published *bool) {
+	f.BoolVar(published, "allow-published-schema", false,
+		"create and update the schema cleanupd although a publication has it, such as one FOR ALL TABLES: each "+
+			"subscriber has the tables already (cleanupd schema)")
+}
+
+// NewSchema returns the command schema.
+func NewSchema() *cobra.Command {
+	return &cobra.Command{
+		Use:   "schema",
+		Short: "Print the SQL that creates the schema cleanupd, for subscribers",
+		Long: "Print the SQL that creates the schema cleanupd of this version, without rows.\n" +
+			"A publication FOR ALL TABLES publishes the schema, and a subscriber without its tables stops. So serve and\n" +
+			"migrate create nothing in such a database. Run this at each subscriber first, then start serve or migrate\n" +
+			"with --allow-published-schema. Before an update, drop the schema there, and create it again.",
+		Example: "  cleanupd schema | psql postgres://postgres@subscriber.example/campaign",
+		Args:    flags.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			text := "CREATE SCHEMA cleanupd;\n\n"
+			for _, part := range []func() (string, error){store.SchemaSQL, record.SchemaSQL} {
+				sql, err := part()
+				if err != nil {
+					return err
+				}
+				text += sql
+			}
+			_, err := fmt.Fprint(cmd.OutOrStdout(), text, forms.SchemaSQL())
+			return err
+		},
+	}
 }

@@ -69,7 +69,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 		return err
 	}
 	apiConfig.Console = c.console
-	migrate := func() error { return migrateDatabase(ctx, valid.database) }
+	migrate := func() error { return migrateDatabase(ctx, valid.database, c.published) }
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, migrate); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig)
 	forms.Own = func(ctx context.Context) error { return instance.Own(ctx, s.pool, c.instance) }
 	forms.Held = func(ctx context.Context) error { return runs.CheckErasable(ctx, s.pool) }
 	open := func() (err error) {
-		s.forms, err = forms.open(ctx, valid.database, c.formsTracer)
+		s.forms, err = forms.open(ctx, valid.database, c.formsTracer, c.published)
 		return err
 	}
 	if err := waitForDatabase(ctx, s.log, c.databaseWait, open); err != nil {

@@ -14,7 +14,7 @@ func TestMySQLIsWaitedFor(t *testing.T) {
 		tries++
 		setup, err := (&FormsConfig{DatabaseURL: "mysql://forms:PLANTED@127.0.0.1:1/forms"}).check()
 		if err == nil {
-			_, err = setup.open(t.Context(), nil, nil)
+			_, err = setup.open(t.Context(), nil, nil, false)
 		}
 		return err
 	})

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/cleanupd/cleanupd/internal/migrate"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
@@ -37,6 +38,22 @@ func (postgres) OwnTable(table string) string { return "cleanupd.forms_" + table
 
 func (d postgres) schema() []string {
 	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
+}
+
+// SchemaSQL returns what creates the service's own tables in PostgreSQL, without rows.
+func SchemaSQL() string { return strings.Join(postgres{}.schema(), ";\n") + ";\n" }
+
+// Unpublished fails if the service's own tables are missing and would be published.
+func Unpublished(ctx context.Context, conn *pgx.Conn) error {
+	var tables int
+	if err := conn.QueryRow(
+		ctx,
+		`SELECT count(*) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'cleanupd'
+			AND c.relname IN ('forms_identity', 'forms_erasure', 'forms_journal')`,
+	).Scan(&tables); err != nil || tables == 3 {
+		return err
+	}
+	return migrate.Unpublished(ctx, conn)
 }
 
 func (postgres) In(column, list string) string { return fmt.Sprintf("%s IN (%s)", column, list) }

@@ -25,6 +25,14 @@ func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
 }
 
+// MigrationPending reports whether Migrate would create or change tables.
+func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	return migrate.Pending(ctx, conn, migrations, "forms_schema_version")
+}
+
+// SchemaSQL returns what creates the tables of Migrate, without rows.
+func SchemaSQL() (string, error) { return migrate.SQL(migrations, "forms_schema_version") }
+
 // Erasure identifies the record of an erasure, and the Forms database that the erasure is about.
 type Erasure struct {
 	ID      string
