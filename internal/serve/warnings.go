@@ -3,6 +3,7 @@ package serve
 import (
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,6 +37,33 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 		}
 		return nil
 	})
+}
+
+// backupRoles finds the roles that own tables outside the schema cleanupd and may not read all tables in it: a pg_dump
+// by one of them fails.
+const backupRoles = `
+SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relowner = r.oid AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
+    AND n.nspname NOT IN ('information_schema', 'cleanupd'))
+  AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = 'cleanupd' AND c.relkind = 'r' AND NOT (has_schema_privilege(r.oid, n.oid, 'USAGE')
+    AND has_table_privilege(r.oid, c.oid, 'SELECT')))
+ORDER BY 1`
+
+// warnOfBackups logs the roles whose backups fail because of the schema cleanupd.
+func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
+	rows, _ := pool.Query(ctx, backupRoles)
+	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	if len(roles) > 0 {
+		log.Warn(
+			"pg_dump and vacuumdb of the whole database fail as these roles, which may not read the schema cleanupd",
+			"roles", strings.Join(roles, ", "), "remedy", "pg_dump -N cleanupd; vacuumdb -N cleanupd, from version 16 on",
+		)
+	}
+	return nil
 }
 
 // openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects,

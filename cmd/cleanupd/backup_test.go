@@ -1,0 +1,36 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cleanupd/cleanupd/internal/pgtest"
+)
+
+// The application's role cannot read the schema of a service with a role of its own: the service says so, and what it
+// advises keeps backups working.
+func TestBackupsByTheApplication(t *testing.T) {
+	t.Parallel()
+	db, server := pgtest.Private(t)
+	if r := startServer(t, "--database-url", db.URL()); strings.Contains(r.log.String(), "pg_dump") {
+		t.Errorf("with the application's role: %s", r.log)
+	}
+	db.Do("DROP SCHEMA cleanupd CASCADE")
+	if r := startServer(t, "--database-url", server.URL("postgres", db.Name)); !strings.Contains(
+		r.log.String(), "pg_dump -N cleanupd",
+	) {
+		t.Errorf("no warning: %s", r.log)
+	}
+	for _, command := range []string{"pg_dump -f /dev/null", "vacuumdb --analyze-only"} {
+		for exclude, works := range map[string]bool{"": false, " -N cleanupd": true} {
+			args := strings.Fields(command + exclude)
+			out, err := server.Client(t.Context(), args[0], append(args[1:], db.URL())...).CombinedOutput()
+			if args[0] == "vacuumdb" && works && strings.Contains(string(out), "invalid option") { // before version 16
+				continue
+			}
+			if (err == nil) != works {
+				t.Errorf("%v: %v %s", args, err, out)
+			}
+		}
+	}
+}
