@@ -138,7 +138,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		)
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001), " \t\n"} {
+	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001), " \t\n", "\u200b", "\u00ad\u2060", "\u3164", "\u2800", "…"} {
 		_, err := s.CreateHold(
 			t.Context(),
 			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
@@ -66,7 +67,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 		}
 	}
 	switch {
-	case strings.TrimSpace(h.Reason) == "":
+	case !strings.ContainsFunc(h.Reason, isReadable):
 		wrong.Add("hold.reason", "is missing: it explains the hold to those who find it years later")
 	case strings.ContainsRune(h.Reason, 0):
 		wrong.Add("hold.reason", "holds a NUL character, which no text in the database does")
@@ -148,4 +149,9 @@ func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 		}
 	}
 	return oids
+}
+
+// isReadable reports whether a character is a letter or a digit. Some letters, such as fillers, are invisible.
+func isReadable(r rune) bool {
+	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }
