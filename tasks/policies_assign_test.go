@@ -29,7 +29,10 @@ func TestAssignableColumns(t *testing.T) {
 					EXCLUDE USING gist (span WITH &&), UNIQUE (id) INCLUDE (note));
 				INSERT INTO a VALUES (1, 'x', '[5,6)', 'n', '2020-01-01')`)
 			j, _ := runPolicies(t, db, false, policy.Policy{
-				Name: "p", Table: "a", OlderThan: &policy.OlderThan{Column: "at", Days: 1}, Assign: []policy.Assign{test.assign},
+				Name:      "p",
+				Table:     "a",
+				OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+				Assign:    []policy.Assign{test.assign},
 			})
 			log := strings.Join(j.logs, "; ")
 			changed := db.Int("SELECT count(*) FROM a WHERE note = '[1,2)'") == 1

@@ -43,7 +43,11 @@ func TestCascades(t *testing.T) {
 		shown = append(shown, fmt.Sprint(p.Table, " ", p.Action, " ", p.Rows, " ", p.Cascaded))
 	}
 	slices.Sort(shown)
-	want := []string{`"public"."note" DELETE 2000 2000`, `"public"."reader" UPDATE 50 50`, `"public"."topic" DELETE 100 0`}
+	want := []string{
+		`"public"."note" DELETE 2000 2000`,
+		`"public"."reader" UPDATE 50 50`,
+		`"public"."topic" DELETE 100 0`,
+	}
 	if !slices.Equal(shown, want) {
 		t.Errorf("the preview is %q, want %q", shown, want)
 	}
@@ -53,7 +57,12 @@ func TestCascades(t *testing.T) {
 	}
 	const name = "policy/topics"
 	if j.deleted[name] != 100 || j.cascaded[name] != 2_000 || j.updated[name] != 50 {
-		t.Errorf("%d rows were deleted, %d with them, and %d changed", j.deleted[name], j.cascaded[name], j.updated[name])
+		t.Errorf(
+			"%d rows were deleted, %d with them, and %d changed",
+			j.deleted[name],
+			j.cascaded[name],
+			j.updated[name],
+		)
 	}
 	byTable := map[string][3]int64{}
 	for _, d := range j.batches {
@@ -123,7 +132,10 @@ func TestChildrenOfOthers(t *testing.T) {
 	}
 	saved := dry.planned
 	plan := saved["policy/topics"]
-	plan.Tables = slices.DeleteFunc(slices.Clone(plan.Tables), func(p preview.Table) bool { return strings.Contains(p.Table, "note") })
+	plan.Tables = slices.DeleteFunc(
+		slices.Clone(plan.Tables),
+		func(p preview.Table) bool { return strings.Contains(p.Table, "note") },
+	)
 	saved["policy/topics"] = plan
 	_, err = run(t, db, onTopics(func(c *pipeline.Config) { c.SavedPlan = saved }))
 	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || refusal.Reason != refused.PlanExceeded ||

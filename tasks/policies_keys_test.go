@@ -50,7 +50,10 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 	for i := range tables {
 		t := &keyTable{name: fmt.Sprintf("t%d", i), partitioned: rng.IntN(4) == 0, rows: map[int]keyRow{}}
 		for range rng.IntN(3) {
-			t.keys = append(t.keys, tableKey{rng.IntN(len(tables)), choose(rng, []string{"CASCADE", "CASCADE", "SET NULL"})})
+			t.keys = append(
+				t.keys,
+				tableKey{rng.IntN(len(tables)), choose(rng, []string{"CASCADE", "CASCADE", "SET NULL"})},
+			)
 		}
 		tables[i] = t
 	}
@@ -104,7 +107,9 @@ func (ts keyedTables) create(db *pgtest.DB) {
 			create += " PARTITION BY HASH (id)"
 			for part := range 2 {
 				create += fmt.Sprintf(
-					"; CREATE TABLE %[1]s_%[2]d PARTITION OF %[1]s FOR VALUES WITH (MODULUS 2, REMAINDER %[2]d)", t.name, part,
+					"; CREATE TABLE %[1]s_%[2]d PARTITION OF %[1]s FOR VALUES WITH (MODULUS 2, REMAINDER %[2]d)",
+					t.name,
+					part,
 				)
 			}
 		}
@@ -295,7 +300,10 @@ func TestRandomKeys(t *testing.T) {
 				exactly := want
 				want.cleared = max(want.cleared, got.cleared) // a row may be cleared by one batch and go with another
 				if slices.ContainsFunc(tables[i].keys, func(k tableKey) bool { return k.clears() && k.parent == i }) {
-					want.failed = max(want.failed, got.failed) // a row that failed is tried again where an update moved it
+					want.failed = max(
+						want.failed,
+						got.failed,
+					) // a row that failed is tried again where an update moved it
 				}
 				if got != want {
 					t.Errorf("%+v of %s: the run did %+v, want %+v; log %q", p, before, got, want, j.logs)

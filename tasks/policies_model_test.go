@@ -25,7 +25,11 @@ var (
 	policyTables = flag.Int(
 		"policy-tables", suite.Size(suite.Model, 20, 500), "how many random tables TestRandomPolicies makes",
 	)
-	firstPolicySeed = flag.Uint64("first-policy-seed", 1, "the seed of the first database of TestRandomPolicies and TestRandomKeys")
+	firstPolicySeed = flag.Uint64(
+		"first-policy-seed",
+		1,
+		"the seed of the first database of TestRandomPolicies and TestRandomKeys",
+	)
 )
 
 // tablesPerSeed is how many tables with policies one random database has.

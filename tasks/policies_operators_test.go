@@ -106,7 +106,11 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 				INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
 			test.policy.Name, test.policy.Table = "p", "part"
 			j, _ := runPolicies(t, db, false, test.policy)
-			if log := strings.Join(j.logs, "; "); !strings.Contains(log, test.want) || db.Int("SELECT count(*) FROM part") != 2 {
+			if log := strings.Join(
+				j.logs,
+				"; ",
+			); !strings.Contains(log, test.want) ||
+				db.Int("SELECT count(*) FROM part") != 2 {
 				t.Errorf("%d rows; %s", db.Int("SELECT count(*) FROM part"), log)
 			}
 		})

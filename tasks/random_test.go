@@ -120,7 +120,13 @@ func TestRandomDatabases(t *testing.T) {
 						sum[3] += s.Rows
 					}
 				}
-				if want := [4]int64{m.deleted, m.updated, m.dropped, m.deleted + cascaded}; which == "first" && sum != want {
+				if want := [4]int64{
+					m.deleted,
+					m.updated,
+					m.dropped,
+					m.deleted + cascaded,
+				}; which == "first" &&
+					sum != want {
 					t.Errorf("deleted, updated, dropped, and deleted by table: %d, want %d", sum, want)
 				}
 				if which == "first" && j.recorded != int64(len(m.recorded)) {
@@ -155,7 +161,12 @@ func compareDryRun(t *testing.T, dryRun, done *journal) {
 			}
 		}
 		if [3]int64{sums[0] + sums[1], sums[2], sums[3]} != got {
-			t.Errorf("%s: the preview has %d tables, deleted, updated and cascaded rows; the dry run counted %d", name, sums, got)
+			t.Errorf(
+				"%s: the preview has %d tables, deleted, updated and cascaded rows; the dry run counted %d",
+				name,
+				sums,
+				got,
+			)
 		}
 	}
 }

@@ -22,7 +22,8 @@ const (
 // stops, and keeps the server from removing WAL.
 func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	var bySchema bool
-	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int >= 150000").Scan(&bySchema); err != nil {
+	if err := conn.QueryRow(ctx, "SELECT current_setting('server_version_num')::int >= 150000").
+		Scan(&bySchema); err != nil {
 		return err
 	}
 	query := publishAll

@@ -466,7 +466,8 @@ func TestRetainedWAL(t *testing.T) {
 				t.Errorf("%q", logs(events))
 			}
 			// the slot may be what a subscriber or a standby needs
-			if strings.Contains(c.reason, "slot") && !said(events, severity.Warning, "a standby or a backup reads it") ||
+			if strings.Contains(c.reason, "slot") &&
+				!said(events, severity.Warning, "a standby or a backup reads it") ||
 				said(events, severity.Warning, "drop") {
 				t.Errorf("%q", logs(events))
 			}

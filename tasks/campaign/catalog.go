@@ -199,9 +199,25 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{hasZeroRecord: c.Schema != ""}
 		unlogged, partitioned := false, false
 		if err := row.Scan(
-			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect, &t.CanInsert,
-			&t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns, &t.integers,
-			&t.localDates, &t.Ancestors,
+			&t.OID,
+			&t.Schema,
+			&t.Name,
+			&t.Facts,
+			&t.Kind,
+			&t.HasChildren,
+			&unlogged,
+			&partitioned,
+			&t.CanSelect,
+			&t.CanInsert,
+			&t.CanDelete,
+			&t.CanUpdate,
+			&t.RowSecurity,
+			&t.OfLists,
+			&t.OfRecipients,
+			&t.columns,
+			&t.integers,
+			&t.localDates,
+			&t.Ancestors,
 		); err != nil {
 			return nil, err
 		}

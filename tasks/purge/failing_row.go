@@ -36,7 +36,8 @@ const maxMessage = 300
 func (t *table) try(ctx context.Context, batch func() error) (failure, err error) {
 	err = t.engine.Retry(ctx, t.sweep.Name, func() error {
 		err := batch()
-		if errors.Is(err, ErrTookMore) || sqlstate.OfRow(err) && (t.sweep.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
+		if errors.Is(err, ErrTookMore) ||
+			sqlstate.OfRow(err) && (t.sweep.Companion == nil || !sqlstate.Is(err, pgerrcode.UniqueViolation)) {
 			failure, err = err, nil
 		}
 		return err

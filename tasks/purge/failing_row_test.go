@@ -150,7 +150,9 @@ func TestAllRowsRefuse(t *testing.T) {
 func TestRowsThatOthersKeep(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 6_000)
-	db.Do("CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); INSERT INTO keeping SELECT generate_series(1001, 3400)")
+	db.Do(
+		"CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); INSERT INTO keeping SELECT generate_series(1001, 3400)",
+	)
 	e, a := engine(db)
 	result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 	if err != nil || result.GaveUp || result.Failed != 1_200 || a.deleted() != 1_800 {

@@ -189,7 +189,12 @@ func TestNewestAreNotUpdated(t *testing.T) {
 	obsolete := db.Int("SELECT count(*) FROM (" + ranked + ") AS v")
 	e, a := engine(db)
 	for range 2 {
-		if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || !reflect.DeepEqual(result, purge.Result{}) {
+		if result, err := e.Sweep(
+			t.Context(),
+			s,
+			purge.Cursor{},
+		); err != nil ||
+			!reflect.DeepEqual(result, purge.Result{}) {
 			t.Errorf("%+v, %v", result, err)
 		}
 	}
@@ -270,7 +275,12 @@ func TestNewestAreJudgedAgain(t *testing.T) {
 				}
 				return nil
 			}
-			if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil || !reflect.DeepEqual(result, purge.Result{}) {
+			if result, err := e.Sweep(
+				t.Context(),
+				s,
+				purge.Cursor{},
+			); err != nil ||
+				!reflect.DeepEqual(result, purge.Result{}) {
 				t.Errorf("%+v, %v", result, err)
 			}
 			if len(oldest) < 2 || db.Int("SELECT count(*) FROM visit WHERE id::text IN ($1, $2)", oldest[0],

@@ -112,7 +112,13 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 	}
 	return sqlexpr.Format(
 		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT %s%s",
-		id, name, s.sweep.Relation, window, s.sweep.Where, sqlexpr.Arg(limit, ""), lock,
+		id,
+		name,
+		s.sweep.Relation,
+		window,
+		s.sweep.Where,
+		sqlexpr.Arg(limit, ""),
+		lock,
 	)
 }
 

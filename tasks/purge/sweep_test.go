@@ -571,7 +571,10 @@ func TestSweepWithADoAlsoRule(t *testing.T) {
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
 			if err != nil ||
-				!reflect.DeepEqual(result, purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
+				!reflect.DeepEqual(
+					result,
+					purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}},
+				) ||
 				db.Int("SELECT count(*) FROM noted") != gone ||
 				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
 				t.Errorf(

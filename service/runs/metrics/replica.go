@@ -69,7 +69,9 @@ func NewReplica(r prometheus.Registerer) *Replica {
 		),
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
 		cascaded: counter(
-			"cleanupd_rows_cascaded_total", "Rows that foreign keys deleted with rows that this replica deleted.", "task",
+			"cleanupd_rows_cascaded_total",
+			"Rows that foreign keys deleted with rows that this replica deleted.",
+			"task",
 		),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),

@@ -65,7 +65,9 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
 		_, err = tx.Exec(
 			ctx,
-			"DELETE FROM cleanupd.latch WHERE task <> ALL ($1) AND NOT starts_with(task, $2)", tasks.Names(), policy.Prefix,
+			"DELETE FROM cleanupd.latch WHERE task <> ALL ($1) AND NOT starts_with(task, $2)",
+			tasks.Names(),
+			policy.Prefix,
 		)
 	}
 	return err

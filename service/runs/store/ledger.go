@@ -180,8 +180,10 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 // DoneByTable reads how many rows a task has deleted and updated, by relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(
-		ctx, "SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task = $2",
-		id, task,
+		ctx,
+		"SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task = $2",
+		id,
+		task,
 	)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s purge.Space, err error) {
 		return s, row.Scan(&s.Relation, &s.Root, &s.Rows, &s.Updated, &s.Cascaded)
