@@ -403,7 +403,7 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 // searchIn sets the search path of the role.
 func searchIn(db *pgtest.DB, path string) {
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = " + path)
-	db.Pool.Reset()
+	db.Reset()
 }
 
 // exchange gives two tables of the schema shop each other's name.
@@ -446,7 +446,8 @@ func TestPolicyOfAnotherTable(t *testing.T) {
 			}
 			searchIn(s.db, "shop")
 			s.db.Do(
-				"DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders + "; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
+				"DROP TABLE shop.order_line; CREATE TABLE shop.order_line " + orders + "; CREATE TABLE shop.other " + orders +
+					"; CREATE TABLE shop.client (id uuid PRIMARY KEY); " +
 					"INSERT INTO shop.client VALUES (gen_random_uuid())",
 			)
 			fill()

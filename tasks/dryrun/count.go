@@ -158,7 +158,7 @@ func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 		return err
 	}
 	if j.Elsewhere {
-		s := j.Sweep.Without(candidates.Exclusions(all, candidates.On(j.Relation), set)...)
+		s := j.Without(candidates.Exclusions(all, candidates.On(j.Relation), set)...)
 		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
 		if err != nil {
 			return err
