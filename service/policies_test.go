@@ -206,14 +206,14 @@ func TestWrongPolicies(t *testing.T) {
 		"policy.filters[1].values[0]": func(p *cleanupv1.Policy) {
 			p.Filters = append(p.Filters, filter("total", "ten"))
 		},
-		"policy.filters[1]": func(p *cleanupv1.Policy) {
+		"policy.filters[1].column": func(p *cleanupv1.Policy) {
 			p.Table, p.OlderThan.Column = "shop.login", "At"
 			p.Filters = []*cleanupv1.Filter{filter("address", "10.0.0.1"), filter("payload", "{}")}
 		},
 		"policy.orphan_of.parent_table": func(p *cleanupv1.Policy) {
 			p.OrphanOf = &cleanupv1.OrphanOf{Column: "customer", ParentTable: "shop.nobody", ParentColumn: "id"}
 		},
-		"policy.orphan_of": func(p *cleanupv1.Policy) {
+		"policy.orphan_of.parent_column": func(p *cleanupv1.Policy) {
 			p.OrphanOf = &cleanupv1.OrphanOf{Column: "total", ParentTable: "shop.customer", ParentColumn: "id"}
 		},
 		"policy.keep_newest.count": func(p *cleanupv1.Policy) { p.KeepNewest = &cleanupv1.KeepNewest{} },

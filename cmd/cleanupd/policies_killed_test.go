@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"net/http"
 	"regexp"
 	"strings"
@@ -29,7 +30,8 @@ func putPolicy(t *testing.T, r *replica, name, body string) {
 	}
 	defer func() { _ = resp.Body.Close() }()
 	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %s", name, resp.Status)
+		body, _ := io.ReadAll(resp.Body)
+		t.Fatalf("%s: %s: %s", name, resp.Status, body)
 	}
 }
 

@@ -280,7 +280,7 @@ func (c *checker) checkAssign() {
 			c.wrong.Addf(field+".value", "is missing: %s cannot be NULL", column.Name)
 		}
 	}
-	if c.KeepNewest != nil {
+	if c.KeepNewest != nil && c.Assign != nil {
 		c.checkTriggers(slices.Collect(maps.Keys(assigned)))
 	}
 }
