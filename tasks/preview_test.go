@@ -242,7 +242,7 @@ INSERT INTO NmsBroadLogRcp (iBroadLogId, tsLastModified) VALUES (1, '2020-01-01'
 INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2020-01-01');
 INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2020-01-01');
 ALTER TABLE NmsVisitor ADD UNIQUE (iVisitorId);
-CREATE TABLE CusVisit (iVisitorId int REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE);
+CREATE TABLE CusVisit (iVisitorId int PRIMARY KEY REFERENCES NmsVisitor (iVisitorId) ON DELETE CASCADE);
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN OLD; END';
 CREATE TRIGGER t BEFORE DELETE ON XtkReject FOR EACH ROW EXECUTE FUNCTION nothing()`)
 	db.MoveAway(db.Far(), "nmsbroadlogrcp")

@@ -64,8 +64,12 @@ type Plan struct {
 	reads []*campaign.Table // what the SQL reads that is being compiled
 }
 
-// Relations returns the object ids of the relations that the jobs sweep and read, by their quoted names.
+// Relations returns the object ids of the relations that the jobs sweep and read, by their quoted names; none if the
+// task could not be compiled.
 func (p *Plan) Relations() map[string]string {
+	if p == nil {
+		return nil
+	}
 	relations := map[string]string{}
 	for _, j := range p.Jobs {
 		for _, f := range j.Facts {

@@ -185,7 +185,7 @@ func TestRules(t *testing.T) {
 		"an orphan after": {
 			"NmsMxDomain",
 			plan.Rule{plan.Orphan{Column: "iMXIP", Parent: "NmsEmailErrorStat", Key: "iMXIP", EmptyAfter: "x"}},
-			`r.iMXIP <> 0 AND (r.iMXIP IN (SELECT DISTINCT p.iMXIP
+			`r.iMXIP <> 0 AND (r.iMXIP = ANY (SELECT DISTINCT p.iMXIP
 				FROM "public"."nmsemailerrorstat" AS p)) IS NOT TRUE AND ($1::boolean OR EXISTS (SELECT 1
 				FROM "public"."nmsemailerrorstat" AS p))`,
 			[]any{plan.SucceededTask("x")},
