@@ -169,7 +169,7 @@ docs: ## Every command of the documents, on the demo; DOCS=docs/reference/api.md
 	.ci/docs $(DOCS)
 
 model: ## Random databases and policies against models; SEEDS=1000, ARGS="-policy-tables 5000"
-	CLEANUPD_SUITES=model go test ./tasks -run "TestRandomDatabases|TestRandomPolicies" -timeout 2h -seeds $(or $(SEEDS),100) $(ARGS)
+	CLEANUPD_SUITES=model go test ./tasks -run "TestRandomDatabases|TestRandomPolicies|TestRandomKeys" -timeout 2h -seeds $(or $(SEEDS),100) -key-seeds $(or $(SEEDS),100) $(ARGS)
 
 faults: ## Runs on random databases under attack; SEEDS=200
 	CLEANUPD_SUITES=faults go test ./tasks -run "TestFaults|TestInjectedErrors|TestHoldsUnderChaos" -parallel 4 -timeout 2h -fault-seeds $(or $(SEEDS),20) -chaos-seeds $(or $(SEEDS),20) $(ARGS)

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
+
+var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 15, 50), "how many random databases TestRandomKeys makes")
 
 // keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each key.
 type keyTable struct {
@@ -253,8 +256,8 @@ func (ts keyedTables) clean(swept int, matches func(id int) bool) (r keyedResult
 // with it, and everything that goes, or changes, is foreseen and counted.
 func TestRandomKeys(t *testing.T) {
 	t.Parallel()
-	for i := range uint64(suite.Size(suite.Model, 20, 200)) {
-		seed := *firstPolicySeed + i
+	for i := range *keySeeds {
+		seed := *firstPolicySeed + uint64(i)
 		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
 			t.Parallel()
 			rng := rand.New(rand.NewPCG(seed, 5))
