@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -120,6 +121,29 @@ func TestPoliciesInRuns(t *testing.T) {
 	wantCode(t, err, codes.FailedPrecondition)
 	if _, _, err = s.run(t, &cleanupv1.RunCleanupRequest{SkipTasks: []string{"policies"}}); err == nil {
 		t.Error("a run without tasks")
+	}
+}
+
+// A field of a message in a policy can be changed alone.
+func TestPolicyMaskOfAMessage(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	setPolicy(t, s, oldOrders())
+	mask := &fieldmaskpb.FieldMask{Paths: []string{"older_than.days", "keep_newest.count", "keep_newest.order_by"}}
+	given := &cleanupv1.Policy{
+		Name:       "old-orders",
+		OlderThan:  &cleanupv1.OlderThan{Days: 600},
+		KeepNewest: &cleanupv1.KeepNewest{OrderBy: "placed", Count: 3},
+	}
+	out, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: given, UpdateMask: mask})
+	if p := out.GetPolicy(); err != nil || p.GetOlderThan().GetDays() != 600 || p.GetOlderThan().GetColumn() != "placed" ||
+		p.GetKeepNewest().GetCount() != 3 || len(p.GetFilters()) != 1 {
+		t.Errorf("%v %v", p, err)
+	}
+	for _, path := range []string{"older_than.nothing", "filters.column", "table.name"} {
+		mask.Paths = []string{path}
+		_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: given, UpdateMask: mask})
+		wantCode(t, err, codes.InvalidArgument)
 	}
 }
 

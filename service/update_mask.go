@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
@@ -20,13 +21,23 @@ func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...strin
 		field := fmt.Sprintf("update_mask.paths[%d]", i)
 		switch {
 		case path == "": // the gateway's mask of the body {}
-		case descriptor.Fields().ByName(protoreflect.Name(path)) == nil:
+		case !hasField(descriptor, path):
 			wrong.Addf(field, "%s has no field %.64q", descriptor.Name(), path)
 		case slices.Contains(outputOnly, path):
 			wrong.Addf(field, "%s is output only", path)
 		}
 	}
 	return wrong
+}
+
+// hasField reports whether a message has a field, or one of a message in it, as in "older_than.days".
+func hasField(d protoreflect.MessageDescriptor, path string) bool {
+	name, rest, nested := strings.Cut(path, ".")
+	field := d.Fields().ByName(protoreflect.Name(name))
+	if field == nil || !nested {
+		return field != nil
+	}
+	return field.Message() != nil && !field.IsList() && !field.IsMap() && hasField(field.Message(), rest)
 }
 
 // merge returns the message to store: the stored one with the fields of the mask from the given one, in which an absent
@@ -36,18 +47,25 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 		return given
 	}
 	merged := proto.CloneOf(stored)
-	to, from := merged.ProtoReflect(), given.ProtoReflect()
 	for _, path := range mask.GetPaths() {
-		field := to.Descriptor().Fields().ByName(protoreflect.Name(path))
-		switch {
-		case field == nil: // the gateway's mask of the body {}
-		case from.Has(field):
-			to.Set(field, from.Get(field))
-		default:
-			to.Clear(field)
-		}
+		set(merged.ProtoReflect(), given.ProtoReflect(), path)
 	}
 	return merged
+}
+
+// set sets the field of a path to its value in another message, or clears it if that has none.
+func set(to, from protoreflect.Message, path string) {
+	name, rest, nested := strings.Cut(path, ".")
+	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))
+	switch {
+	case field == nil: // the gateway's mask of the body {}
+	case nested:
+		set(to.Mutable(field).Message(), from.Get(field).Message(), rest)
+	case from.Has(field):
+		to.Set(field, from.Get(field))
+	default:
+		to.Clear(field)
+	}
 }
 
 // nameOf returns the name of what a request changes: that in the message, whose field is named, or that in the request.
