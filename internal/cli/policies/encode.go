@@ -99,7 +99,8 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 // textNode returns a text, which is quoted if it would read as something else.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
-	if strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
+	isMerge := text == "<<" // the key that merges maps, in quotes or not
+	if isMerge || strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
 		n.Style = yaml.DoubleQuotedStyle
 	}
 	return n

@@ -26,6 +26,7 @@ func everything() *cleanupv1.Policy {
 				"",
 				"2026-01-31",
 				"~",
+				"<<",
 				"- a",
 				"a: b",
 				"a\tb",
