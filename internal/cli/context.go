@@ -98,19 +98,17 @@ func newAddContext() *cobra.Command {
 				return err
 			}
 			_ = conn.Close()
-			file, err := contexts.Load()
-			if err != nil {
-				return err
-			}
 			done := "added"
-			if file.Set(name, c) {
-				done = "replaced"
-			}
-			if err := file.Save(); err != nil {
+			if err := contexts.Change(func(file *contexts.File) error {
+				if file.Set(name, c) {
+					done = "replaced"
+				}
+				if name != file.Current {
+					done += "; cleanupd context use " + name + " makes it the current one"
+				}
+				return nil
+			}); err != nil {
 				return err
-			}
-			if name != file.Current {
-				done += "; cleanupd context use " + name + " makes it the current one"
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "The context %s is %s.\n", name, done)
 			return err
@@ -161,18 +159,17 @@ func changeContexts(cmd *cobra.Command, change func(file *contexts.File, name st
 	cmd.Args = flags.OneArgument("the name of a context, as in cleanupd context")
 	cmd.ValidArgsFunction = rpc.FirstArgument(rpc.CompleteContexts)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		file, err := contexts.Load()
-		if err != nil {
+		var done string
+		if err := contexts.Change(func(file *contexts.File) error {
+			_, err := file.Get(args[0])
+			if err == nil {
+				done = change(file, args[0])
+			}
+			return err
+		}); err != nil {
 			return err
 		}
-		if _, err := file.Get(args[0]); err != nil {
-			return err
-		}
-		done := change(file, args[0])
-		if err := file.Save(); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "The context %s is %s.\n", args[0], done)
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "The context %s is %s.\n", args[0], done)
 		return err
 	}
 	return cmd

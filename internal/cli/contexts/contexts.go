@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 
 	"sigs.k8s.io/yaml"
 
@@ -126,17 +127,42 @@ func (f *File) check() error {
 	return nil
 }
 
-// Save replaces the file at once, so that no other command ever reads a part of it.
-func (f *File) Save() (err error) {
+// Change loads the file, and saves it after a change, unless that fails. Other commands that change it wait.
+func Change(change func(f *File) error) (err error) {
 	name, err := path()
 	if err != nil {
 		return err
 	}
-	text, err := yaml.Marshal(f)
+	folder := filepath.Dir(name)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	lock, err := os.Open(folder) // the file itself is replaced, and a lock of it with it
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+	defer func() { err = errors.Join(err, lock.Close()) }() // which unlocks it
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
+		return fmt.Errorf("lock %s: %w", lock.Name(), err)
+	}
+	f, err := Load()
+	if err != nil {
+		return err
+	}
+	if err := change(f); err != nil {
+		return err
+	}
+	return f.save(name)
+}
+
+// save replaces the file at once, so that no other command ever reads a part of it. Of a link it replaces what that
+// leads to.
+func (f *File) save(name string) (err error) {
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
+	}
+	text, err := yaml.Marshal(f)
+	if err != nil {
 		return err
 	}
 	file, err := os.CreateTemp(filepath.Dir(name), "contexts-*") // with mode 0600
