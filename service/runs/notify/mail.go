@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/mail"
 	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -67,7 +69,8 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 
 // parseQuery reads the addresses and the name of the password file.
 func (m *mailer) parseQuery(u *url.URL) error {
-	query, err := url.ParseQuery(u.RawQuery)
+	// A plus sign is a part of an address here, and no space.
+	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
 	if err != nil || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return errors.New("this is not smtp://HOST?to=ADDRESS&from=ADDRESS")
 	}
@@ -114,10 +117,6 @@ func addresses(lists []string) (all []string, err error) {
 }
 
 func (m *mailer) send(ctx context.Context, e *Event) error {
-	msg, err := m.message(e)
-	if err != nil {
-		return err
-	}
 	password := m.password
 	if m.passwordFile != "" {
 		secret, err := ReadSecret(m.passwordFile)
@@ -126,32 +125,86 @@ func (m *mailer) send(ctx context.Context, e *Event) error {
 		}
 		password = string(secret)
 	}
+	err := m.sendTo(ctx, e, password, m.to...)
+	if refused := (*gomail.SendError)(nil); len(m.to) > 1 && errors.As(err, &refused) &&
+		refused.Reason == gomail.ErrSMTPRcptTo && !refused.IsTemp() {
+		err = m.sendEach(ctx, e, password)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("the mail server did not answer: %w", ctx.Err())
+	case password != "": // a server may quote it
+		return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
+	}
+	return err
+}
+
+// sendEach sends an event to each address alone, after one was refused. It fails only if all are refused: another
+// attempt would be no better, and others would get the mail again.
+func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error {
+	var refused []error
+	for _, to := range m.to {
+		if err := m.sendTo(ctx, e, password, to); err != nil {
+			refused = append(refused, fmt.Errorf("%s: %w", to, err))
+		}
+	}
+	if len(refused) == len(m.to) {
+		return errors.Join(refused...)
+	}
+	for _, err := range refused {
+		slog.WarnContext(ctx, "the mail server refuses an address: correct or remove it", "error", err)
+	}
+	return nil
+}
+
+// sendTo sends an event to addresses in one mail.
+func (m *mailer) sendTo(ctx context.Context, e *Event, password string, to ...string) error {
+	msg, err := m.message(e, to)
+	if err != nil {
+		return err
+	}
 	client, err := m.client(ctx, password)
 	if err != nil {
 		return err
 	}
-	err = client.DialAndSendWithContext(ctx, msg)
-	if err == nil || msg.IsDelivered() { // the server may fail after it has accepted the mail
-		return nil
-	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("the mail server did not answer: %w", ctx.Err())
-	}
-	if password != "" { // a server may quote it
-		return errors.New(strings.ReplaceAll(err.Error(), password, "***"))
+	if err = client.DialAndSendWithContext(ctx, msg); msg.IsDelivered() {
+		return nil // the server may fail after it has accepted the mail
 	}
 	return err
+}
+
+// hello returns the name by which the client greets the server: that of the machine, if it is a full one, which some
+// servers require, or else its address.
+func (m *mailer) hello() string {
+	name, err := os.Hostname()
+	if err == nil && strings.Contains(name, ".") {
+		return name
+	}
+	conn, err := net.Dial("udp", net.JoinHostPort(m.host, strconv.Itoa(m.port))) // which sends nothing
+	if err != nil {
+		return "[127.0.0.1]"
+	}
+	defer func() { _ = conn.Close() }()
+	local, _, _ := net.SplitHostPort(conn.LocalAddr().String())
+	if strings.Contains(local, ":") {
+		local = "IPv6:" + local
+	}
+	return "[" + local + "]"
 }
 
 // client returns a client whose connection is closed when the context ends.
 func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, error) {
 	options := []gomail.Option{
 		gomail.WithPort(m.port),
+		gomail.WithHELO(m.hello()),
 		gomail.WithTLSConfig(m.tls),
 		gomail.WithTLSPolicy(m.policy),
 		gomail.WithTimeout(sendTimeout),
-		gomail.WithDialContextFunc(func(dial context.Context, network, address string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(dial, network, address)
+		gomail.WithDialContextFunc(func(dial context.Context, network, _ string) (net.Conn, error) {
+			// the client's own address has no brackets around one of IPv6
+			conn, err := (&net.Dialer{}).DialContext(dial, network, net.JoinHostPort(m.host, strconv.Itoa(m.port)))
 			if err != nil {
 				return nil, err
 			}
@@ -178,9 +231,9 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 }
 
 // message returns the mail of an event. Its Message-ID is the same in each attempt.
-func (m *mailer) message(e *Event) (*gomail.Msg, error) {
+func (m *mailer) message(e *Event, to []string) (*gomail.Msg, error) {
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
-	if err := errors.Join(msg.From(m.from), msg.To(m.to...)); err != nil {
+	if err := errors.Join(msg.From(m.from), msg.To(to...)); err != nil {
 		return nil, err
 	}
 	_, domain, _ := strings.Cut(m.from, "@")

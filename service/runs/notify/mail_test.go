@@ -27,18 +27,20 @@ import (
 
 // received is a mail as a server received it.
 type received struct {
-	from string
-	to   []string
-	user string // "" without authentication
-	data []byte
+	hello string
+	from  string
+	to    []string
+	user  string // "" without authentication
+	data  []byte
 }
 
 // mailServer is a mail server in this process, and the session of each of its connections.
 type mailServer struct {
 	*smtp.Server
 	address string
-	// refuse is the error of each DATA, nil to accept it.
-	refuse error
+	// refuse is the error of each DATA, nil to accept it, and unknown an address that is refused.
+	refuse  error
+	unknown string
 
 	mu    sync.Mutex
 	mails []received
@@ -47,16 +49,24 @@ type mailServer struct {
 // startMail starts a mail server. With implicit it speaks TLS from the beginning.
 func startMail(t *testing.T, certificate *tls.Certificate, implicit bool) *mailServer {
 	t.Helper()
+	return startMailOn(t, "127.0.0.1:0", certificate, implicit)
+}
+
+// startMailOn starts a mail server on an address.
+func startMailOn(t *testing.T, address string, certificate *tls.Certificate, implicit bool) *mailServer {
+	t.Helper()
 	s := &mailServer{}
 	s.Server = smtp.NewServer(
-		smtp.BackendFunc(func(*smtp.Conn) (smtp.Session, error) { return &session{server: s}, nil }),
+		smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+			return &session{server: s, received: received{hello: c.Hostname()}}, nil
+		}),
 	)
 	s.AllowInsecureAuth = true
 	s.ErrorLog = discard{}
 	if certificate != nil {
 		s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{*certificate}, MinVersion: tls.VersionTLS12}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	l, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +89,7 @@ type session struct {
 	received
 }
 
-func (s *session) Reset()        { s.received = received{user: s.user} }
+func (s *session) Reset()        { s.received = received{user: s.user, hello: s.hello} }
 func (s *session) Logout() error { return nil }
 func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 	s.from = from
@@ -87,6 +97,9 @@ func (s *session) Mail(from string, _ *smtp.MailOptions) error {
 }
 
 func (s *session) Rcpt(to string, _ *smtp.RcptOptions) error {
+	if to == s.server.unknown {
+		return &smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "nobody is called so"}
+	}
 	s.to = append(s.to, to)
 	return nil
 }
@@ -164,6 +177,47 @@ func TestMail(t *testing.T) {
 	}
 	if _, again, _ := s.last(t); again.Header.Get("Message-ID") != id || id == "" {
 		t.Errorf("the Message-ID changed from %s to %s", id, again.Header.Get("Message-ID"))
+	}
+}
+
+// An address that the server refuses keeps the mail from nobody else; only if all are refused the mail fails.
+func TestMailToARefusedAddress(t *testing.T) {
+	t.Parallel()
+	s := startMail(t, nil, false)
+	s.unknown = "gone@example.com"
+	e := eventOf(Origin{"campaign", "", "prod"}, failedRun("audit-trail", "not this one"))
+	several := target(t, "smtp://"+s.address+"?to=dba+alerts@example.com,gone@example.com,bob@example.com", Options{})
+	if err := several.Send(t.Context(), &e); err != nil {
+		t.Error(err)
+	}
+	var got []string
+	for _, r := range s.mails {
+		got = append(got, r.to...)
+	}
+	if strings.Join(got, " ") != "dba+alerts@example.com bob@example.com" {
+		t.Errorf("the mail was sent to %q", got)
+	}
+	alone := target(t, "smtp://"+s.address+"?to=gone@example.com", Options{})
+	if err := alone.Send(t.Context(), &e); err == nil || !strings.Contains(err.Error(), "nobody is called so") {
+		t.Errorf("all addresses are refused: %v", err)
+	}
+}
+
+// A server may have an IPv6 address, and may require a full name, or an address, as a greeting.
+func TestMailOverIPv6(t *testing.T) {
+	t.Parallel()
+	if l, err := net.Listen("tcp", "[::1]:0"); err != nil {
+		t.Skipf("this machine has no IPv6: %v", err)
+	} else {
+		_ = l.Close()
+	}
+	s := startMailOn(t, "[::1]:0", nil, false)
+	e := eventOf(Origin{"campaign", "", "prod"}, failedRun("audit-trail", "not this one"))
+	if err := target(t, "smtp://"+s.address+"?to=ann@example.com", Options{}).Send(t.Context(), &e); err != nil {
+		t.Fatal(err)
+	}
+	if r, _, _ := s.last(t); !strings.ContainsAny(r.hello, ".[") {
+		t.Errorf("the greeting is %q", r.hello)
 	}
 }
 
