@@ -112,6 +112,18 @@ func TestPaceOfARun(t *testing.T) {
 		again["pausedBy"] != "127.0.0.1" {
 		t.Errorf("paused twice: %v", again)
 	}
+	// A stream is accepted although a paused run has no further event, so that clients know that a server answers.
+	watching, stop := context.WithTimeout(t.Context(), 20*time.Second)
+	defer stop()
+	stream, err := s.WatchRun(watching, &cleanupv1.WatchRunRequest{
+		RunId: id, AfterSequence: s.db.Int("SELECT last_sequence FROM cleanupd.run WHERE id = $1", id),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if header, err := stream.Header(); err != nil || header == nil {
+		t.Errorf("the stream of a paused run has the header %v, %v", header, err)
+	}
 	isPaused := cleanupv1.RunState_RUN_STATE_PAUSED
 	if list, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{State: &isPaused}); err != nil ||
 		len(list.GetRuns()) != 1 || list.GetRuns()[0].GetId() != id {
@@ -138,7 +150,7 @@ func TestPaceOfARun(t *testing.T) {
 		t.Errorf("resumed while it is running: %v, %v", resumed, err)
 	}
 	release()
-	stream, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
+	stream, err = s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: id})
 	events, err := drain(t, stream, err)
 	if err != nil {
 		t.Fatal(err)

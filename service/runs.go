@@ -115,6 +115,10 @@ func (w watcher) watch(ctx context.Context, id string, after store.Place) error 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.stopping, func() { cancel(errStopping) })()
+	// A paused run may have no event for hours: the header says that the call is accepted.
+	if err := w.stream.SendHeader(nil); err != nil {
+		return err
+	}
 	run, err := w.runs.Watch(ctx, id, after, func(e store.Event) error {
 		message, err := encode(e)
 		if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
@@ -30,11 +31,12 @@ type Run struct {
 	client     rpc.CleanupClient
 	request    *cleanupv1.RunCleanupRequest // nil if the run was started before
 	receive    func() (*cleanupv1.RunEvent, error)
-	id         string // empty before the first event
-	sequence   int64  // of the last event that is not lost
-	generation int64  // of the log with that event, 0 if unknown
-	finished   bool   // whether the last event ended the run
-	missing    bool   // whether the run no longer exists
+	accepted   func() bool // whether the server accepted the call that has ended
+	id         string      // empty before the first event
+	sequence   int64       // of the last event that is not lost
+	generation int64       // of the log with that event, 0 if unknown
+	finished   bool        // whether the last event ended the run
+	missing    bool        // whether the run no longer exists
 }
 
 // Printer prints the events of a run.
@@ -64,24 +66,37 @@ func Start(
 func NewRun(
 	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, stream cleanupv1.CleanupService_WatchRunClient,
 ) *Run {
-	return &Run{ctx: ctx, server: server, client: client, receive: receiver(stream, nil)}
+	r := &Run{ctx: ctx, server: server, client: client}
+	r.receive, r.accepted = receiver(stream, nil)
+	return r
 }
 
 // open requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
 func (r *Run) open() {
 	if r.id == "" {
-		r.receive = receiver(r.client.RunCleanup(r.ctx, r.request))
+		r.receive, r.accepted = receiver(r.client.RunCleanup(r.ctx, r.request))
 		return
 	}
-	r.receive = receiver(r.client.WatchRun(
+	r.receive, r.accepted = receiver(r.client.WatchRun(
 		r.ctx, &cleanupv1.WatchRunRequest{RunId: r.id, AfterSequence: r.sequence, LogGeneration: r.generation},
 	))
 }
 
-// receiver returns a function that receives the next event of a stream, or the error of the call.
+// receiver returns a function that receives the next event of a stream, or the error of the call, and one that reports,
+// once the stream has ended, whether the server had accepted the call.
 func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	stream interface{ Recv() (M, error) }, err error,
-) func() (*cleanupv1.RunEvent, error) {
+	stream interface {
+		Recv() (M, error)
+		Header() (metadata.MD, error)
+	}, err error,
+) (receive func() (*cleanupv1.RunEvent, error), accepted func() bool) {
+	accepted = func() bool {
+		if err != nil {
+			return false
+		}
+		header, err := stream.Header()
+		return err == nil && header != nil
+	}
 	return func() (*cleanupv1.RunEvent, error) {
 		if err != nil {
 			return nil, err
@@ -91,7 +106,7 @@ func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 			return nil, err
 		}
 		return m.GetEvent(), nil
-	}
+	}, accepted
 }
 
 // ID returns the id of the run, empty before its first event.
@@ -190,16 +205,29 @@ func (r *Run) resumeReason(err error) string {
 	return ""
 }
 
-// resume requests the events after the last one that is not lost, until a server answers.
+// resume requests the events after the last one that is not lost, until a server sends one. A call that a server has
+// accepted is an answer, also if a proxy cuts it before there is an event: a paused run has none.
 func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second
-	return backoff.Retry(r.ctx, func() (*cleanupv1.RunEvent, error) {
-		r.open()
-		e, err := r.next()
-		if err != nil && status.Code(err) != codes.Unavailable {
-			return nil, backoff.Permanent(err)
+	for {
+		answered := false
+		event, err := backoff.Retry(r.ctx, func() (*cleanupv1.RunEvent, error) {
+			r.open()
+			e, err := r.next()
+			answered = status.Code(err) == codes.Unavailable && r.accepted()
+			if err != nil && (answered || status.Code(err) != codes.Unavailable) {
+				return nil, backoff.Permanent(err)
+			}
+			return e, err
+		}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(resumeTimeout))
+		if !answered {
+			return event, err
 		}
-		return e, err
-	}, backoff.WithBackOff(pause), backoff.WithMaxElapsedTime(resumeTimeout))
+		select {
+		case <-time.After(time.Second):
+		case <-r.ctx.Done():
+			return nil, r.ctx.Err()
+		}
+	}
 }
