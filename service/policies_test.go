@@ -147,6 +147,20 @@ func TestPolicyMaskOfAMessage(t *testing.T) {
 	}
 }
 
+// There may be 2,000 policies; then another one is refused, and a stored one can still be changed.
+func TestManyPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	setPolicy(t, s, oldOrders())
+	s.db.Do(`INSERT INTO cleanupd.policy (name, rule) SELECT 'p' || i, rule || jsonb_build_object('name', 'p' || i)
+		FROM cleanupd.policy, generate_series(1, 1999) i`)
+	setPolicy(t, s, oldOrders())
+	one := oldOrders()
+	one.Name = "one-more"
+	_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: one})
+	wantCode(t, err, codes.FailedPrecondition)
+}
+
 // The newest rows of each group, orphans, and rows that are changed.
 func TestPolicyKinds(t *testing.T) {
 	t.Parallel()

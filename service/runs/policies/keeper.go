@@ -80,12 +80,32 @@ func isAboutPolicy(err error) bool {
 	return errors.As(err, &kinded) && (kinded.Kind() == failure.Invalid || kinded.Kind() == failure.Precondition)
 }
 
+// maxPolicies is how many policies there may be: a run has a task for each.
+const maxPolicies = 2_000
+
+// requireRoom fails if there are as many policies as there may be.
+func requireRoom(ctx context.Context, tx pgx.Tx) error {
+	var full bool
+	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
+	if err == nil && full {
+		err = failure.New(
+			failure.Precondition, fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies),
+		)
+	}
+	return err
+}
+
 // Set stores a policy. It fails with failure.Violations, failure.Precondition if the role lacks rights, or
 // etag.ErrStale.
 func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
 			return err
+		}
+		if before == nil {
+			if err := requireRoom(ctx, tx); err != nil {
+				return err
+			}
 		}
 		if err := d.Validate(); err != nil {
 			return err
