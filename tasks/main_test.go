@@ -41,6 +41,7 @@ type journal struct {
 	rows     map[string]int64 // deleted rows, without dropped tables
 	updated  map[string]int64
 	cascaded map[string]int64
+	dropped  map[string]int64 // work tables and partitions
 	retained map[string]purge.Retained
 	details  map[string]string
 	previews map[string][]preview.Table
@@ -101,6 +102,7 @@ func (j *journal) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled
 		j.rows[j.task] += d.Deleted
 		j.updated[j.task] += d.Updated
 		j.cascaded[j.task] += d.Cascaded
+		j.dropped[j.task] += d.Dropped
 		j.batches = append(j.batches, d)
 		if j.committed != nil {
 			j.committed()
@@ -127,6 +129,7 @@ func (j *journal) Count(_ context.Context, d purge.Delta) error {
 	j.deleted[j.task] += d.Deleted + d.Dropped
 	j.updated[j.task] += d.Updated
 	j.cascaded[j.task] += d.Cascaded
+	j.dropped[j.task] += d.Dropped
 	j.recorded += d.Recorded
 	return nil
 }
@@ -227,6 +230,7 @@ func newJournal(db *pgtest.DB) *journal {
 		rows:     map[string]int64{},
 		updated:  map[string]int64{},
 		cascaded: map[string]int64{},
+		dropped:  map[string]int64{},
 		retained: map[string]purge.Retained{},
 		details:  map[string]string{},
 		previews: map[string][]preview.Table{},

@@ -103,3 +103,17 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 		})
 	}
 }
+
+// A run says that the service's own tables are published.
+func TestPublishedSchema(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Superuser("CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES")
+	db.Do("CREATE TABLE child (id int PRIMARY KEY, at timestamptz)")
+	p := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30}}
+	j, err := runPolicies(t, db, true, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.checkLog(t, "the tables of the schema cleanupd are published by everything")
+}

@@ -42,6 +42,13 @@ var (
 		"An operator changed the pace of the run, or a window of its schedule has opened (schedule).",
 		"Nothing. `cleanupd runs pace` changes it.",
 	)
+	SchemaPublished = runs.warning(
+		"SCHEMA_PUBLISHED",
+		"the tables of the schema cleanupd are published by {publications}: a subscriber that lacks them stops",
+		"A publication FOR ALL TABLES, or one of the schema, has the service's own tables.",
+		"Create the tables at each subscriber (`cleanupd schema | psql SUBSCRIBER`), or publish the application's tables by "+
+			"their schema.",
+	)
 	ApplicationCleanupStarted = runs.warning(
 		"APPLICATION_CLEANUP_STARTED",
 		"the application's own workflow cleanup is started, too: stop it, or two services clean one database",

@@ -35,6 +35,9 @@ func (r *Run) Begin(ctx context.Context) error {
 	if err := r.warnOfOtherCleaner(ctx); sqlstate.Lost(err) {
 		return err
 	}
+	if err := r.warnOfPublishedSchema(ctx); sqlstate.Lost(err) {
+		return err
+	}
 	return engine.Retry(ctx, "the guards", func() error { return r.guardStart(r.Database.InZone(ctx)) })
 }
 
@@ -80,6 +83,22 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	})
 	if started {
 		r.Database.Log(ctx, message.ApplicationCleanupStarted.With())
+	}
+	return err
+}
+
+// warnOfPublishedSchema warns if publications have the tables of the service. It fails if that is not known.
+func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
+	if !r.Database.Env.Catalog.Publishes {
+		return nil
+	}
+	var publications string
+	err := r.Database.Primary.QueryRow(
+		ctx,
+		`SELECT COALESCE(string_agg(DISTINCT pubname, ', '), '') FROM pg_publication_tables WHERE schemaname = 'cleanupd'`,
+	).Scan(&publications)
+	if publications != "" {
+		r.Database.Log(ctx, message.SchemaPublished.With("publications", publications))
 	}
 	return err
 }

@@ -61,6 +61,8 @@ export const messages: Record<string, string> = {
     'Wie lange Commits dauern, ist nicht messbar, daher arbeitet das Tempo GENTLE mit festen Pausen: {error}',
   RUN_CONTINUED: 'Fortgesetzt von {caller}',
   PACE_CHANGED: 'Das Tempo ist ab jetzt {pace}, gesetzt von {caller}',
+  SCHEMA_PUBLISHED:
+    'Die Tabellen des Schemas cleanupd werden von {publications} veröffentlicht: ein Abonnent ohne sie bleibt stehen',
   APPLICATION_CLEANUP_STARTED:
     'Der Workflow „Datenbankbereinigung“ der Anwendung (cleanup) ist ebenfalls gestartet: Stoppen Sie ihn, sonst bereinigen zwei Dienste eine Datenbank',
   GUARD_WOULD_REFUSE: 'Die Schutzregel {guard} würde eine Ausführung verweigern: {problem}',

@@ -61,6 +61,8 @@ export const messages: Record<string, string> = {
     'La durée des commits ne peut pas être mesurée, donc la cadence GENTLE utilise des pauses fixes : {error}',
   RUN_CONTINUED: 'Reprise par {caller}',
   PACE_CHANGED: 'La cadence est désormais {pace}, définie par {caller}',
+  SCHEMA_PUBLISHED:
+    'les tables du schéma cleanupd sont publiées par {publications} : un abonné qui ne les a pas s’arrête',
   APPLICATION_CLEANUP_STARTED:
     'Le workflow cleanup de l’application est démarré lui aussi : arrêtez-le, sinon deux services nettoient une même base',
   GUARD_WOULD_REFUSE: 'Le garde-fou {guard} refuserait une exécution : {problem}',

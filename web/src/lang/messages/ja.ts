@@ -52,6 +52,8 @@ export const messages: Record<string, string> = {
   COMMITS_NOT_MEASURED: 'コミットの所要時間を測定できないため、ペース GENTLE は固定の休止時間で動作します：{error}',
   RUN_CONTINUED: '{caller} が再開しました',
   PACE_CHANGED: '{caller} の設定により、以降のペースは {pace} です',
+  SCHEMA_PUBLISHED:
+    'スキーマ cleanupd のテーブルが {publications} により公開されています。これらを持たないサブスクライバーは停止します',
   APPLICATION_CLEANUP_STARTED:
     'アプリケーションのワークフロー cleanup も開始されています。停止してください。そうしないと、2 つのサービスが 1 つのデータベースをクリーンアップします',
   GUARD_WOULD_REFUSE: 'ガード {guard} は実行を拒否します：{problem}',
