@@ -98,7 +98,12 @@ func reason(p *cleanupv1.TablePreview) string {
 }
 
 // affected returns how many rows or tables a preview is about.
-func affected(p *cleanupv1.TablePreview) int64 { return p.GetRows() + p.GetTables() }
+func affected(p *cleanupv1.TablePreview) int64 {
+	if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP {
+		return p.GetTables()
+	}
+	return p.GetRows()
+}
 
 // TrippedGuards returns the guards that would refuse a run, according to a dry run.
 func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
