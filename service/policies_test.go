@@ -137,7 +137,8 @@ func TestPolicyMaskOfAMessage(t *testing.T) {
 	}
 	out, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: given, UpdateMask: mask})
 	if p := out.GetPolicy(); err != nil || p.GetOlderThan().GetDays() != 600 || p.GetOlderThan().GetColumn() != "placed" ||
-		p.GetKeepNewest().GetCount() != 3 || len(p.GetFilters()) != 1 {
+		p.GetKeepNewest().GetCount() != 3 ||
+		len(p.GetFilters()) != 1 {
 		t.Errorf("%v %v", p, err)
 	}
 	for _, path := range []string{"older_than.nothing", "filters.column", "table.name"} {

@@ -75,7 +75,8 @@ func TestPoliciesAndTriggers(t *testing.T) {
 		},
 	} {
 		for how, rule := range found {
-			if rule.newest != nil && test.assign != nil { // refused, since triggers may change which rows are the newest
+			if rule.newest != nil &&
+				test.assign != nil { // refused, since triggers may change which rows are the newest
 				continue
 			}
 			t.Run(name+", found "+how, func(t *testing.T) {

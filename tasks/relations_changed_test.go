@@ -108,7 +108,9 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 func TestPublishedSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
-	db.Superuser("CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES")
+	db.Superuser(
+		"CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES",
+	)
 	db.Do("CREATE TABLE child (id int PRIMARY KEY, at timestamptz)")
 	p := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30}}
 	j, err := runPolicies(t, db, true, p)

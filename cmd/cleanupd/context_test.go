@@ -114,7 +114,12 @@ func TestContextsAtOnce(t *testing.T) {
 	link := newContexts(t)
 	file := filepath.Join(t.TempDir(), "real.yaml")
 	if err := errors.Join(
-		os.MkdirAll(filepath.Dir(link), 0o700), os.WriteFile(file, []byte("contexts: {}\n"), 0o600), os.Symlink(file, link),
+		os.MkdirAll(
+			filepath.Dir(link),
+			0o700,
+		),
+		os.WriteFile(file, []byte("contexts: {}\n"), 0o600),
+		os.Symlink(file, link),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +136,8 @@ func TestContextsAtOnce(t *testing.T) {
 	commands.Wait()
 	text, err := os.ReadFile(file)
 	info, linkErr := os.Lstat(link)
-	if err != nil || linkErr != nil || info.Mode()&os.ModeSymlink == 0 || strings.Count(string(text), "server:") != many {
+	if err != nil || linkErr != nil || info.Mode()&os.ModeSymlink == 0 ||
+		strings.Count(string(text), "server:") != many {
 		t.Errorf("%v %v %v: %s", err, linkErr, info, text)
 	}
 }
