@@ -37,7 +37,9 @@ func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	if field == nil || !nested {
 		return field != nil
 	}
-	return field.Message() != nil && !field.IsList() && !field.IsMap() && hasField(field.Message(), rest)
+	m := field.Message()
+	own := m != nil && m.ParentFile().Package() == d.ParentFile().Package() // a duration has no parts
+	return own && !field.IsList() && !field.IsMap() && hasField(m, rest)
 }
 
 // merge returns the message to store: the stored one with the fields of the mask from the given one, in which an absent
