@@ -1,13 +1,13 @@
 package tasks_test
 
 import (
-	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
@@ -98,12 +98,20 @@ func TestUncommittedParents(t *testing.T) {
 		t.Errorf("%v; the log is %s", err, said)
 	}
 	checkCount(t, db, 1, "SELECT count(*) FROM purchase")
+	begun, watcher, ended := time.Now(), db.For(campaigndb.Role), make(chan error, 1)
 	go func() {
-		time.Sleep(time.Second)
-		_ = tx.Commit(context.Background())
+		var err error
+		j, err = runPolicies(t, db, false, orphanPurchases)
+		ended <- err
 	}()
-	if _, err := runPolicies(t, db, false, orphanPurchases); err != nil {
+	watcher.Until(`SELECT count(*) FROM pg_stat_activity
+		WHERE query LIKE 'SELECT DISTINCT virtualtransaction FROM pg_locks%' AND query_start > $1`, begun)
+	if err := tx.Commit(t.Context()); err != nil {
 		t.Error(err)
+	}
+	err = <-ended
+	if said := strings.Join(j.logs, "; "); err != nil || strings.Contains(said, "has been writing") {
+		t.Errorf("%v; the log is %s", err, said)
 	}
 	checkCount(t, db, 1, "SELECT count(*) FROM purchase")
 }
