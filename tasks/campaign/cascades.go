@@ -122,21 +122,28 @@ func (t *Table) NameIn(schema string) string {
 // Dependents returns the tables whose rows foreign keys delete or change with rows of the table, directly or through
 // other tables that they delete rows of. The table itself is one if keys lead back to it.
 func (t *Table) Dependents() (list []*Table) {
+	t.followCascades(func(k Cascade) {
+		if !slices.Contains(list, k.Table) {
+			list = append(list, k.Table)
+		}
+	})
+	return list
+}
+
+// followCascades calls visit with the cascades of the table, and with those of the tables whose rows it deletes.
+func (t *Table) followCascades(visit func(Cascade)) {
 	followed := map[*Table]bool{}
 	var follow func(t *Table)
 	follow = func(t *Table) {
 		followed[t] = true
 		for _, k := range t.Cascades {
-			if !slices.Contains(list, k.Table) {
-				list = append(list, k.Table)
-			}
+			visit(k)
 			if k.Action == Deletes && !followed[k.Table] {
 				follow(k.Table)
 			}
 		}
 	}
 	follow(t)
-	return list
 }
 
 // References are the foreign keys that refer to a table, or to the tables whose rows go with its rows.
@@ -162,17 +169,12 @@ WHERE k.contype = 'f' AND k.conparentid = 0 AND ` + sqlexpr.Enforced + `
 
 // References reads the foreign keys that refer to the table, or to the tables whose rows go with its rows.
 func (t *Table) References(ctx context.Context, db Querier) (r References, err error) {
-	var oids []uint32
-	var follow func(t *Table)
-	follow = func(t *Table) {
-		oids = append(oids, t.OID)
-		for _, k := range t.Cascades {
-			if k.Action == Deletes && !slices.Contains(oids, k.Table.OID) {
-				follow(k.Table)
-			}
+	oids := []uint32{t.OID}
+	t.followCascades(func(k Cascade) {
+		if k.Action == Deletes {
+			oids = append(oids, k.Table.OID)
 		}
-	}
-	follow(t)
+	})
 	var (
 		table, statement string
 		refuses          bool

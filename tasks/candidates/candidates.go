@@ -27,7 +27,7 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	}
 	j.Sweep = s
 	sets := []Set{{Task: task, Job: j, Rows: rows}}
-	for _, c := range Cascaded(j, s) {
+	for _, c := range Cascaded(j, s, nil) {
 		sets = append(
 			sets,
 			Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true},
@@ -37,10 +37,13 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 }
 
 // Cascaded returns jobs whose rows are the ones that foreign keys delete or change with the rows of a job's sweep, one
-// for each part of a table that the role can read.
-func Cascaded(j plan.Job, s purge.Sweep) (jobs []plan.Job) {
+// for each part of a table that the role can read, if it is one of some relations; nil are all.
+func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan.Job) {
 	for i, t := range j.Affected {
-		if !t.CanSelect || s.Elsewhere || t.Elsewhere != "" {
+		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
+			return relations != nil && !relations[l.Quoted()]
+		})
+		if len(leaves) == 0 || !t.CanSelect || s.Elsewhere || t.Elsewhere != "" {
 			continue
 		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
@@ -48,7 +51,7 @@ func Cascaded(j plan.Job, s purge.Sweep) (jobs []plan.Job) {
 			if where.IsZero() {
 				return
 			}
-			for _, leaf := range t.Leaves {
+			for _, leaf := range leaves {
 				jobs = append(jobs, plan.Job{
 					Sweep: purge.Sweep{
 						Unit:     fmt.Sprintf("%s %s %s", j.Unit, action, leaf.Quoted()),

@@ -18,9 +18,9 @@ type lookahead struct {
 	current *pipeline.Attempt
 }
 
-// candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order. It ends before the first
+// candidates returns the candidate rows of the jobs of all tasks on some relations, in order. It ends before the first
 // job whose rows are not known yet.
-func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (all []candidates.Set, err error) {
+func (s lookahead) candidates(ctx context.Context, relations map[string]bool) (all []candidates.Set, err error) {
 	for _, t := range s.found.chosen {
 		a := s.current
 		if t.Name != a.Task.Name {
@@ -34,7 +34,7 @@ func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (
 			a = s.run.NewAttempt(p)
 		}
 		for _, j := range a.Plan.Jobs {
-			if !filter(j) && !slices.ContainsFunc(candidates.Cascaded(j, j.Sweep), filter) {
+			if !relations[j.Relation] && len(candidates.Cascaded(j, j.Sweep, relations)) == 0 {
 				continue
 			}
 			sets, known, err := s.ofJob(ctx, a, j)
@@ -45,7 +45,7 @@ func (s lookahead) candidates(ctx context.Context, filter func(plan.Job) bool) (
 				return all, nil
 			}
 			for _, set := range sets {
-				if filter(set.Job) {
+				if relations[set.Job.Relation] {
 					all = append(all, set)
 				}
 			}

@@ -153,7 +153,7 @@ func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 		return err
 	}
 	ahead := lookahead{t.run, t.found, t.Attempt}
-	all, err := ahead.candidates(ctx, func(other plan.Job) bool { return related[other.Relation] })
+	all, err := ahead.candidates(ctx, related)
 	if err != nil {
 		return err
 	}

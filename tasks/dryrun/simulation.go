@@ -45,14 +45,14 @@ func (s *Simulation) Ineffective(task string) (problem string, ineffective bool)
 	return s.executor.found.problems[task], s.executor.found.ineffective[task]
 }
 
-// Candidates returns the candidate rows of the jobs of all tasks that pass a filter, in order.
-func (s *Simulation) Candidates(ctx context.Context, filter func(plan.Job) bool) ([]candidates.Set, error) {
+// Candidates returns the candidate rows of the jobs of all tasks on some relations, in order.
+func (s *Simulation) Candidates(ctx context.Context, relations map[string]bool) ([]candidates.Set, error) {
 	chosen := s.executor.found.chosen
 	p, err := s.Database().Compile(chosen[len(chosen)-1])
 	if err != nil {
 		return nil, err
 	}
-	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, filter)
+	return lookahead{s.executor.run, s.executor.found, s.Attempt(p)}.candidates(ctx, relations)
 }
 
 // Attempt returns an attempt of a task, which sees its tables as the tasks before it would have left them.

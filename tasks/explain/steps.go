@@ -38,7 +38,7 @@ func (x *explanation) steps(ctx context.Context) (steps []Step, err error) {
 			relevant[j.Relation] = relevant[j.Relation] || x.isPaired(j)
 		}
 	}
-	all, err := x.simulation.Candidates(ctx, func(j plan.Job) bool { return relevant[j.Relation] })
+	all, err := x.simulation.Candidates(ctx, relevant)
 	if err != nil {
 		return nil, err
 	}

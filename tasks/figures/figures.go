@@ -107,11 +107,13 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 		return float64(f.Found[f.table.Quoted()]), nil
 	}
 	b := f.Attempt.Binder
-	planned := Estimate(ctx, b, f.jobs, f.Parents)
-	if planned < 0 || slices.ContainsFunc(f.jobs, func(j plan.Job) bool {
-		return j.Elsewhere ||
-			!candidates.Touches(j, f.table.Quoted()) // nothing is known of rows that go by foreign keys
+	if slices.ContainsFunc(f.jobs, func(j plan.Job) bool { // nothing is known of rows that go by foreign keys
+		return j.Elsewhere || !candidates.Touches(j, f.table.Quoted())
 	}) {
+		return math.Inf(1), nil
+	}
+	planned := Estimate(ctx, b, f.jobs, f.Parents)
+	if planned < 0 {
 		return math.Inf(1), nil
 	}
 	var sampled int64

@@ -160,7 +160,6 @@ func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 				continue
 			}
 			sum.RowsDeleted += s.GetRowsDeleted()
-			sum.RowsCascaded += s.GetRowsCascaded()
 			sum.TableBytesAfter, sum.IndexBytesAfter = s.GetTableBytesAfter(), s.GetIndexBytesAfter()
 			sum.DeadBytes, sum.FreeBytes = s.DeadBytes, s.FreeBytes
 		}

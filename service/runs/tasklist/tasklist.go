@@ -143,12 +143,30 @@ func (s Source) Resolve(
 	return chosen, l, nil
 }
 
-// keeping selects which tables, of some names in lower case ($1), have foreign keys by which their rows keep rows of
-// others.
-const keeping = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
+// selectKeepers selects which tables, of some names in lower case ($1), have foreign keys by which their rows keep rows
+// of others.
+const selectKeepers = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
   JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
 WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
   AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
+
+// readKeepers returns the tables, of some names in lower case, whose rows keep rows of a table, by that table.
+func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
+	keepers := map[string][]string{}
+	if len(names) < 2 {
+		return keepers, nil
+	}
+	var child, parent string
+	rows, _ := db.Query(ctx, selectKeepers, names)
+	_, err := pgx.ForEachRow(rows, []any{&child, &parent}, func() error {
+		keepers[parent] = append(keepers[parent], child)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which tables of policies keep rows of others: %w", err)
+	}
+	return keepers, nil
+}
 
 // inOrder returns the tasks of policies in the order of their names, but rows that keep others by a foreign key are
 // deleted before these: otherwise only the next run could delete the others.
@@ -157,21 +175,16 @@ func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored)
 	for _, p := range stored {
 		names = append(names, strings.ToLower(campaign.BaseName(p.Table)))
 	}
-	var child, parent string
-	keep := map[string][]string{} // the children by their parents
-	rows, _ := db.Query(ctx, keeping, names)
-	if _, err := pgx.ForEachRow(rows, []any{&child, &parent}, func() error {
-		keep[parent] = append(keep[parent], child)
-		return nil
-	}); err != nil {
-		return nil, fmt.Errorf("read which tables of policies keep rows of others: %w", err)
+	keepers, err := readKeepers(ctx, db, names)
+	if err != nil {
+		return nil, err
 	}
 	placed := make([]bool, len(stored))
 	var place func(i int)
 	place = func(i int) {
 		placed[i] = true // also in a circle
 		for k, name := range names {
-			if !placed[k] && slices.Contains(keep[names[i]], name) {
+			if !placed[k] && slices.Contains(keepers[names[i]], name) {
 				place(k)
 			}
 		}
