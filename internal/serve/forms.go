@@ -94,7 +94,7 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 const maxFormsConnections = 8
 
 // open connects to the Forms database, and creates the service's own tables in it if they are missing: published ones
-// only if published is true. Erasures are // recorded in the database record, if it is given.
+// only if published is true. Erasures are recorded in the database record, if it is given.
 func (v *validForms) open(
 	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {

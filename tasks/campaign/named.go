@@ -176,7 +176,8 @@ func readColumns(ctx context.Context, db Querier, c *Catalog) error {
 WITH RECURSIVE based (oid, base, filled) AS (
   SELECT oid, oid, false FROM pg_type WHERE typtype <> 'd'
   UNION ALL
-  SELECT d.oid, based.base, based.filled OR d.typnotnull FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
+  SELECT d.oid, based.base, based.filled OR d.typnotnull
+  FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
 SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
   format_type(a.atttypid, a.atttypmod), t.typcategory::text,
   t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull OR based.filled,

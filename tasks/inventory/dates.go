@@ -72,7 +72,8 @@ FROM unnest($1::int[], $2::oid[]) AS u (position, leaf) JOIN pg_class c ON c.oid
   JOIN ` + dateTypes + ` AS d ON d.oid = a.atttypid
   JOIN pg_stats s ON s.schemaname = n.nspname AND s.tablename = c.relname AND s.attname = a.attname AND NOT s.inherited
   CROSS JOIN LATERAL (SELECT min(v) AS oldest, max(v) AS newest FROM (
-    ` + boundsOf("date") + ` UNION ALL ` + boundsOf("timestamp") + ` UNION ALL ` + boundsOf("timestamptz") + `) AS v (v)) AS b
+    ` + boundsOf("date") + ` UNION ALL ` + boundsOf("timestamp") + ` UNION ALL ` + boundsOf("timestamptz") + `
+  ) AS v (v)) AS b
 WHERE b.oldest IS NOT NULL
 GROUP BY u.position, a.attname`
 

@@ -117,8 +117,8 @@ const selectForeignKeys = `
 SELECT t.position - 1, k.conname::text, quote_ident(n.nspname) || '.' || quote_ident(c.relname),
   ARRAY(SELECT a.attname::text FROM unnest(k.conkey) WITH ORDINALITY AS u (n, i)
     JOIN pg_attribute a ON a.attrelid = k.conrelid AND a.attnum = u.n ORDER BY u.i),
-  CASE WHEN NOT (` + sqlexpr.Enforced + `) THEN 'NOT ENFORCED' ELSE CASE k.confdeltype WHEN 'r' THEN 'RESTRICT' WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL'
-    WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END END
+  CASE WHEN NOT (` + sqlexpr.Enforced + `) THEN 'NOT ENFORCED' ELSE CASE k.confdeltype WHEN 'r' THEN 'RESTRICT'
+    WHEN 'c' THEN 'CASCADE' WHEN 'n' THEN 'SET NULL' WHEN 'd' THEN 'SET DEFAULT' ELSE 'NO ACTION' END END
 FROM unnest($1::oid[]) WITH ORDINALITY AS t (oid, position) JOIN pg_constraint k ON k.confrelid = t.oid
   JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE k.contype = 'f' AND k.conparentid = 0

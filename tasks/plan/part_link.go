@@ -7,8 +7,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are no links. It is not true if
-// the parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
+// Orphan is true if a link refers to a row that does not exist. 0, an empty text and the zero UUID are no links. It is
+// not true if the parent table is empty, or if the role may not see all its rows: then a missing row proves nothing.
 type Orphan struct {
 	noOption
 	// Column is the link.

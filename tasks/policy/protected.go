@@ -10,8 +10,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// configuration are the tables of the application that no policy may change, by their stored names in lower case, and what they have.
-// Losing their rows breaks the application, or the rules of other tasks.
+// configuration are the tables of the application that no policy may change, by their stored names in lower case, and
+// what they have. Losing their rows breaks the application, or the rules of other tasks.
 var configuration = map[string]string{
 	"xtkoperator":        "operators",
 	"xtkgroup":           "groups of operators",

@@ -30,8 +30,8 @@ const (
 
 // droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
 // role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger, rule,
-// publication or policy, and is not the default partition. The column reports whether its bounds prove that every row is older: their type is
-// timestamptz.
+// publication or policy, and is not the default partition. The column reports whether its bounds prove that every row
+// is older: their type is timestamptz.
 const droppableSQL = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
   JOIN pg_partitioned_table t ON t.partrelid = i.inhparent

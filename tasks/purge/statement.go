@@ -111,14 +111,9 @@ func (s *statements) pick(window sqlexpr.Expr, limit int, skipLocked bool) sqlex
 		name = "r." + pgx.Identifier{s.sweep.Key}.Sanitize()
 	}
 	return sqlexpr.Format(
-		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE LIMIT %s%s",
-		id,
-		name,
-		s.sweep.Relation,
-		window,
-		s.sweep.Where,
-		sqlexpr.Arg(limit, ""),
-		lock,
+		"SELECT r.ctid AS place, r.tableoid AS rel, %s AS id, %s::text AS name FROM ONLY %s AS r "+
+			"WHERE %s AND (%s) IS TRUE LIMIT %s%s",
+		id, name, s.sweep.Relation, window, s.sweep.Where, sqlexpr.Arg(limit, ""), lock,
 	)
 }
 
@@ -145,8 +140,8 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 
 // pickAndChange picks rows, deletes or updates the ones that still match, deletes their paired rows or runs the
 // companion statement, counts all three, and the updated rows that match all the same, and returns the last TID that it
-// picked. The number of rows picked, rather
-// than changed, shows whether the window may have more: the application may have changed one in between.
+// picked. The number of rows picked, rather than changed, shows whether the window may have more: the application may
+// have changed one in between.
 func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked bool) sqlexpr.Expr {
 	id, free, tids, returning := "0", "", "SELECT place FROM pick", ""
 	restored := sqlexpr.SQL("false")

@@ -89,5 +89,6 @@ var remedies = map[Reason]string{
 	ActiveSessions:  "raise --max-active-sessions",
 	WaitingSessions: "raise --max-waiting-sessions",
 	WALRate:         "raise --max-wal-rate",
-	RetainedWAL:     "look at what reads the replication slots (pg_replication_slots) and at the archiver, or raise --max-retained-wal",
+	RetainedWAL: "look at what reads the replication slots (pg_replication_slots) and at the archiver, " +
+		"or raise --max-retained-wal",
 }
