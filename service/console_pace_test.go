@@ -134,7 +134,7 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 		`UPDATE cleanupd.task SET state = 'RUNNING', end_time = NULL WHERE run_id = $1 AND name = 'sessions'`, id,
 	)
 	s.db.Do(
-		`UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, holder = 'other', pace = 'GENTLE',
+		`UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, replica = 'other', pace = 'GENTLE',
 			lease_until = now() + interval '1 day',
 			last_sequence = (SELECT max(sequence) FROM cleanupd.event WHERE run_id = $1) WHERE id = $1`, id,
 	)

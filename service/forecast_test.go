@@ -167,7 +167,7 @@ func TestForecastOfTheSize(t *testing.T) {
 		INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted, deleted) VALUES
 			(1, now() - interval '10 days', 1000, 100000, 0, 5000, 0),
 			(1, now() - interval '1 hour', 1000, 80000, 20000, 3000, 2000);
-		INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+		INSERT INTO cleanupd.deletion (run_id, table_name, start_time, rows_deleted, rows_updated, is_typical)
 			VALUES (gen_random_uuid(), '"shop"."order_line"', now() - interval '2 days', 1500, 0, true)`)
 	f, err := s.GetForecast(t.Context(), &cleanupv1.GetForecastRequest{})
 	if err != nil {

@@ -20,7 +20,7 @@ func TestRecordThatIsBehind(t *testing.T) {
 		stop := f.work()
 		_, before := f.erase(userdata.Request{Instances: instances})
 		stop()
-		f.record.Do(`UPDATE cleanupd.erasure SET state = 'RUNNING', end_time = NULL, applied = 1, last_sequence = 100`)
+		f.record.Do(`UPDATE cleanupd.erasure SET state = 'RUNNING', end_time = NULL, entries_applied = 1, last_sequence = 100`)
 		f.record.Do(
 			`DELETE FROM cleanupd.erasure_event WHERE sequence > 100; UPDATE cleanupd.erasure_item
 				SET state = 'PENDING' WHERE item_id > 100`,

@@ -65,11 +65,12 @@ func TestManyFailedErasures(t *testing.T) {
 	t.Parallel()
 	f := bareForms(t, "one", "one.session_wfattach1")
 	f.record.Do(
-		`WITH e AS (INSERT INTO cleanupd.erasure (id, state, requested_by, end_time, user_id_hash, salt)
-			SELECT gen_random_uuid(), 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text)
+		`WITH e AS (INSERT INTO cleanupd.erasure (id, forms_id, state, requested_by, end_time, user_id_hash, salt)
+			SELECT gen_random_uuid(), $1, 'FAILED', 'x', now(), repeat('ab', 32), md5(i::text)
 			FROM generate_series(1, 20) i RETURNING id)
-		INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id)
-			SELECT '_wftask' || id, id, 'task', 5 FROM e`,
+		INSERT INTO cleanupd.erasure_session (forms_id, session_id, erasure_id, kind, item_id)
+			SELECT $1, '_wftask' || id, id, 'task', 5 FROM e`,
+		f.config.Forms.Identity(),
 	)
 	f.record.Superuser("ALTER DATABASE " + f.record.Name + " SET idle_in_transaction_session_timeout = '200ms'")
 	f.record.Reset()

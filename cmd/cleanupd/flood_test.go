@@ -271,9 +271,9 @@ func TestFloodOfReaders(t *testing.T) {
 		t.Logf("the run took %s beside %d lists", took[flooded], lists.Load())
 		if got := db.Strings(
 			"SELECT concat_ws(' ', (SELECT count(DISTINCT generation) FROM cleanupd.event WHERE run_id = id), " +
-				"setbacks) FROM cleanupd.run WHERE state = 'SUCCEEDED'",
+				"failed_attempts) FROM cleanupd.run WHERE state = 'SUCCEEDED'",
 		); got[0] != "1 0" {
-			t.Errorf("epochs and setbacks: %s", got[0])
+			t.Errorf("epochs and failed attempts: %s", got[0])
 		}
 	}
 	t.Logf("%.2f times", float64(took[true])/float64(took[false]))

@@ -18,8 +18,8 @@ func throughPool(t *testing.T, db *pgtest.DB, databaseURL string) (printed, logg
 	if logged = r.log.String(); code != 0 || db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%d: %s%s\n%s", code, stdout, stderr, logged)
 	}
-	if n := db.For("postgres").Int("SELECT max(setbacks) FROM cleanupd.run"); n != 0 {
-		t.Errorf("%d setbacks: %s", n, stdout)
+	if n := db.For("postgres").Int("SELECT max(failed_attempts) FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d failed attempts: %s", n, stdout)
 	}
 	return stdout, logged
 }

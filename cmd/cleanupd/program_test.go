@@ -614,7 +614,7 @@ func TestKilledReplica(t *testing.T) {
 	untilDeleting(db)
 	working, other := 0, 1
 	if !regexp.MustCompile(`/` + strconv.Itoa(replicas[0].cmd.Process.Pid) + `$`).
-		MatchString(db.Strings("SELECT holder FROM cleanupd.run")[0]) {
+		MatchString(db.Strings("SELECT replica FROM cleanupd.run")[0]) {
 		working, other = 1, 0
 	}
 	if err := replicas[working].cmd.Process.Kill(); err != nil {

@@ -151,7 +151,7 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	least := ours.For(role)
 	for what, sql := range map[string]string{
 		"tasks": "SELECT concat_ws(' ', name, state, rows_deleted, rows_updated, tables_dropped, " +
-			"remote_deliveries_left) FROM cleanupd.task ORDER BY position",
+			"remote_deliveries_retained) FROM cleanupd.task ORDER BY position",
 		"left": "SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery " +
 			"ORDER BY 1",
 		"warnings": "SELECT body->>'Message' FROM cleanupd.event WHERE body->>'Level' = 'WARNING' ORDER BY 1",

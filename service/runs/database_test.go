@@ -82,7 +82,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 		told += float64(strings.Count(line, "without progress: "))
 	}
 	if n := measured(t, m, "cleanupd_run_setbacks_total", ""); n > told || n < told/2 {
-		t.Errorf("%v setbacks are measured, %v were told of", n, told)
+		t.Errorf("%v failed attempts are measured, %v were told of", n, told)
 	}
 	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != int64(rows) {
 		t.Errorf("%d batches of one row each are accounted for, of %d", batches, rows)
@@ -445,8 +445,8 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 // tenSetbacks makes a run look as if ten replicas had died of it.
 func tenSetbacks(db *pgtest.DB) {
 	db.Do(
-		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), holder = 'x', " +
-			"lease_until = now(), setbacks = 10, progress = (SELECT md5(string_agg(concat_ws(' ', state, " +
+		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +
+			"lease_until = now(), failed_attempts = 10, progress_hash = (SELECT md5(string_agg(concat_ws(' ', state, " +
 			"rows_deleted, rows_updated, tables_dropped, cursor), ',' ORDER BY position)) FROM cleanupd.task)",
 	)
 }

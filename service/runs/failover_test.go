@@ -433,7 +433,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	db.Do("UPDATE cleanupd.schema_version SET version = 99, oldest = 8")
+	db.Do("UPDATE cleanupd.schema_version SET version = 99, oldest = 1")
 	if err := store.Migrate(t.Context(), conn.Conn()); err != nil {
 		t.Errorf("a newer schema that lacks nothing: %v", err)
 	}

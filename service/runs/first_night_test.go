@@ -111,31 +111,3 @@ func TestFirstNight(t *testing.T) {
 		})
 	}
 }
-
-// withoutPace undoes the migrations that brought the pace of runs, and the pauses of tasks.
-const withoutPace = `ALTER TABLE cleanupd.run DROP pace, DROP pause_time, DROP paused_by, DROP paused_for,
-	DROP pause_stops_clock, DROP window_until, DROP pruned;
-ALTER TABLE cleanupd.schedule DROP pace, DROP windows, DROP pause_stops_clock; ALTER TABLE cleanupd.task DROP paused_for, DROP rows_cascaded;
-ALTER TABLE cleanupd.space DROP rows_cascaded;
-`
-
-// A database whose schedule has deleted before the guard came is not judged by it.
-func TestFirstNightOfEarlierVersions(t *testing.T) {
-	t.Parallel()
-	for state, want := range map[string]int64{"SUCCEEDED": 1, "FAILED": 0} {
-		db := database(t)
-		db.Do(
-			withoutPace + `DROP TABLE cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
-				cleanupd.table_sampling, cleanupd.forecast, cleanupd.sequence_sample,
-				cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler;
-			ALTER TABLE cleanupd.run DROP notified; UPDATE cleanupd.schema_version SET version = 19;
-			INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, requested_by, state, end_time)
-				VALUES (gen_random_uuid(), 0, false, true, 'schedule', '` + state + `', now()),
-				(gen_random_uuid(), 1, true, true, 'schedule', 'SUCCEEDED', now())`,
-		)
-		migrate(t, db)
-		if n := db.Int("SELECT count(*) FROM cleanupd.first_run"); n != want {
-			t.Errorf("%s: %d runs are the first, want %d", state, n, want)
-		}
-	}
-}

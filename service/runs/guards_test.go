@@ -106,7 +106,7 @@ func TestGuardShare(t *testing.T) {
 	if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail"); got != "" {
 		t.Errorf("half of a table is refused: %s", got)
 	}
-	db.Do("TRUNCATE XtkAudit; TRUNCATE cleanupd.taken")
+	db.Do("TRUNCATE XtkAudit; TRUNCATE cleanupd.deletion")
 	audits(db, 1, 51, "1 year")
 	audits(db, 52, 100, "1 day")
 	if got := refusedIn(
@@ -209,7 +209,7 @@ func TestGuardShare(t *testing.T) {
 				second,
 				run.Result("deliveries"),
 				run.Result("delivery-logs"),
-				db.Int("SELECT count(*) FROM cleanupd.taken"),
+				db.Int("SELECT count(*) FROM cleanupd.deletion"),
 			)
 		}
 	})
@@ -355,7 +355,7 @@ func TestGuardLatches(t *testing.T) {
 		},
 	} {
 		setGuards(t, m, nil)
-		db.Do("TRUNCATE cleanupd.taken; TRUNCATE XtkAudit")
+		db.Do("TRUNCATE cleanupd.deletion; TRUNCATE XtkAudit")
 		audits(db, 1, 80, "1 year")
 		if got := try(); got != "share 41" {
 			t.Fatal(got)
@@ -530,7 +530,7 @@ func TestGuardGrowth(t *testing.T) {
 	if got := try(500); got != "" {
 		t.Errorf("there is nothing to compare with: %q", got)
 	}
-	db.Do("TRUNCATE cleanupd.taken")
+	db.Do("TRUNCATE cleanupd.deletion")
 	for _, rows := range []int{3, 30, 2} {
 		if got := try(rows); got != "" {
 			t.Fatalf("%d rows: %q", rows, got)
@@ -539,7 +539,7 @@ func TestGuardGrowth(t *testing.T) {
 	if got := try(300); got != "" {
 		t.Errorf("ten times the most: %q", got)
 	}
-	db.Do("DELETE FROM cleanupd.taken WHERE rows_deleted = 300")
+	db.Do("DELETE FROM cleanupd.deletion WHERE rows_deleted = 300")
 	if got := try(301); got != "growth 301" || db.Int("SELECT count(*) FROM NmsSubscription") != 1000 {
 		t.Errorf("more than that: %q", got)
 	}
@@ -550,7 +550,7 @@ func TestGuardGrowth(t *testing.T) {
 		t.Errorf("what was accepted counts as usual: %q", got)
 	}
 	setGuards(t, m, func(g *guard.Limits) { g.MaxSharePercent, g.MaxGrowth = 0, 1 })
-	db.Do("DELETE FROM cleanupd.taken WHERE rows_deleted > 30")
+	db.Do("DELETE FROM cleanupd.deletion WHERE rows_deleted > 30")
 	if got := try(60); got != "growth 31" {
 		t.Errorf("twice as many: %q", got)
 	}

@@ -121,7 +121,7 @@ func TestACopyInPlace(t *testing.T) {
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), lease_until = now() " +
-			"- interval '1 s', holder = 'gone', epoch = 1",
+			"- interval '1 s', replica = 'gone', epoch = 1",
 	)
 	db.Do("UPDATE cleanupd.instance SET system_identifier = '42'")
 	work()

@@ -23,7 +23,7 @@ func TestLatchesOfOtherTasksStay(t *testing.T) {
 	if err := store.Migrate(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
-	db.Do(`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+	db.Do(`INSERT INTO cleanupd.guard_refusal (task, guard, table_name, number, number_limit, options, run_id)
 		SELECT task, 'share', 't', 2, 1, '{}', gen_random_uuid()
 		FROM unnest(ARRAY['sessions', 'policy/old', 'policy/forms', 'forms/loans']) AS task`)
 	limits := guard.DefaultLimits
@@ -33,7 +33,7 @@ func TestLatchesOfOtherTasksStay(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	latched := db.Strings("SELECT task FROM cleanupd.latch ORDER BY 1")
+	latched := db.Strings("SELECT task FROM cleanupd.guard_refusal ORDER BY 1")
 	if want := []string{"policy/forms", "policy/old", "sessions"}; !slices.Equal(latched, want) {
 		t.Errorf("%v, not %v", latched, want)
 	}

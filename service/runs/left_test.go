@@ -32,9 +32,9 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	b, workB, _ := replica(t, db, "b", nil)
 	run := start(t, a, runs.Request{Tasks: []string{"audit-trail"}})
 	workA()
-	db.Until("SELECT rows_refused FROM cleanupd.task WHERE name = 'audit-trail'")
+	db.Until("SELECT rows_failed FROM cleanupd.task WHERE name = 'audit-trail'")
 	for range 10 { // the counted rows are below the cursor
-		if wrong := db.Int(`SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_refused <>
+		if wrong := db.Int(`SELECT count(*) FROM cleanupd.task WHERE name = 'audit-trail' AND rows_failed <>
 			(SELECT count(*) FROM XtkAudit WHERE iAuditId % 50 = 0
 				AND ctid < format('(%s,0)', COALESCE(cursor->>'place', '0'))::tid)`); wrong != 0 {
 			t.Fatal("the count is not that of the cursor")

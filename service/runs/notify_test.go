@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -146,27 +145,5 @@ func TestMissedRunsAreNotified(t *testing.T) {
 	db.Do("UPDATE cleanupd.schedule SET timeline = '000000FF', next_run_time = clock_timestamp() - interval '1 minute'")
 	if skipped := next(t, events); skipped.Type != late.Type || skipped.ID == late.ID {
 		t.Errorf("got %+v", skipped)
-	}
-}
-
-// Runs that ended before the schema knew notifications are not notified; one that was active is.
-func TestNotificationsOfAnOldSchema(t *testing.T) {
-	t.Parallel()
-	db := database(t)
-	db.Do(
-		withoutPace + `ALTER TABLE cleanupd.run DROP notified;
-		DROP TABLE cleanupd.missed_run, cleanupd.notification, cleanupd.policy, cleanupd.table_sampling,
-			cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler, cleanupd.forecast,
-			cleanupd.sequence_sample;
-		UPDATE cleanupd.schema_version SET version = 20;
-		INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time) VALUES
-			(gen_random_uuid(), 0, 'FAILED', false, false, 'ended', now()), (gen_random_uuid(), 0, 'RUNNING', false, false, 'active', NULL)`,
-	)
-	migrate(t, db)
-	db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by)
-		VALUES (gen_random_uuid(), 1, 'QUEUED', false, false, 'new')`)
-	got := db.Strings("SELECT requested_by FROM cleanupd.run WHERE NOT notified ORDER BY 1")
-	if !slices.Equal(got, []string{"active", "new"}) {
-		t.Errorf("got %v", got)
 	}
 }

@@ -250,7 +250,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	t.Helper()
 	pause(t, m, run.ID)
-	db.Do("UPDATE cleanupd.run SET start_time = now(), holder = 'gone', lease_until = now() + interval '1 hour'")
+	db.Do("UPDATE cleanupd.run SET start_time = now(), replica = 'gone', lease_until = now() + interval '1 hour'")
 	db.Hold("SELECT pg_advisory_xact_lock($1)", worker.AdvisoryLock(run.UUID()))
 }
 
@@ -268,7 +268,7 @@ func TestPauseOfASilentReplica(t *testing.T) {
 	db.Do(silence)
 	work()
 	db.Until(unused)
-	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED' AND holder = ''")
+	db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'PAUSED' AND replica = ''")
 	resume(t, m, run.ID)
 	checkFinished(t, watch(t, m, run.ID), 10)
 }

@@ -180,37 +180,6 @@ func TestTheScheduleFiresOnce(t *testing.T) {
 	}
 }
 
-// A schedule that an earlier version stored keeps its fields, and its runs continue after a failed task.
-func TestAScheduleFromBefore(t *testing.T) {
-	t.Parallel()
-	db := database(t)
-	db.Do(
-		withoutPace + `ALTER TABLE cleanupd.schedule DROP more_crons, DROP continue_on_error, DROP next_plan, DROP timeline;
-			ALTER TABLE cleanupd.task DROP remote_deliveries_left, DROP rows_refused, DROP rows_locked,
-			DROP rows_kept, DROP rows_bound, DROP tables_left, DROP detail, DROP preview, DROP planned, DROP reason,
-			DROP metadata, DROP rows_held, DROP details; ALTER TABLE cleanupd.space DROP root, DROP rows_updated;
-			DROP TABLE cleanupd.guards, cleanupd.latch, cleanupd.cutoff, cleanupd.taken, cleanupd.replica,
-				cleanupd.first_run, cleanupd.notification, cleanupd.missed_run, cleanupd.policy,
-				cleanupd.table_sampling, cleanupd.forecast, cleanupd.sequence_sample,
-				cleanupd.table_sample, cleanupd.sampled_table, cleanupd.table_counter, cleanupd.table_sampler;
-		DROP TABLE cleanupd.remote_delivery; ALTER TABLE cleanupd.event DROP generation;
-			ALTER TABLE cleanupd.run DROP server_start, DROP plan, DROP what_if, DROP accepted,
-				DROP request_id, DROP request_digest, DROP notified;
-			DROP TABLE cleanupd.instance, cleanupd.hold; DROP FUNCTION cleanupd.held_meanwhile();
-			DROP FUNCTION cleanupd.fenced(); UPDATE cleanupd.schema_version SET version = 6;
-		INSERT INTO cleanupd.schedule (cron, time_zone, enabled) VALUES ('30 3 * * *', 'Europe/Berlin', true)`,
-	)
-	migrate(t, db)
-	m, _, _ := replica(t, db, "a", nil)
-	if s := readSchedule(
-		t,
-		m,
-	); s.Cron != "30 3 * * *" || len(s.MoreCrons) != 0 || s.TimeZone != "Europe/Berlin" || !s.Enabled ||
-		!s.ContinueOnError {
-		t.Errorf("%+v", s)
-	}
-}
-
 // Of several expressions each starts its own runs, and all that were missed start one.
 func TestSeveralTimesADay(t *testing.T) {
 	t.Parallel()
@@ -310,7 +279,7 @@ func TestTheScheduleNeverOverlaps(t *testing.T) {
 	first := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	// Apparently claimed by a replica, so that it remains active.
 	db.Do(
-		"UPDATE cleanupd.run SET state = 'RUNNING', holder = 'someone', lease_until = clock_timestamp() + interval " +
+		"UPDATE cleanupd.run SET state = 'RUNNING', replica = 'someone', lease_until = clock_timestamp() + interval " +
 			"'1 hour'",
 	)
 	work()
@@ -474,7 +443,7 @@ func TestDetailsOfDryRuns(t *testing.T) {
 	db.Until("SELECT (count(*) = 1)::int FROM cleanupd.event WHERE run_id::text = $1", old)
 	for _, id := range []string{young, planned, scheduled} {
 		if n := db.Int(
-			"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND preview IS NOT NULL AND planned IS NOT NULL",
+			"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND preview IS NOT NULL AND saved_plan IS NOT NULL",
 			id,
 		); n != 1 ||
 			db.Int("SELECT count(*) FROM cleanupd.event WHERE run_id::text = $1", id) < 3 {
@@ -496,7 +465,7 @@ func TestDetailsOfDryRuns(t *testing.T) {
 		t.Errorf("the dry run is %+v", events)
 	}
 	if n := db.Int(
-		"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND (preview IS NOT NULL OR planned IS NOT NULL)",
+		"SELECT count(*) FROM cleanupd.task WHERE run_id::text = $1 AND (preview IS NOT NULL OR saved_plan IS NOT NULL)",
 		old,
 	); n != 0 {
 		t.Error("what the dry run found is left")

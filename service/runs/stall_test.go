@@ -102,8 +102,8 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	unready(t, b, "SyncRep")
 	leaseEnds(db)
 	unready(t, a, "SyncRep")
-	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
-		t.Errorf("%d setbacks are counted", n)
+	if n := db.Int("SELECT failed_attempts FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d failed attempts are counted", n)
 	}
 	standbyAway(db, false)
 	events := watch(t, b, run.ID)
@@ -184,7 +184,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 			work()
 			events := watch(t, watcher, run.ID)
 			checkFinished(t, events, 100)
-			if said(events, severity.Warning, "fell silent") || db.Int("SELECT setbacks FROM cleanupd.run") != 0 {
+			if said(events, severity.Warning, "fell silent") || db.Int("SELECT failed_attempts FROM cleanupd.run") != 0 {
 				t.Errorf("it was set back: %q", logs(events))
 			}
 		})
@@ -225,7 +225,7 @@ func TestCredentialsThatAreReplaced(t *testing.T) {
 	unready(t, a, "no connection to the database can be opened")
 	write("[it]\n")
 	checkFinished(t, watch(t, watcher, run.ID), 300)
-	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+	if n := db.Int("SELECT failed_attempts FROM cleanupd.run"); n != 0 {
 		t.Errorf("%d failed attempts are counted", n)
 	}
 }
@@ -246,7 +246,7 @@ func TestAServerThatWasUpgraded(t *testing.T) {
 	for range 3 { // attempts that fail at the same row
 		db.Until("SELECT (epoch > $1)::int FROM cleanupd.run", db.Int("SELECT epoch FROM cleanupd.run"))
 	}
-	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
+	if n := db.Int("SELECT failed_attempts FROM cleanupd.run"); n != 0 {
 		t.Errorf("%d failed attempts are counted", n)
 	}
 	library("$libdir/plpgsql")
@@ -285,7 +285,7 @@ func TestADiskThatIsFull(t *testing.T) {
 		!strings.Contains(log.String(), "53100") {
 		t.Errorf("nothing was told of it: %q, %s", logs(events), log)
 	}
-	if n := db.Int("SELECT setbacks FROM cleanupd.run"); n != 0 {
-		t.Errorf("%d setbacks are counted", n)
+	if n := db.Int("SELECT failed_attempts FROM cleanupd.run"); n != 0 {
+		t.Errorf("%d failed attempts are counted", n)
 	}
 }

@@ -29,7 +29,7 @@ type Store struct {
 }
 
 const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
-	"WHERE forms = $1 "
+	"WHERE forms_id = $1 "
 
 // List returns all rules, ordered by name.
 func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
@@ -71,7 +71,7 @@ func (s Store) Set(
 		}
 		if _, err := tx.Exec(
 			ctx,
-			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms, name) DO UPDATE
+			`INSERT INTO cleanupd.forms_purge VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT (forms_id, name) DO UPDATE
 			SET application = excluded.application, workflow = excluded.workflow, date_column = excluded.date_column,
 				days = excluded.days, enabled = excluded.enabled`,
 			s.FormsID, r.Name, r.Application, r.Workflow, r.DateColumn, r.Days, r.Enabled,
@@ -93,7 +93,7 @@ func (s Store) Delete(ctx context.Context, name, givenEtag string, note Note) er
 		case before == nil:
 			return NotFound(name)
 		}
-		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms = $1 AND name = $2"
+		const deleteRule = "DELETE FROM cleanupd.forms_purge WHERE forms_id = $1 AND name = $2"
 		if _, err := tx.Exec(ctx, deleteRule, s.FormsID, name); err != nil {
 			return err
 		}

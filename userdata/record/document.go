@@ -23,9 +23,9 @@ func (e Erasure) addSessions(ctx context.Context, tx pgx.Tx, kind string, sessio
 	for _, s := range sessions {
 		ids, items = append(ids, s.ID), append(items, s.Item)
 	}
-	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms)
+	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_session (session_id, erasure_id, kind, item_id, forms_id)
 			SELECT s, $1::text::uuid, $2, i, $5 FROM unnest($3::text[], $4::bigint[]) AS u (s, i)
-		ON CONFLICT (forms, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.FormsID)
+		ON CONFLICT (forms_id, session_id) DO UPDATE SET erasure_id = EXCLUDED.erasure_id`, kind, ids, items, e.FormsID)
 	return err
 }
 

@@ -67,7 +67,7 @@ const abandonedAfter = 20
 func Unfinished(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT id::text FROM cleanupd.erasure WHERE forms = $1 AND (state = 'RUNNING'
+		`SELECT id::text FROM cleanupd.erasure WHERE forms_id = $1 AND (state = 'RUNNING'
 		OR state = 'PURGING' AND heartbeat < clock_timestamp() - $2::bigint * interval '1 microsecond') ORDER BY id`,
 		forms, (abandonedAfter * lease).Microseconds(),
 	)

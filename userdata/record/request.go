@@ -33,7 +33,7 @@ func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 	if _, err := tx.Exec(
 		ctx,
 		`INSERT INTO cleanupd.erasure
-			(id, forms, requested_by, user_id_hash, salt, sweep, purge, run_id, state, heartbeat)
+			(id, forms_id, requested_by, user_id_hash, salt, sweep, purge, run_id, state, heartbeat)
 		VALUES ($1::text::uuid, $2, $3, $4, $5, $6, $7, NULLIF($8::text, '')::uuid,
 			CASE WHEN $8::text = '' THEN 'RUNNING' ELSE 'PURGING' END,
 			CASE WHEN $8::text = '' THEN NULL ELSE clock_timestamp() END)`,
@@ -52,7 +52,7 @@ type Leftover struct{ Session, Erasure string }
 func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
 	rows, _ := db.Query(
 		ctx,
-		"SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms = $1 AND state = 'FAILED' AND "+
+		"SELECT id::text, user_id_hash, salt FROM cleanupd.erasure AS e WHERE forms_id = $1 AND state = 'FAILED' AND "+
 			"user_id_hash <> '' AND EXISTS (SELECT FROM cleanupd.erasure_session WHERE erasure_id = e.id)",
 		forms,
 	)
@@ -78,7 +78,7 @@ func (r Request) Leftovers(
 		ctx,
 		`SELECT s.session_id, e.id::text FROM cleanupd.erasure_session AS s
 			JOIN cleanupd.erasure AS e ON e.id = s.erasure_id
-		WHERE e.forms = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3)
+		WHERE e.forms_id = $6 AND e.state = 'FAILED' AND (e.id::text = ANY ($1) OR s.kind = $2 AND s.item_id = ANY ($3)
 			OR s.kind = $4 AND s.item_id = ANY ($5))`+lock,
 		earlier, KindInstance, r.Instances, KindTask, r.Tasks, r.FormsID,
 	)
@@ -96,7 +96,7 @@ func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []st
 		sessions, erasures = append(sessions, l.Session), append(erasures, l.Erasure)
 	}
 	if _, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_session SET erasure_id = $1::text::uuid
-		WHERE forms = $3 AND session_id = ANY ($2)`, sessions, r.FormsID); err != nil {
+		WHERE forms_id = $3 AND session_id = ANY ($2)`, sessions, r.FormsID); err != nil {
 		return err
 	}
 	_, err = e.exec(ctx, tx, `UPDATE cleanupd.erasure_file SET erasure_id = $1::text::uuid

@@ -46,7 +46,7 @@ func (o observation) isAbove(session string) bool {
 
 // raise raises the highest ids to the highest that earlier sweeps have seen.
 func (o observation) raise(ctx context.Context, db external.Querier, formsID string) error {
-	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms = $1", formsID)
+	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms_id = $1", formsID)
 	var table string
 	var id int64
 	_, err := pgx.ForEachRow(rows, []any{&table, &id}, func() error {
@@ -59,20 +59,20 @@ func (o observation) raise(ctx context.Context, db external.Querier, formsID str
 // record stores the observation for later sweeps.
 func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) error {
 	for table, id := range o.highest {
-		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms, relation, id) VALUES ($1, $2, $3)
-			ON CONFLICT (forms, relation) DO UPDATE SET id = greatest(h.id, EXCLUDED.id) RETURNING id`,
+		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms_id, relation, id) VALUES ($1, $2, $3)
+			ON CONFLICT (forms_id, relation) DO UPDATE SET id = greatest(h.id, EXCLUDED.id) RETURNING id`,
 			formsID, table, id).Scan(&id); err != nil {
 			return err
 		}
 		o.highest[table] = id
 	}
 	below := slices.DeleteFunc(slices.Sorted(maps.Keys(o.dead)), o.isAbove)
-	if _, err := tx.Exec(ctx, `DELETE FROM cleanupd.dead_session WHERE forms = $1
+	if _, err := tx.Exec(ctx, `DELETE FROM cleanupd.dead_session WHERE forms_id = $1
 		AND NOT EXISTS (SELECT FROM unnest($2::text[]) AS dead (id) WHERE dead.id = session_id)`,
 		formsID, below); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.dead_session (forms, session_id) SELECT $1, unnest($2::text[])
+	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.dead_session (forms_id, session_id) SELECT $1, unnest($2::text[])
 		ON CONFLICT DO NOTHING`, formsID, below)
 	return err
 }
@@ -100,7 +100,7 @@ func confirmedSessions(
 	if err := o.raise(ctx, db, formsID); err != nil {
 		return nil, nil, err
 	}
-	rows, _ := db.Query(ctx, `SELECT session_id FROM cleanupd.dead_session WHERE forms = $1
+	rows, _ := db.Query(ctx, `SELECT session_id FROM cleanupd.dead_session WHERE forms_id = $1
 		AND found_time <= clock_timestamp() - $2::bigint * interval '1 microsecond'`, formsID, confirmAfter.Microseconds())
 	confirmed = map[string]bool{}
 	var session string

@@ -20,7 +20,7 @@ SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
       CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text, '"BATCHES_WAIT"') > 0)
         THEN @throttled::text ELSE @max_duration::text END
     WHEN t.state IN ('FAILED', 'NOT_RUN') THEN @failing::text
-    WHEN t.tables_left > 0 OR t.rows_locked > 0 THEN @locks::text
+    WHEN t.tables_retained > 0 OR t.rows_locked > 0 THEN @locks::text
     ELSE '' END
 FROM (SELECT * FROM cleanupd.run WHERE NOT dry_run AND end_time IS NOT NULL AND start_time IS NOT NULL
     AND (state <> 'CANCELLED' OR error = @stopped) ORDER BY create_time DESC LIMIT 30) AS r

@@ -34,7 +34,7 @@ const selectSize = `
 WITH first AS (SELECT min(time) AS time, extract(epoch FROM clock_timestamp() - min(time))::float8 / 86400 AS days
   FROM cleanupd.table_sampling WHERE time > clock_timestamp() - interval '30 days'),
 ours AS (SELECT format('%I.%I', n.nspname, c.relname) AS name, sum(t.rows_deleted) AS rows
-  FROM cleanupd.taken t JOIN pg_class c ON c.oid = to_regclass(t.table_name)
+  FROM cleanupd.deletion t JOIN pg_class c ON c.oid = to_regclass(t.table_name)
   JOIN pg_namespace n ON n.oid = c.relnamespace CROSS JOIN first
   WHERE t.start_time > first.time GROUP BY 1),
 grown AS (SELECT last.bytes::float8 / greatest(last.rows, 1) AS size, since.inserted, since.deleted,

@@ -70,29 +70,29 @@ type Claim struct {
 	LeaseUntil      time.Time
 	Resumed         bool // it was claimed before, and may have done something
 	FailedAttempts  int  // the last ones, without progress
-	// State and Holder are as before the claim.
-	State  State
-	Holder string
+	// State and Replica are as before the claim.
+	State   State
+	Replica string
 }
 
 // ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An
 // attempt counts as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
-func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, holder string, lease time.Duration) (*Claim, error) {
+func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, replica string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
-	args["holder"], args["lease"] = holder, lease
+	args["replica"], args["lease"] = replica, lease
 	rows, _ := tx.Query(
 		ctx,
-		`WITH waiting AS (SELECT id, state, holder, start_time AS before FROM cleanupd.run
+		`WITH waiting AS (SELECT id, state, replica, start_time AS before FROM cleanupd.run
 			WHERE `+from.condition+from.lock+`)
 		UPDATE cleanupd.run SET state = 'RUNNING', `+newEpoch+`,
-			lease_until = clock_timestamp() + @lease::interval, holder = @holder,
+			lease_until = clock_timestamp() + @lease::interval, replica = @replica,
 			start_time = COALESCE(start_time, now()), reference_time = COALESCE(reference_time, now()),
 			paused_for = CASE WHEN start_time IS NULL THEN '0' ELSE paused_for END,
-			setbacks = CASE WHEN waiting.holder = '' THEN 0 WHEN progress = '' THEN setbacks
-				WHEN progress = `+progress+` THEN setbacks + 1 ELSE 1 END, progress = ''
+			failed_attempts = CASE WHEN waiting.replica = '' THEN 0 WHEN progress_hash = '' THEN failed_attempts
+				WHEN progress_hash = `+progressHash+` THEN failed_attempts + 1 ELSE 1 END, progress_hash = ''
 		FROM waiting WHERE run.id = waiting.id
-		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted, what_if, reference_time, trace_parent,
-			pace, lease_until, before IS NOT NULL, setbacks, waiting.state, waiting.holder`,
+		RETURNING run.id, epoch, dry_run, continue_on_error, plan, accepted_guards, what_if, reference_time, trace_parent,
+			pace, lease_until, before IS NOT NULL, failed_attempts, waiting.state, waiting.replica`,
 		args,
 	)
 	c, err := pgx.CollectOneRow(rows, pgx.RowToAddrOfStructByPos[Claim])
@@ -107,13 +107,13 @@ var ErrNotClaimed = errors.New("the claim was not committed")
 
 // VerifyClaim waits until the transaction of a claim has ended, whose COMMIT was not answered. It fails with
 // ErrNotClaimed.
-func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, holder string) error {
+func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error {
 	var committed bool
 	err := tx.QueryRow(
 		ctx,
-		`SELECT epoch = @epoch AND holder = @holder AND lease_until = @lease_until FROM cleanupd.run
+		`SELECT epoch = @epoch AND replica = @replica AND lease_until = @lease_until FROM cleanupd.run
 			WHERE id = @run_id FOR UPDATE`,
-		c.args(pgx.StrictNamedArgs{"holder": holder, "lease_until": c.LeaseUntil}),
+		c.args(pgx.StrictNamedArgs{"replica": replica, "lease_until": c.LeaseUntil}),
 	).Scan(&committed)
 	if errors.Is(err, pgx.ErrNoRows) || (err == nil && !committed) {
 		return ErrNotClaimed
@@ -146,8 +146,8 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.task
-			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0, remote_deliveries_left = 0,
-			rows_refused = 0, rows_locked = 0, rows_kept = 0, rows_bound = 0, rows_held = 0, tables_left = 0
+			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0, remote_deliveries_retained = 0,
+			rows_failed = 0, rows_locked = 0, rows_suppressed = 0, rows_dependent = 0, rows_on_hold = 0, tables_retained = 0
 		WHERE run_id = $1 AND state = 'RUNNING'`,
 		id,
 	)

@@ -74,12 +74,12 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// progress is the SQL for a hash of a run's progress. The column of this name has the hash of when the worker confirmed
+// progressHash is the SQL for a hash of a run's progress. The column progress_hash has the hash of when the worker confirmed
 // its start; it is empty if no worker has confirmed that since the run was claimed.
 //
 // An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the
 // current task are not progress, since the next attempt counts that task again.
-const progress = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN NOT run.dry_run OR t.state <> 'RUNNING'
+const progressHash = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN NOT run.dry_run OR t.state <> 'RUNNING'
 	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.cursor) END), ',' ORDER BY t.position))
 		FROM cleanupd.task t WHERE t.run_id = run.id)`
 
@@ -91,7 +91,7 @@ func RenewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration) er
 // ConfirmStart renews the lease of a run and records its progress. If the worker makes none from now on, its attempt
 // counts as failed.
 func ConfirmStart(ctx context.Context, db Execer, e Epoch, lease time.Duration) error {
-	return renewLease(ctx, db, e, lease, ", progress = "+progress)
+	return renewLease(ctx, db, e, lease, ", progress_hash = "+progressHash)
 }
 
 func renewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration, assignment string) error {
@@ -108,7 +108,7 @@ func renewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration, as
 func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(
 		ctx,
-		"UPDATE cleanupd.run SET lease_until = clock_timestamp(), holder = '' "+
+		"UPDATE cleanupd.run SET lease_until = clock_timestamp(), replica = '' "+
 			"WHERE id = $1 AND epoch = $2 AND state IN ('RUNNING', 'PAUSED')",
 		e.RunID, e.Number,
 	); err != nil {
@@ -126,8 +126,8 @@ func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	// This also waits for a confirmation whose COMMIT was not answered.
 	_, err := tx.Exec(
 		ctx,
-		`UPDATE cleanupd.run SET progress = '', setbacks = CASE WHEN progress IN ('', `+progress+`) THEN
-			setbacks ELSE 0 END
+		`UPDATE cleanupd.run SET progress_hash = '', failed_attempts = CASE WHEN progress_hash IN ('', `+progressHash+`) THEN
+			failed_attempts ELSE 0 END
 		WHERE id = $1 AND epoch = $2`,
 		e.RunID, e.Number,
 	)

@@ -47,7 +47,7 @@ type Event struct {
 	Result   *Result        `json:"Result,omitempty"`   // task_finished
 	Level    severity.Level `json:"Level,omitempty"`    // log
 	Message  string         `json:"Message,omitempty"`  // log
-	// Code and Params are those of the message of a log event; empty if it has none, or an earlier version wrote it.
+	// Code and Params are those of the message of a log event.
 	Code   string            `json:"Code,omitempty"`
 	Params map[string]string `json:"Params,omitempty"`
 
@@ -63,7 +63,7 @@ func LogEvent(task string, m message.Message) Event {
 // another event with the same sequence, but not with the same generation too.
 type Place struct {
 	Sequence int64
-	// Generation is the epoch in which the event was written; 0 if that is unknown, or an earlier version wrote it.
+	// Generation is the epoch in which the event was written; 0 if that is unknown.
 	Generation int64
 }
 
@@ -93,7 +93,7 @@ type Progress struct {
 	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
 	Scan     purge.Scan     `json:"Way,omitzero"`
 	Throttle purge.Throttle `json:"ThrottledBy,omitzero"`
-	Pace     pace.Pace      `json:"Pace,omitempty"` // "" if an earlier version wrote it
+	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
 
 // Channel is the channel of notifications: that a run has new events, or waits to be claimed.

@@ -61,11 +61,11 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	if _, err := tx.Exec(ctx, "UPDATE cleanupd.guards SET settings = $1", limits); err != nil {
 		return err
 	}
-	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.latch WHERE guard = ANY ($1)", before.Changed(limits))
+	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE guard = ANY ($1)", before.Changed(limits))
 	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
 		_, err = tx.Exec(
 			ctx,
-			"DELETE FROM cleanupd.latch WHERE task <> ALL ($1) AND NOT starts_with(task, $2)",
+			"DELETE FROM cleanupd.guard_refusal WHERE task <> ALL ($1) AND NOT starts_with(task, $2)",
 			tasks.Names(),
 			policy.Prefix,
 		)
@@ -77,7 +77,7 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT guard, table_name, number, most, task, run_id::text, trip_time FROM cleanupd.latch
+		`SELECT guard, table_name, number, number_limit, task, run_id::text, trip_time FROM cleanupd.guard_refusal
 			ORDER BY trip_time, task, guard, table_name`,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Latched])
@@ -87,7 +87,7 @@ func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) 
 func Unlatch(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,
-		`DELETE FROM cleanupd.latch AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was
+		`DELETE FROM cleanupd.guard_refusal AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was
 			JOIN jsonb_each_text($1::jsonb) AS is_now USING (key) WHERE was.value <> is_now.value)`,
 		effective,
 	)
@@ -141,7 +141,7 @@ func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis s
 	if !isPolicy {
 		return "", nil
 	}
-	err = db.QueryRow(ctx, "SELECT proven FROM cleanupd.policy WHERE name = $1", name).Scan(&basis)
+	err = db.QueryRow(ctx, "SELECT reviewed_basis FROM cleanupd.policy WHERE name = $1", name).Scan(&basis)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -169,7 +169,7 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {
 	rows, _ := db.Query(
 		ctx,
-		"SELECT guard, table_name, number, most, options FROM cleanupd.latch WHERE task = $1 ORDER BY guard, table_name",
+		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 ORDER BY guard, table_name",
 		task,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Latch])
@@ -180,20 +180,20 @@ func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
-		`WITH taken AS (
-		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, usual, EXISTS (SELECT FROM cleanupd.run r
+		`WITH deleted AS (
+		  SELECT t.table_name, t.start_time, t.rows_deleted, t.rows_updated, is_typical, EXISTS (SELECT FROM cleanupd.run r
 		    WHERE r.id = t.run_id
-		    AND r.accepted @> jsonb_build_array(jsonb_build_object('Guard', @share::text, 'Table',
+		    AND r.accepted_guards @> jsonb_build_array(jsonb_build_object('Guard', @share::text, 'Table',
 		    t.table_name))) AS accepted
-		  FROM cleanupd.taken t
+		  FROM cleanupd.deletion t
 		  UNION ALL
 		  SELECT COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, s.rows_deleted, s.rows_updated, false, false
 		    FROM cleanupd.space s JOIN cleanupd.run r ON r.id = s.run_id WHERE r.id = @run_id),
 		begun AS (SELECT start_time FROM cleanupd.run WHERE id = @run_id)
 		SELECT t.table_name, COALESCE(sum(rows_deleted + rows_updated) FILTER (WHERE lately), 0)::bigint,
 			COALESCE(sum(rows_deleted) FILTER (WHERE lately), 0)::bigint,
-			COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE usual), 0)::bigint
-		FROM taken AS t, begun, LATERAL (SELECT NOT accepted
+			COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE is_typical), 0)::bigint
+		FROM deleted AS t, begun, LATERAL (SELECT NOT accepted
 			AND t.start_time > begun.start_time - @share_period::interval AS lately) AS l
 		WHERE t.start_time > begun.start_time - @usual_period::interval GROUP BY 1`,
 		pgx.StrictNamedArgs{
@@ -241,10 +241,10 @@ func RecordJudgement(
 ) error {
 	b := &pgx.Batch{}
 	if o.State == pipeline.Succeeded {
-		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1", task)
+		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1", task)
 		if name, isPolicy := strings.CutPrefix(task, policy.Prefix); isPolicy {
 			b.Queue(
-				`UPDATE cleanupd.policy SET proven = $1 WHERE name = $2 AND EXISTS (SELECT FROM cleanupd.run
+				`UPDATE cleanupd.policy SET reviewed_basis = $1 WHERE name = $2 AND EXISTS (SELECT FROM cleanupd.run
 					WHERE id = $3 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
 					WHERE run_id = $3 AND name = $4 AND rows_deleted + rows_updated > 0)`,
 				o.Options[task], name, id, task,
@@ -271,21 +271,21 @@ func RecordJudgement(
 	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range accepted {
 			b.Queue(
-				"DELETE FROM cleanupd.latch WHERE task = $1 AND guard = $2 AND table_name = $3", task, a.Guard, a.Table,
+				"DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task, a.Guard, a.Table,
 			)
 		}
 	}
 	if o.Trips != nil {
-		b.Queue("DELETE FROM cleanupd.latch WHERE task = $1 AND options <> $2", task, o.Options)
+		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND options <> $2", task, o.Options)
 	}
 	for _, t := range o.Trips {
 		if t.Guard == guard.Policy { // the next saved plan passes it, whatever its number
 			continue
 		}
 		b.Queue(
-			`INSERT INTO cleanupd.latch (task, guard, table_name, number, most, options, run_id)
+			`INSERT INTO cleanupd.guard_refusal (task, guard, table_name, number, number_limit, options, run_id)
 				VALUES (@task, @guard, @table, @number, @limit, @options, @run_id)
-			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, most = excluded.most`,
+			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, number_limit = excluded.number_limit`,
 			pgx.StrictNamedArgs{
 				"task":    task,
 				"guard":   t.Guard,
@@ -305,9 +305,9 @@ func RecordJudgement(
 func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
-		`INSERT INTO cleanupd.taken (run_id, table_name, start_time, rows_deleted, rows_updated, usual)
+		`INSERT INTO cleanupd.deletion (run_id, table_name, start_time, rows_deleted, rows_updated, is_typical)
 		SELECT r.id, COALESCE(NULLIF(s.root, ''), s.relation), r.start_time, sum(s.rows_deleted), sum(s.rows_updated),
-		  r.accepted IS NULL AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.reason = $2)
+		  r.accepted_guards IS NULL AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.reason = $2)
 		FROM cleanupd.run r JOIN cleanupd.space s ON s.run_id = r.id
 		WHERE r.id = $1 AND NOT r.dry_run AND (s.rows_deleted > 0 OR s.rows_updated > 0) GROUP BY 1, 2, 3
 		ON CONFLICT DO NOTHING`,
@@ -333,7 +333,7 @@ func Deletions(ctx context.Context, db campaign.Querier, table string, limit int
 		  WHERE r.state IN ('RUNNING', 'PAUSED') AND NOT r.dry_run GROUP BY 1, 2, 3)
 		SELECT run_id::text, start_time, rows_deleted, ARRAY(SELECT DISTINCT s.task FROM cleanupd.space s
 			WHERE s.run_id = t.run_id AND $1 IN (s.root, s.relation) AND s.rows_deleted > 0 ORDER BY 1)
-		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.taken UNION ALL SELECT *
+		FROM (SELECT run_id, table_name, start_time, rows_deleted FROM cleanupd.deletion UNION ALL SELECT *
 			FROM active) AS t
 		WHERE table_name = $1 AND rows_deleted > 0 ORDER BY start_time DESC, run_id LIMIT $2`,
 		table, limit,

@@ -116,9 +116,9 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 		tag, err := tx.Exec(
 			ctx,
 			`INSERT INTO cleanupd.run (id, slot, dry_run, continue_on_error, max_duration, requested_by, trace_parent,
-				plan, what_if, accepted, request_id, request_digest, pace, pause_stops_clock, window_until, reference_time)
+				plan, what_if, accepted_guards, request_id, request_digest, pace, pause_stops_clock, window_until, reference_time)
 			VALUES (@id, @slot, @dry_run, @continue_on_error, NULLIF(@max_duration::interval, '0'), @requested_by,
-				@trace_parent, @plan, @what_if, @accepted, @request_id, @request_digest, @pace,
+				@trace_parent, @plan, @what_if, @accepted_guards, @request_id, @request_digest, @pace,
 				@pause_stops_clock, @window_until, (SELECT reference_time FROM cleanupd.run WHERE id = @plan))
 			ON CONFLICT DO NOTHING`,
 			pgx.StrictNamedArgs{
@@ -131,7 +131,7 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 				"trace_parent":      trace[TraceHeader],
 				"plan":              zeronull.UUID(r.Plan),
 				"what_if":           r.WhatIf,
-				"accepted":          accepted,
+				"accepted_guards":   accepted,
 				"request_id":        zeronull.UUID(r.RequestID),
 				"request_digest":    r.RequestDigest,
 				"pace":              r.Pace,

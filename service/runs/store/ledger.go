@@ -24,7 +24,7 @@ const (
 // epoch has ended, or if a hold was created after @last_hold; NULL if that does not matter.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
-		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.held_meanwhile()]
+		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
 		ELSE max(fields) END FROM ` + from
 }
 
@@ -53,19 +53,19 @@ counts AS (
   UPDATE cleanupd.task SET rows_deleted = rows_deleted + @deleted, rows_updated = rows_updated + @updated,
     rows_cascaded = rows_cascaded + @cascaded,
     tables_dropped = tables_dropped + @dropped, batches = batches + @batches, cursor = @cursor,
-    remote_deliveries_left = remote_deliveries_left + @recorded, ` + setRetained + `
+    remote_deliveries_retained = remote_deliveries_retained + @recorded, ` + setRetained + `
   WHERE run_id = @run_id AND epoch = @epoch AND name = @task AND state = 'RUNNING' RETURNING ` + order + ` AS fields)
 ` + orFail("counts")
 )
 
 // setRetained sets the columns of the rows that a task retained.
-const setRetained = `rows_refused = @failed, rows_locked = @locked, rows_kept = @suppressed, rows_bound = @dependent,
-	rows_held = @on_hold, tables_left = @tables_left`
+const setRetained = `rows_failed = @failed, rows_locked = @locked, rows_suppressed = @suppressed, rows_dependent = @dependent,
+	rows_on_hold = @on_hold, tables_retained = @tables_retained`
 
 // addRetained adds the rows that a task retained to the arguments of a statement.
 func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["failed"], args["locked"], args["suppressed"] = r.Failed, r.Locked, r.Suppressed
-	args["dependent"], args["on_hold"], args["tables_left"] = r.Dependent, r.OnHold, r.Tables
+	args["dependent"], args["on_hold"], args["tables_retained"] = r.Dependent, r.OnHold, r.Tables
 }
 
 // ProceedStatement returns a query of the order of a run, for ParseOrder. lastHold is the number of the last hold
@@ -148,15 +148,15 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 // and AppendEvents do.
 func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
 	args := e.args(pgx.StrictNamedArgs{
-		"task":     task,
-		"state":    string(o.State),
-		"error":    connection.Text(o.Problem),
-		"detail":   connection.Text(message.Join(o.Details)),
-		"details":  nil,
-		"preview":  nil,
-		"planned":  o.Preview,
-		"reason":   o.Reason,
-		"metadata": o.Metadata,
+		"task":       task,
+		"state":      string(o.State),
+		"error":      connection.Text(o.Problem),
+		"detail":     connection.Text(message.Join(o.Details)),
+		"details":    nil,
+		"preview":    nil,
+		"saved_plan": o.Preview,
+		"reason":     o.Reason,
+		"metadata":   o.Metadata,
 	})
 	if o.Preview != nil {
 		args["preview"] = o.Preview.Tables
@@ -170,7 +170,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 		`WITH run AS (SELECT FROM cleanupd.run WHERE `+inEpoch+` FOR UPDATE)
 		UPDATE cleanupd.task
 			SET state = @state, error = @error, detail = @detail, details = @details, `+setRetained+`, preview = @preview,
-			planned = @planned, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
+			saved_plan = @saved_plan, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
 		WHERE EXISTS (SELECT FROM run) AND run_id = @run_id AND name = @task AND epoch = @epoch`,
 		args,
 	)

@@ -14,7 +14,7 @@ import (
 )
 
 // idleRun is the SQL condition that no replica works on an active run.
-const idleRun = "(state = 'QUEUED' OR holder = '' OR lease_until < clock_timestamp())"
+const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
 
 // ReadOrder reads the order of a run; nil if the epoch has ended.
 func ReadOrder(ctx context.Context, db campaign.Querier, e Epoch) (*Order, error) {
@@ -125,7 +125,7 @@ func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT id, epoch FROM cleanupd.run
-		WHERE state = 'PAUSED' AND holder <> '' AND lease_until < clock_timestamp()`,
+		WHERE state = 'PAUSED' AND replica <> '' AND lease_until < clock_timestamp()`,
 	)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Epoch])
 }

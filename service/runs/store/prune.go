@@ -23,7 +23,7 @@ func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 		}
 	}
 	_, err := db.Exec(
-		ctx, "DELETE FROM cleanupd.taken WHERE start_time < clock_timestamp() - $1::interval", guard.UsualPeriod,
+		ctx, "DELETE FROM cleanupd.deletion WHERE start_time < clock_timestamp() - $1::interval", guard.UsualPeriod,
 	)
 	return err
 }
@@ -45,7 +45,7 @@ func PruneDryRuns(ctx context.Context, db campaign.Querier, age time.Duration) e
 			FROM jsonb_array_elements(body #> '{Run,Results}') AS r))
 		  FROM old WHERE e.run_id = id AND e.sequence = last_sequence
 		    AND jsonb_array_length(body #> '{Run,Results}') > 0),
-		tasks AS (UPDATE cleanupd.task AS t SET preview = NULL, planned = NULL FROM old WHERE t.run_id = id),
+		tasks AS (UPDATE cleanupd.task AS t SET preview = NULL, saved_plan = NULL FROM old WHERE t.run_id = id),
 		runs AS (UPDATE cleanupd.run AS r SET pruned = true FROM old WHERE r.id = old.id)
 		SELECT EXISTS (SELECT FROM old)`, age).Scan(&pruned)
 		if err != nil || !pruned {

@@ -17,13 +17,13 @@ import (
 // selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
-  COALESCE(plan::text, ''), what_if, accepted, last_sequence,
+  COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
   pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
-      'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_left, 'RowsRefused', rows_refused,
-      'RowsLeft', rows_refused + rows_locked + rows_kept + rows_bound, 'TablesLeft', tables_left, 'RowsHeld',
-        rows_held, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
+      'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_retained, 'RowsRefused', rows_failed,
+      'RowsLeft', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesLeft', tables_retained, 'RowsHeld',
+        rows_on_hold, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `

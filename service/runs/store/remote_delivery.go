@@ -43,7 +43,7 @@ func ListRemoteDeliveries(
 	}
 	rows, _ := db.Query(
 		ctx,
-		`SELECT account, remote_id, delivery_id, label, run_id::text, leave_time FROM cleanupd.remote_delivery
+		`SELECT account, remote_id, delivery_id, label, run_id::text, retain_time FROM cleanupd.remote_delivery
 		WHERE (@account::text IS NULL OR account = @account)
 			AND (@first OR (account, remote_id, delivery_id) > (@after_account, @after_remote, @after_delivery))
 		ORDER BY account, remote_id, delivery_id LIMIT @limit`,
@@ -72,7 +72,7 @@ func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
 		ON CONFLICT (account, remote_id, delivery_id) DO UPDATE
-			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, leave_time = EXCLUDED.leave_time`, id, query)
+			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, retain_time = EXCLUDED.retain_time`, id, query)
 }
 
 // RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are

@@ -80,7 +80,7 @@ type Run struct {
 	WhatIf map[string]int `json:"WhatIf"`
 	// Accepted are the guards that do not refuse it.
 	Accepted []guard.Trip `json:"Accepted,omitempty"`
-	Pace     pace.Pace    `json:"Pace,omitempty"` // "" if an earlier version wrote it
+	Pace     pace.Pace    `json:"Pace,omitempty"`
 	// PauseTime is since when the run is paused, nil if it is not, and PausedBy who paused it.
 	PauseTime *time.Time `json:"PauseTime,omitempty"`
 	PausedBy  string     `json:"PausedBy,omitempty"`
@@ -113,7 +113,7 @@ type Result struct {
 	// RowsHeld is how many rows are on hold.
 	RowsHeld int64 `json:"RowsHeld,omitempty"`
 	// Detail describes what was retained, or why the task was not run; "" if there is neither. Details are the messages
-	// in it; none if an earlier version wrote it.
+	// in it.
 	Detail  string            `json:"Detail,omitempty"`
 	Details []message.Message `json:"Details,omitempty"`
 	// Reason is why the task was refused, for programs, with Metadata; "" if it was not.

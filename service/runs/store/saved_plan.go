@@ -58,7 +58,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 // SavedPlan reads what a dry run has found, by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
 	rows, _ := db.Query(
-		ctx, "SELECT name, planned, preview FROM cleanupd.task WHERE run_id = $1 AND planned IS NOT NULL", id,
+		ctx, "SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id,
 	)
 	var (
 		name    string

@@ -64,8 +64,8 @@ type Retained struct {
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,
-		`SELECT DISTINCT ON (t.name) t.name, rows_refused::float8, rows_locked::float8, rows_kept::float8,
-			rows_bound::float8, tables_left::float8
+		`SELECT DISTINCT ON (t.name) t.name, rows_failed::float8, rows_locked::float8, rows_suppressed::float8,
+			rows_dependent::float8, tables_retained::float8
 		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
 			ORDER BY t.name, r.create_time DESC`,

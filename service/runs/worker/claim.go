@@ -139,8 +139,8 @@ func (w *Worker) tryClaim(
 				return err
 			}
 		}
-		if c.State != store.Queued && c.Holder != "" {
-			c.reason = cmp.Or(reason, "replica "+c.Holder+" fell silent")
+		if c.State != store.Queued && c.Replica != "" {
+			c.reason = cmp.Or(reason, "replica "+c.Replica+" fell silent")
 		}
 		if c.reason == "" || c.reason != reported {
 			event, err := c.event(ctx, tx, w.Replica)
