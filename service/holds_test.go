@@ -62,7 +62,7 @@ func TestHolds(t *testing.T) {
 		}
 		for _, r := range run.GetResults() {
 			if r.GetTask() == "sessions" &&
-				(r.GetRowsHeld() != 5 || r.GetRowsDeleted() != 0 || r.GetRowsLeft() != 0 ||
+				(r.GetRowsOnHold() != 5 || r.GetRowsDeleted() != 0 || r.GetRowsRetained() != 0 ||
 					r.GetDetail() != "5 obsolete rows are on hold") {
 				t.Errorf("dry %v: %v", dry, r)
 			}

@@ -34,7 +34,7 @@ func (s *Service) ListRemoteDeliveries(
 			Label:      d.Label,
 			DeliveryId: d.DeliveryID,
 			RunId:      d.RunID,
-			LeaveTime:  timestamppb.New(d.LeaveTime),
+			RetainTime: timestamppb.New(d.RetainTime),
 		})
 	}
 	return out, nil

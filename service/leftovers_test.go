@@ -22,7 +22,7 @@ func TestListRemoteDeliveries(t *testing.T) {
 		FROM generate_series(1, 8) i`,
 	)
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"deliveries"}})
-	if err != nil || run.GetResults()[1].GetRemoteDeliveriesLeft() != 8 {
+	if err != nil || run.GetResults()[1].GetRemoteDeliveriesRetained() != 8 {
 		t.Fatalf("%v: %v", run, err)
 	}
 	want := []string{" 43 7", " 47 3", " 92 8", " 96 4", "Zoe's 45 5", "Zoe's 49 1", "a 94 6", "a 98 2"}
@@ -43,8 +43,8 @@ func TestListRemoteDeliveries(t *testing.T) {
 			for _, d := range page.GetDeliveries() {
 				got = append(got, fmt.Sprint(d.GetAccount(), " ", d.GetRemoteId(), " ", d.GetDeliveryId()))
 				if d.GetLabel() != fmt.Sprint("Été ", d.GetDeliveryId()) || d.GetRunId() != run.GetId() ||
-					d.GetLeaveTime().AsTime().Before(run.GetStartTime().AsTime()) ||
-					d.GetLeaveTime().AsTime().After(run.GetEndTime().AsTime()) {
+					d.GetRetainTime().AsTime().Before(run.GetStartTime().AsTime()) ||
+					d.GetRetainTime().AsTime().After(run.GetEndTime().AsTime()) {
 					t.Errorf("an entry is %v", d)
 				}
 			}

@@ -305,13 +305,13 @@ func TestMetricsOfWhatIsLeft(t *testing.T) {
 			req,
 		); err != nil ||
 			(req.GetTasks() != nil && req.GetTasks()[0] == "audit-trail" &&
-				run.GetResults()[19].GetRowsRefused() != 1) {
+				run.GetResults()[19].GetRowsFailed() != 1) {
 			t.Fatalf("%v, %v", run, err)
 		}
 	}
 	_, got := s.scrape(t)
-	got.check(t, "cleanupd_rows_left", map[string]float64{"refused audit-trail": 1})
-	got.check(t, "cleanupd_tables_left", nil)
+	got.check(t, "cleanupd_rows_retained", map[string]float64{"failed audit-trail": 1})
+	got.check(t, "cleanupd_tables_retained", nil)
 }
 
 // A database that does not answer is reported, and hides no other metrics.

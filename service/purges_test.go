@@ -424,7 +424,7 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 	)
 	if err != nil || left != inForce || left < 800 || result.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
 		result.GetRowsDeleted() != rows ||
-		result.GetRowsHeld() != left {
+		result.GetRowsOnHold() != left {
 		t.Errorf(
 			"%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v",
 			left,

@@ -376,7 +376,7 @@ func (s *scene) underFaults(
 	var counted, want [4]int64
 	left := int64(0)
 	for _, r := range run.GetResults() {
-		left += r.GetRemoteDeliveriesLeft()
+		left += r.GetRemoteDeliveriesRetained()
 		counted[0] += r.GetRowsDeleted()
 		counted[1] += r.GetRowsUpdated()
 		counted[2] += r.GetTablesDropped()

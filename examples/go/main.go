@@ -162,7 +162,7 @@ func show(e *cleanupv1.RunEvent) {
 		r := e.GetTaskFinished().GetResult()
 		fmt.Printf(
 			"%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(),
-			r.GetRowsUpdated(), r.GetRowsLeft(),
+			r.GetRowsUpdated(), r.GetRowsRetained(),
 		)
 		for _, p := range r.GetPreview() { // of a dry run
 			fmt.Printf("  %s %q: %d rows, %d tables\n", p.GetAction(), p.GetTable(), p.GetRows(), p.GetTables())

@@ -109,7 +109,7 @@ function show(event) {
     console.log(`${p.task}: ${Number(p.rowsDeleted) + Number(p.rowsUpdated)} rows so far, now ${JSON.stringify(p.object)}`);
   } else if (event.taskFinished) {
     const r = event.taskFinished.result;
-    console.log(`${r.task}: ${TaskState[r.state]}, ${r.rowsDeleted} rows deleted, ${r.rowsUpdated} updated, ${r.rowsLeft} left`);
+    console.log(`${r.task}: ${TaskState[r.state]}, ${r.rowsDeleted} rows deleted, ${r.rowsUpdated} updated, ${r.rowsRetained} left`);
     for (const p of r.preview) { // of a dry run
       console.log(`  ${PreviewAction[p.action]} ${JSON.stringify(p.table)}: ${p.rows} rows, ${p.tables} tables`);
       for (const g of p.guards) {

@@ -103,7 +103,7 @@ def show(event):
         print(f"{p.task}: {p.rows_deleted + p.rows_updated} rows so far, now {p.object!r}")
     elif event.HasField("task_finished"):
         r = event.task_finished.result
-        print(f"{r.task}: {api.TaskState.Name(r.state)}, {r.rows_deleted} rows deleted, {r.rows_updated} updated, {r.rows_left} left")
+        print(f"{r.task}: {api.TaskState.Name(r.state)}, {r.rows_deleted} rows deleted, {r.rows_updated} updated, {r.rows_retained} left")
         for p in r.preview:  # of a dry run
             print(f"  {api.PreviewAction.Name(p.action)} {p.table!r}: {p.rows} rows, {p.tables} tables")
             for g in p.guards:

@@ -21,7 +21,7 @@ show='
   .result.event as $e
   | if $e.runStarted then "Run \($e.runId) began."
     elif $e.taskProgress then $e.taskProgress | "\(.task): \(.rowsDeleted) rows so far, now \(.object | tojson)"
-    elif $e.taskFinished then $e.taskFinished.result | "\(.task): \(.state), \(.rowsDeleted) rows deleted, \(.rowsUpdated) updated, \(.rowsLeft) left"
+    elif $e.taskFinished then $e.taskFinished.result | "\(.task): \(.state), \(.rowsDeleted) rows deleted, \(.rowsUpdated) updated, \(.rowsRetained) left"
     elif $e.log.level == "LOG_LEVEL_WARNING" or $e.log.level == "LOG_LEVEL_ERROR" then "\($e.log.task): \($e.log.level) \($e.log.message | tojson)"
     elif $e.runFinished then "Run \($e.runId) ended: \($e.runFinished.run.state)."
     else empty end'

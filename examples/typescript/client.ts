@@ -101,7 +101,7 @@ function show({ runId, event: { value: event } }: RunEvent) {
   } else if (isMessage(event, TaskFinishedSchema)) {
     const r = event.result!;
     const state = enumToJson(TaskStateSchema, r.state);
-    console.log(`${r.task}: ${state}, ${r.rowsDeleted} rows deleted, ${r.rowsUpdated} updated, ${r.rowsLeft} left`);
+    console.log(`${r.task}: ${state}, ${r.rowsDeleted} rows deleted, ${r.rowsUpdated} updated, ${r.rowsRetained} left`);
     for (const p of r.preview) { // of a dry run
       console.log(`  ${enumToJson(PreviewActionSchema, p.action)} ${JSON.stringify(p.table)}: ${p.rows} rows, ${p.tables} tables`);
       for (const g of p.guards) {

@@ -77,7 +77,7 @@ func leftoversTable(deliveries []*cleanupv1.RemoteDelivery) []terminal.Row {
 			cmp.Or(d.GetAccount(), "(none)"),
 			strconv.FormatInt(d.GetRemoteId(), 10),
 			strconv.FormatInt(d.GetDeliveryId(), 10),
-			format.Time(d.GetLeaveTime()),
+			format.Time(d.GetRetainTime()),
 			d.GetRunId(),
 			d.GetLabel(),
 		})

@@ -210,7 +210,7 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 
 // runsTable returns a row for each run.
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
-	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "LEFT", "ERROR"}}
+	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "RETAINED", "ERROR"}}
 	for _, r := range runs {
 		var deleted int64
 		for _, t := range r.GetResults() {
@@ -227,7 +227,7 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 			format.Elapsed(r.GetStartTime(), r.GetEndTime()),
 			done,
 			foreseen,
-			watch.RowsLeft(r.GetResults()...),
+			watch.RowsRetained(r.GetResults()...),
 			terminal.OneLine(r.GetError()),
 		})
 	}

@@ -171,25 +171,25 @@ cleanupd_oldest_obsolete_row_age_seconds{job="c",table="t"} 900000-600x600`,
 			false,
 		},
 		{
-			"CleanupRowsLeft",
+			"CleanupRowsRetained",
 			"a row, two nights in a row, told by two replicas",
-			`cleanupd_rows_left{job="c",instance="a",task="visitors",reason="refused"} 1x3000
-cleanupd_rows_left{job="c",instance="b",task="visitors",reason="refused"} 1x3000`,
+			`cleanupd_rows_retained{job="c",instance="a",task="visitors",reason="failed"} 1x3000
+cleanupd_rows_retained{job="c",instance="b",task="visitors",reason="failed"} 1x3000`,
 			26 * time.Hour,
 			true,
 		},
 		{
-			"CleanupRowsLeft",
+			"CleanupRowsRetained",
 			"a table that is never done to its end",
-			`cleanupd_rows_left{job="c",task="visitors",reason="locked"} 0x3000
-cleanupd_tables_left{job="c",task="visitors"} 1x3000`,
+			`cleanupd_rows_retained{job="c",task="visitors",reason="locked"} 0x3000
+cleanupd_tables_retained{job="c",task="visitors"} 1x3000`,
 			26 * time.Hour,
 			true,
 		},
 		{
-			"CleanupRowsLeft",
+			"CleanupRowsRetained",
 			"rows were locked one night",
-			`cleanupd_rows_left{job="c",task="visitors",reason="locked"} 5x1439 0x3000`,
+			`cleanupd_rows_retained{job="c",task="visitors",reason="locked"} 5x1439 0x3000`,
 			26 * time.Hour,
 			false,
 		},
@@ -261,14 +261,14 @@ cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table=
 			false,
 		},
 		{
-			"CleanupRunSetBack",
+			"CleanupRunFailedAttempts",
 			"eight times, on two replicas",
-			`cleanupd_run_setbacks_total{job="c",instance="a"} 0x30 1 2 3 4x90
-cleanupd_run_setbacks_total{job="c",instance="b"} 0x30 1 2 3 4x90`,
+			`cleanupd_run_failed_attempts_total{job="c",instance="a"} 0x30 1 2 3 4x90
+cleanupd_run_failed_attempts_total{job="c",instance="b"} 0x30 1 2 3 4x90`,
 			40 * time.Minute,
 			true,
 		},
-		{"CleanupRunSetBack", "once", `cleanupd_run_setbacks_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
+		{"CleanupRunFailedAttempts", "once", `cleanupd_run_failed_attempts_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
 		{
 			"CleanupRetainsWAL",
 			"one message",

@@ -108,11 +108,11 @@ var (
 		"A replica failed between a change on another server and its count.",
 		"Nothing: rows that remain are deleted by this run. The counts may be too low.",
 	)
-	RemoteDeliveriesLeft = rows.warning(
-		"REMOTE_DELIVERIES_LEFT",
+	RemoteDeliveriesRetained = rows.warning(
+		"REMOTE_DELIVERIES_RETAINED",
 		"no database is configured for the mid-sourcing account {account}: {deliveries} "+
-			"{deliveries|delivery|deliveries} of it {deliveries|is|are} deleted only here, and recorded as left "+
-			"there",
+			"{deliveries|delivery|deliveries} of it {deliveries|is|are} deleted only here, and recorded as "+
+			"retained there",
 		"The deliveries are also on a mid-sourcing server, which the service does not know.",
 		"Configure the database of the account, or keep its deliveries: see [mid-sourcing](../how-to/mid-sourcing.md).",
 	)
@@ -158,7 +158,7 @@ var (
 		"Usually nothing: the next run tries again.",
 	)
 	ResultSuppressed = results.warning(
-		"RESULT_ROWS_SUPPRESSED", "{rows} obsolete {rows|row is|rows are} kept by a trigger or rule",
+		"RESULT_ROWS_SUPPRESSED", "{rows} obsolete {rows|row is|rows are} suppressed by a trigger or rule",
 		"A trigger or rule of the table suppressed or undid the deletion or update without an error.",
 		"See `ROWS_SUPPRESSED` in the log.",
 	)

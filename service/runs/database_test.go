@@ -81,7 +81,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 	for _, line := range logs(events) {
 		told += float64(strings.Count(line, "without progress: "))
 	}
-	if n := measured(t, m, "cleanupd_run_setbacks_total", ""); n > told || n < told/2 {
+	if n := measured(t, m, "cleanupd_run_failed_attempts_total", ""); n > told || n < told/2 {
 		t.Errorf("%v failed attempts are measured, %v were told of", n, told)
 	}
 	if batches := events[len(events)-1].Run.Result("sessions").Batches; batches != int64(rows) {

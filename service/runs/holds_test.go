@@ -47,7 +47,7 @@ func TestHoldInMidRun(t *testing.T) {
 	}
 	events := watch(t, m, run.ID)
 	result := events[len(events)-1].Run.Result("deliveries")
-	if result.State != pipeline.Succeeded || result.RowsHeld != stay || result.RowsLeft != 0 ||
+	if result.State != pipeline.Succeeded || result.RowsOnHold != stay || result.RowsRetained != 0 ||
 		result.RowsDeleted != n-stay ||
 		!said(events, "INFO", "a hold was created") {
 		t.Errorf("%+v of %d: %q", result, stay, logs(events))
@@ -101,7 +101,7 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	events := watch(t, m, run.ID)
 	if result := events[len(events)-1].Run.Result(
 		"sessions",
-	); result.RowsDeleted != 0 || result.RowsHeld != 10 ||
+	); result.RowsDeleted != 0 || result.RowsOnHold != 10 ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", result)
 	}

@@ -47,9 +47,9 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	stopA()
 	checkFinished(t, events, n-n/50)
 	result := events[len(events)-1].Run.Result("audit-trail")
-	if result.RowsRefused != n/50 || result.RowsLeft != n/50 || result.TablesLeft != 0 ||
+	if result.RowsFailed != n/50 || result.RowsRetained != n/50 || result.TablesRetained != 0 ||
 		result.Detail != fmt.Sprintf("%d obsolete rows failed with an error", n/50) {
-		t.Errorf("%d rows refused, %d are left: %s", result.RowsRefused, result.RowsLeft, result.Detail)
+		t.Errorf("%d rows failed, %d are retained: %s", result.RowsFailed, result.RowsRetained, result.Detail)
 	}
 	if d := result.Details; len(d) != 1 || d[0].Code != message.ResultFailed.Code ||
 		d[0].Params["rows"] != fmt.Sprint(n/50) {
@@ -68,7 +68,7 @@ func TestRefusalsOfATakeover(t *testing.T) {
 	if last := again[len(again)-1].Run.Result(
 		"audit-trail",
 	); last.State != pipeline.Failed ||
-		last.RowsRefused != n/50 {
+		last.RowsFailed != n/50 {
 		t.Errorf("the next run: %+v", last)
 	}
 }

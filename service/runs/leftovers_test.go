@@ -57,11 +57,11 @@ func TestLeftoversOfATakeover(t *testing.T) {
 	stopA()
 	checkFinished(t, events, n)
 	result := events[len(events)-1].Run.Result("deliveries")
-	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesLeft != n/2 {
+	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesRetained != n/2 {
 		t.Errorf(
 			"%d entries are wrong; %d deliveries are counted as left there, want %d",
 			bad,
-			result.RemoteDeliveriesLeft,
+			result.RemoteDeliveriesRetained,
 			n/2,
 		)
 	}
@@ -85,7 +85,7 @@ func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 		events := watch(t, m, run.ID)
 		left = append(
 			left,
-			events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesLeft,
+			events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesRetained,
 			db.Int("SELECT count(*) FROM cleanupd.remote_delivery"),
 		)
 		if !dry && len(left) == 4 {

@@ -17,7 +17,7 @@ type Trip struct {
 	// Number is how many rows, tables or bytes would be deleted, and Limit how many may be. A run stops counting at one
 	// more than the limit.
 	Number int64 `json:"Number"`
-	Limit  int64 `json:"Most"`
+	Limit  int64 `json:"Limit"`
 	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted, and Total about how many rows
 	// the table had before them. Both are 0 for other guards than Share, and for a latched guard.
 	Recent int64 `json:"Recent,omitempty" db:"-"`

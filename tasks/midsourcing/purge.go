@@ -98,7 +98,7 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 			r.IDs, r.Dependent = binding.Without(r.IDs, ids), r.Dependent+int64(len(ids))
 			continue
 		}
-		p.Log(ctx, message.RemoteDeliveriesLeft.With("account", strconv.Quote(account), "deliveries", len(d)))
+		p.Log(ctx, message.RemoteDeliveriesRetained.With("account", strconv.Quote(account), "deliveries", len(d)))
 		if err := p.Remote.DeleteHereAlone(ctx, ids); err != nil {
 			return r, err
 		}

@@ -17,10 +17,10 @@ type Basis struct {
 	Mappings map[string][]string `json:"Mappings"`
 	// MidSourcing, RelatedListTables and Include are the operator's settings.
 	MidSourcing       []string `json:"MidSourcing"`
-	RelatedListTables []string `json:"Related"`
+	RelatedListTables []string `json:"RelatedListTables"`
 	Include           []string `json:"Include"`
 	// External has the rules of policies and of the tasks on other databases, by the names of the tasks.
-	External map[string]string `json:"Outside,omitempty"`
+	External map[string]string `json:"External,omitempty"`
 	// Holds are the names of the holds.
 	Holds []string `json:"Holds,omitempty"`
 }

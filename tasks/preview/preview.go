@@ -39,7 +39,7 @@ type Table struct {
 	// Rule describes which rows are obsolete.
 	Rule string `json:"Rule,omitempty"`
 	// BaselineRows is the number of rows, or tables, by the stored options; nil if the dry run uses these.
-	BaselineRows *int64 `json:"RowsNow,omitempty"`
+	BaselineRows *int64 `json:"BaselineRows,omitempty"`
 	// Guards are the guards that would trip.
 	Guards []guard.Trip `json:"Guards,omitempty"`
 	// Remarks describe what cannot be known before the rows are deleted.
@@ -52,14 +52,14 @@ type Task struct {
 	// Relations are the object ids of the relations that the task sweeps and reads, by their quoted names.
 	Relations map[string]string `json:"Relations,omitempty"`
 	// Parents are the ids of the parent set, and Retained the parents among them whose own rows are retained.
-	Parents  []int64 `json:"Set,omitempty"`
-	Retained []int64 `json:"Stays,omitempty"`
+	Parents  []int64 `json:"Parents,omitempty"`
+	Retained []int64 `json:"Retained,omitempty"`
 	// Dropped are the quoted names of the work tables to drop.
 	Dropped []string `json:"Dropped,omitempty"`
 	// Untouched are the parents without any row to delete, and RolledUpFrom is when the period that the task rolls up
 	// begins; nil if it rolls nothing up. A dry run that is continued by another worker needs both.
-	Untouched    []int64    `json:"Kept,omitempty"`
-	RolledUpFrom *time.Time `json:"CoalescedFrom,omitempty"`
+	Untouched    []int64    `json:"Untouched,omitempty"`
+	RolledUpFrom *time.Time `json:"RolledUpFrom,omitempty"`
 	// Tables are stored apart.
 	Tables []Table `json:"-"`
 }

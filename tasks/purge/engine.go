@@ -172,7 +172,7 @@ type Cursor struct {
 	// Before counts the rows that earlier sweeps of the caller retained, and Retained the rows that this one retained
 	// below Place.
 	Before   Retained `json:"before,omitzero"`
-	Retained Retained `json:"left,omitzero"`
+	Retained Retained `json:"retained,omitzero"`
 }
 
 // TotalRetained returns the rows retained up to the cursor.
@@ -181,15 +181,15 @@ func (c Cursor) TotalRetained() Retained { return c.Before.Plus(c.Retained) }
 // Retained counts obsolete rows that were not deleted, by the reason.
 type Retained struct {
 	// Failed rows met an error of a trigger, a constraint or a view of the application.
-	Failed int64 `json:"refused,omitempty"`
+	Failed int64 `json:"failed,omitempty"`
 	// Locked rows had locks of other sessions.
 	Locked int64 `json:"locked,omitempty"`
 	// Suppressed rows were neither locked nor failed: a trigger or rule of the application suppressed their deletion.
-	Suppressed int64 `json:"kept,omitempty"`
+	Suppressed int64 `json:"suppressed,omitempty"`
 	// Dependent rows are retained because rows that belong to them are.
-	Dependent int64 `json:"bound,omitempty"`
+	Dependent int64 `json:"dependent,omitempty"`
 	// OnHold rows are on hold; their deletion was not tried.
-	OnHold int64 `json:"held,omitempty"`
+	OnHold int64 `json:"on_hold,omitempty"`
 	// Tables counts tables that were not swept to their end, with an unknown number of obsolete rows.
 	Tables int64 `json:"tables,omitempty"`
 }

@@ -20,8 +20,8 @@ import (
 // to the ledger and commits that before it begins; the transaction that changes the rows then settles them. If it is
 // unknown whether the other server committed such a transaction, the missing rows are counted.
 type Pending struct {
-	Keys   []int64 `json:"keys"`            // one for each row, in order
-	Paired []int64 `json:"twins,omitempty"` // the keys whose rows have a paired row
+	Keys   []int64 `json:"keys"`             // one for each row, in order
+	Paired []int64 `json:"paired,omitempty"` // the keys whose rows have a paired row
 }
 
 // batchTimeout limits a statement of such a batch. Locks on another server have no other limit.

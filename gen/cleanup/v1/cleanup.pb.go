@@ -893,20 +893,26 @@ type TaskResult struct {
 	Space []*TableSpace `protobuf:"bytes,10,rep,name=space,proto3" json:"space,omitempty"`
 	// Deliveries deleted here that remain on mid-sourcing servers, because no database is configured for these; in a
 	// dry run, deliveries that would remain. Only the task `deliveries` sets it; ListRemoteDeliveries lists them.
-	RemoteDeliveriesLeft int64 `protobuf:"varint,11,opt,name=remote_deliveries_left,json=remoteDeliveriesLeft,proto3" json:"remote_deliveries_left,omitempty"`
+	RemoteDeliveriesRetained int64 `protobuf:"varint,11,opt,name=remote_deliveries_retained,json=remoteDeliveriesRetained,proto3" json:"remote_deliveries_retained,omitempty"`
 	// Obsolete rows that failed: a trigger, a constraint or a view raised an error, and they were skipped. The log has
 	// the errors of the first 20 of each table. More than 1,000, or more than a tenth of the task's rows, fail the
 	// task. Always 0 in a dry run.
-	RowsRefused int64 `protobuf:"varint,12,opt,name=rows_refused,json=rowsRefused,proto3" json:"rows_refused,omitempty"`
-	// Obsolete rows that were retained: failed, locked by other sessions, suppressed by a trigger or rule without an
-	// error, and deliveries and lists that such rows depend on. Rows of `tables_left` are not counted.
-	RowsLeft int64 `protobuf:"varint,13,opt,name=rows_left,json=rowsLeft,proto3" json:"rows_left,omitempty"`
+	RowsFailed int64 `protobuf:"varint,12,opt,name=rows_failed,json=rowsFailed,proto3" json:"rows_failed,omitempty"`
+	// Obsolete rows that other sessions had locked, tried three times.
+	RowsLocked int64 `protobuf:"varint,22,opt,name=rows_locked,json=rowsLocked,proto3" json:"rows_locked,omitempty"`
+	// Obsolete rows whose deletion or update a trigger or rule suppressed or undid without an error.
+	RowsSuppressed int64 `protobuf:"varint,23,opt,name=rows_suppressed,json=rowsSuppressed,proto3" json:"rows_suppressed,omitempty"`
+	// Obsolete rows that retained rows depend on, such as a delivery with a retained log.
+	RowsDependent int64 `protobuf:"varint,24,opt,name=rows_dependent,json=rowsDependent,proto3" json:"rows_dependent,omitempty"`
+	// Obsolete rows that were retained: the sum of `rows_failed`, `rows_locked`, `rows_suppressed` and `rows_dependent`.
+	// Rows of `tables_retained` are not counted.
+	RowsRetained int64 `protobuf:"varint,13,opt,name=rows_retained,json=rowsRetained,proto3" json:"rows_retained,omitempty"`
 	// Tables that could not be finished, because they remained locked, because too many rows failed, or because another
 	// server refused. The number of obsolete rows in them is unknown.
-	TablesLeft int64 `protobuf:"varint,14,opt,name=tables_left,json=tablesLeft,proto3" json:"tables_left,omitempty"`
+	TablesRetained int64 `protobuf:"varint,14,opt,name=tables_retained,json=tablesRetained,proto3" json:"tables_retained,omitempty"`
 	// What was retained and why, for people; or why the task was not run; empty otherwise.
 	Detail string `protobuf:"bytes,15,opt,name=detail,proto3" json:"detail,omitempty"`
-	// The messages in `detail`, for programs. Empty if an earlier version of the server stored the result.
+	// The messages in `detail`, for programs.
 	Details []*Message `protobuf:"bytes,20,rep,name=details,proto3" json:"details,omitempty"`
 	// In a dry run: what a run would do to each table, the most rows first. It has no table to which nothing would be
 	// done, unless something would be done without `what_if`. Set when the task has ended.
@@ -918,8 +924,8 @@ type TaskResult struct {
 	// them.
 	Metadata map[string]string `protobuf:"bytes,18,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Obsolete rows that were retained because they are on hold, and lists and deliveries with such rows; see
-	// CreateHold. They are not counted in `rows_left`.
-	RowsHeld int64 `protobuf:"varint,19,opt,name=rows_held,json=rowsHeld,proto3" json:"rows_held,omitempty"`
+	// CreateHold. They are not counted in `rows_retained`.
+	RowsOnHold int64 `protobuf:"varint,19,opt,name=rows_on_hold,json=rowsOnHold,proto3" json:"rows_on_hold,omitempty"`
 	// Rows of other tables that foreign keys with ON DELETE CASCADE deleted with the deleted rows; `rows_deleted` does not
 	// have them. In a dry run, rows that would go with the others. `space`, and the previews, have them by table.
 	RowsCascaded  int64 `protobuf:"varint,21,opt,name=rows_cascaded,json=rowsCascaded,proto3" json:"rows_cascaded,omitempty"`
@@ -1027,30 +1033,51 @@ func (x *TaskResult) GetSpace() []*TableSpace {
 	return nil
 }
 
-func (x *TaskResult) GetRemoteDeliveriesLeft() int64 {
+func (x *TaskResult) GetRemoteDeliveriesRetained() int64 {
 	if x != nil {
-		return x.RemoteDeliveriesLeft
+		return x.RemoteDeliveriesRetained
 	}
 	return 0
 }
 
-func (x *TaskResult) GetRowsRefused() int64 {
+func (x *TaskResult) GetRowsFailed() int64 {
 	if x != nil {
-		return x.RowsRefused
+		return x.RowsFailed
 	}
 	return 0
 }
 
-func (x *TaskResult) GetRowsLeft() int64 {
+func (x *TaskResult) GetRowsLocked() int64 {
 	if x != nil {
-		return x.RowsLeft
+		return x.RowsLocked
 	}
 	return 0
 }
 
-func (x *TaskResult) GetTablesLeft() int64 {
+func (x *TaskResult) GetRowsSuppressed() int64 {
 	if x != nil {
-		return x.TablesLeft
+		return x.RowsSuppressed
+	}
+	return 0
+}
+
+func (x *TaskResult) GetRowsDependent() int64 {
+	if x != nil {
+		return x.RowsDependent
+	}
+	return 0
+}
+
+func (x *TaskResult) GetRowsRetained() int64 {
+	if x != nil {
+		return x.RowsRetained
+	}
+	return 0
+}
+
+func (x *TaskResult) GetTablesRetained() int64 {
+	if x != nil {
+		return x.TablesRetained
 	}
 	return 0
 }
@@ -1090,9 +1117,9 @@ func (x *TaskResult) GetMetadata() map[string]string {
 	return nil
 }
 
-func (x *TaskResult) GetRowsHeld() int64 {
+func (x *TaskResult) GetRowsOnHold() int64 {
 	if x != nil {
-		return x.RowsHeld
+		return x.RowsOnHold
 	}
 	return 0
 }
@@ -1407,7 +1434,7 @@ type RunEvent struct {
 	// 1, 2, 3 … without gaps within a run. If the database loses events, new ones get their sequences.
 	Sequence int64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	// Distinguishes the event from a lost one of the run with the same sequence. Many consecutive events have the same
-	// value, and later events may have a smaller one. 0 for an event of an earlier version of the service.
+	// value, and later events may have a smaller one.
 	LogGeneration int64 `protobuf:"varint,10,opt,name=log_generation,json=logGeneration,proto3" json:"log_generation,omitempty"`
 	// When the event happened, by the clock of the database server.
 	Time *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=time,proto3" json:"time,omitempty"`
@@ -1967,7 +1994,7 @@ type LogEntry struct {
 	// The text, in English, possibly of several lines.
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// The kind of the message, such as `TABLE_LOCKED`; see docs/reference/messages.md. Empty if it has none, as some of
-	// level INFO do, in an erasure, and if an earlier version of the server wrote the entry. Codes are stable.
+	// level INFO do, and in an erasure. Codes are stable.
 	Code string `protobuf:"bytes,4,opt,name=code,proto3" json:"code,omitempty"`
 	// The values in the text, by name, such as `table`. Numbers have no separators, and names are quoted as in the text.
 	// `server` is the account of a mid-sourcing server, if the entry is about one.
@@ -3852,7 +3879,7 @@ type RemoteDelivery struct {
 	// The run that deleted it here. The run itself may have been deleted.
 	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
 	// When the run deleted it.
-	LeaveTime     *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=leave_time,json=leaveTime,proto3" json:"leave_time,omitempty"`
+	RetainTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retain_time,json=retainTime,proto3" json:"retain_time,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3922,9 +3949,9 @@ func (x *RemoteDelivery) GetRunId() string {
 	return ""
 }
 
-func (x *RemoteDelivery) GetLeaveTime() *timestamppb.Timestamp {
+func (x *RemoteDelivery) GetRetainTime() *timestamppb.Timestamp {
 	if x != nil {
-		return x.LeaveTime
+		return x.RetainTime
 	}
 	return nil
 }
@@ -5003,7 +5030,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"pause_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\tpauseTime\x12\x1b\n" +
 	"\tpaused_by\x18\x12 \x01(\tR\bpausedBy\x12*\n" +
-	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\x90\a\n" +
+	"\x11pause_stops_clock\x18\x13 \x01(\bR\x0fpauseStopsClock\"\x9c\b\n" +
 	"\n" +
 	"TaskResult\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\tR\x04task\x12+\n" +
@@ -5017,18 +5044,23 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\bend_time\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\aendTime\x12\x14\n" +
 	"\x05error\x18\t \x01(\tR\x05error\x12,\n" +
 	"\x05space\x18\n" +
-	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\x124\n" +
-	"\x16remote_deliveries_left\x18\v \x01(\x03R\x14remoteDeliveriesLeft\x12!\n" +
-	"\frows_refused\x18\f \x01(\x03R\vrowsRefused\x12\x1b\n" +
-	"\trows_left\x18\r \x01(\x03R\browsLeft\x12\x1f\n" +
-	"\vtables_left\x18\x0e \x01(\x03R\n" +
-	"tablesLeft\x12\x16\n" +
+	" \x03(\v2\x16.cleanup.v1.TableSpaceR\x05space\x12<\n" +
+	"\x1aremote_deliveries_retained\x18\v \x01(\x03R\x18remoteDeliveriesRetained\x12\x1f\n" +
+	"\vrows_failed\x18\f \x01(\x03R\n" +
+	"rowsFailed\x12\x1f\n" +
+	"\vrows_locked\x18\x16 \x01(\x03R\n" +
+	"rowsLocked\x12'\n" +
+	"\x0frows_suppressed\x18\x17 \x01(\x03R\x0erowsSuppressed\x12%\n" +
+	"\x0erows_dependent\x18\x18 \x01(\x03R\rrowsDependent\x12#\n" +
+	"\rrows_retained\x18\r \x01(\x03R\frowsRetained\x12'\n" +
+	"\x0ftables_retained\x18\x0e \x01(\x03R\x0etablesRetained\x12\x16\n" +
 	"\x06detail\x18\x0f \x01(\tR\x06detail\x12-\n" +
 	"\adetails\x18\x14 \x03(\v2\x13.cleanup.v1.MessageR\adetails\x122\n" +
 	"\apreview\x18\x10 \x03(\v2\x18.cleanup.v1.TablePreviewR\apreview\x121\n" +
 	"\x06reason\x18\x11 \x01(\x0e2\x19.cleanup.v1.RefusalReasonR\x06reason\x12@\n" +
-	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12\x1b\n" +
-	"\trows_held\x18\x13 \x01(\x03R\browsHeld\x12#\n" +
+	"\bmetadata\x18\x12 \x03(\v2$.cleanup.v1.TaskResult.MetadataEntryR\bmetadata\x12 \n" +
+	"\frows_on_hold\x18\x13 \x01(\x03R\n" +
+	"rowsOnHold\x12#\n" +
 	"\rrows_cascaded\x18\x15 \x01(\x03R\frowsCascaded\x1a;\n" +
 	"\rMetadataEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
@@ -5245,16 +5277,16 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"deliveries\x18\x01 \x03(\v2\x1a.cleanup.v1.RemoteDeliveryR\n" +
 	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd0\x01\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd2\x01\n" +
 	"\x0eRemoteDelivery\x12\x18\n" +
 	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1b\n" +
 	"\tremote_id\x18\x02 \x01(\x03R\bremoteId\x12\x14\n" +
 	"\x05label\x18\x03 \x01(\tR\x05label\x12\x1f\n" +
 	"\vdelivery_id\x18\x04 \x01(\x03R\n" +
 	"deliveryId\x12\x15\n" +
-	"\x06run_id\x18\x05 \x01(\tR\x05runId\x129\n" +
-	"\n" +
-	"leave_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tleaveTime\"9\n" +
+	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12;\n" +
+	"\vretain_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"retainTime\"9\n" +
 	"\x11CreateHoldRequest\x12$\n" +
 	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
 	"\x12CreateHoldResponse\x12$\n" +
@@ -5626,7 +5658,7 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	75,  // 69: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
 	77,  // 70: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
 	51,  // 71: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	69,  // 72: cleanup.v1.RemoteDelivery.leave_time:type_name -> google.protobuf.Timestamp
+	69,  // 72: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
 	78,  // 73: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
 	78,  // 74: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
 	78,  // 75: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold

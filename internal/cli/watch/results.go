@@ -69,11 +69,11 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		}
 		return n
 	}
-	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "LEFT", "TOOK", "BATCHES"}}
+	rows := []terminal.Row{{"TASK", "STATE", "DELETED", "UPDATED", "DROPPED", "RETAINED", "TOOK", "BATCHES"}}
 	note := ""
 	if r.GetDryRun() {
 		rows[0] = terminal.Row{
-			"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD LEAVE", "TOOK", "BATCHES",
+			"TASK", "STATE", "WOULD DELETE", "WOULD UPDATE", "WOULD DROP", "WOULD RETAIN", "TOOK", "BATCHES",
 		}
 		note = " It was a dry run: nothing was changed."
 	}
@@ -87,7 +87,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 			humanize.Comma(t.GetRowsDeleted()),
 			humanize.Comma(t.GetRowsUpdated()),
 			humanize.Comma(t.GetTablesDropped()),
-			RowsLeft(t),
+			RowsRetained(t),
 			format.Elapsed(t.GetStartTime(), t.GetEndTime()),
 			humanize.Comma(t.GetBatches()),
 		})
@@ -103,11 +103,11 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	return err
 }
 
-// RowsLeft returns how many obsolete rows tasks did not delete, with a plus if there may be more.
-func RowsLeft(tasks ...*cleanupv1.TaskResult) string {
+// RowsRetained returns how many obsolete rows tasks did not delete, with a plus if there may be more.
+func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
-		rows, tables = rows+t.GetRowsLeft(), tables+t.GetTablesLeft()
+		rows, tables = rows+t.GetRowsRetained(), tables+t.GetTablesRetained()
 	}
 	if tables > 0 {
 		return humanize.Comma(rows) + "+"

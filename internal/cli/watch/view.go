@@ -188,7 +188,7 @@ func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 		{r.GetRowsCascaded(), "row", "rows", "deleted by foreign keys"},
 		{r.GetRowsUpdated(), "row", "rows", "updated"},
 		{r.GetTablesDropped(), "table", "tables", "dropped"},
-		{r.GetRemoteDeliveriesLeft(), "delivery", "deliveries", "left on mid-sourcing servers"},
+		{r.GetRemoteDeliveriesRetained(), "delivery", "deliveries", "retained on mid-sourcing servers"},
 	} {
 		if dryRun {
 			count.action = "would be " + count.action

@@ -84,14 +84,15 @@ var (
 			"date, an estimate from their last ANALYZE.",
 		[]string{"table"}, nil,
 	)
-	rowsLeft = prometheus.NewDesc(
-		"cleanupd_rows_left",
-		"Obsolete rows that the last run of a task retained, on any replica, by reason: refused (failed), locked "+
-			"(by others), kept (by a trigger or rule), bound (to retained rows). Dry runs do not count.",
+	rowsRetained = prometheus.NewDesc(
+		"cleanupd_rows_retained",
+		"Obsolete rows that the last run of a task retained, on any replica, by reason: failed (with an error), "+
+			"locked (by others), suppressed (by a trigger or rule), dependent (on retained rows), on_hold. Dry runs do "+
+			"not count.",
 		[]string{"task", "reason"}, nil,
 	)
-	tablesLeft = prometheus.NewDesc(
-		"cleanupd_tables_left",
+	tablesRetained = prometheus.NewDesc(
+		"cleanupd_tables_retained",
 		"Tables that the last run of a task, on any replica, could not finish; rows retained there are not "+
 			"counted. Dry runs do not count.",
 		[]string{"task"}, nil,
@@ -133,8 +134,8 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 		scheduled,
 		nextRun,
 		overdueDesc,
-		rowsLeft,
-		tablesLeft,
+		rowsRetained,
+		tablesRetained,
 		otherCleaner,
 		guardLatched,
 		pendingNotifications,
@@ -219,11 +220,12 @@ func (d *Database) queryStatus(ctx context.Context) error {
 func (d *Database) queryRetained(ctx context.Context) error {
 	list, err := store.LastRetained(ctx, d.Pool)
 	for _, r := range list {
-		d.gauge(rowsLeft, r.Failed, r.Task, "refused")
-		d.gauge(rowsLeft, r.Locked, r.Task, "locked")
-		d.gauge(rowsLeft, r.Suppressed, r.Task, "kept")
-		d.gauge(rowsLeft, r.Dependent, r.Task, "bound")
-		d.gauge(tablesLeft, r.Tables, r.Task)
+		d.gauge(rowsRetained, r.Failed, r.Task, "failed")
+		d.gauge(rowsRetained, r.Locked, r.Task, "locked")
+		d.gauge(rowsRetained, r.Suppressed, r.Task, "suppressed")
+		d.gauge(rowsRetained, r.Dependent, r.Task, "dependent")
+		d.gauge(rowsRetained, r.OnHold, r.Task, "on_hold")
+		d.gauge(tablesRetained, r.Tables, r.Task)
 	}
 	return err
 }

@@ -89,7 +89,7 @@ func NewReplica(r prometheus.Registerer) *Replica {
 		),
 		failedAttempts: f.NewCounter(
 			prometheus.CounterOpts{
-				Name: "cleanupd_run_setbacks_total",
+				Name: "cleanupd_run_failed_attempts_total",
 				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
 			},
 		),

@@ -46,10 +46,10 @@ func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurr
 		case r.State == pipeline.Failed:
 			failed = append(failed, r)
 		}
-		if r.RowsLeft > 0 || r.TablesLeft > 0 {
+		if r.RowsRetained > 0 || r.TablesRetained > 0 {
 			retained = append(retained, r)
-			rows += r.RowsLeft
-			tables += r.TablesLeft
+			rows += r.RowsRetained
+			tables += r.TablesRetained
 		}
 	}
 	for _, name := range failedBefore {

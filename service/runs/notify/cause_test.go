@@ -23,9 +23,9 @@ func TestJudge(t *testing.T) {
 		fails    = store.Result{Task: "fails", State: pipeline.Failed, Error: "no"}
 		stale    = store.Result{Task: "stale", State: pipeline.Failed, Reason: refused.PlanStale}
 		guarded  = store.Result{Task: "guarded", State: pipeline.Failed, Reason: refused.Guard}
-		retains  = store.Result{Task: "retains", State: pipeline.Succeeded, RowsLeft: 5}
-		retains2 = store.Result{Task: "retains2", State: pipeline.Succeeded, RowsLeft: 6, TablesLeft: 2}
-		held     = store.Result{Task: "held", State: pipeline.Succeeded, RowsHeld: 1000}
+		retains  = store.Result{Task: "retains", State: pipeline.Succeeded, RowsRetained: 5}
+		retains2 = store.Result{Task: "retains2", State: pipeline.Succeeded, RowsRetained: 6, TablesRetained: 2}
+		held     = store.Result{Task: "held", State: pipeline.Succeeded, RowsOnHold: 1000}
 	)
 	for name, c := range map[string]struct {
 		state   store.State

@@ -138,8 +138,8 @@ func describe(run *store.Run, tasks []store.Result) *Run {
 	}
 	for _, t := range run.Results {
 		r.RowsDeleted += t.RowsDeleted
-		r.RowsRetained += t.RowsLeft
-		r.TablesRetained += t.TablesLeft
+		r.RowsRetained += t.RowsRetained
+		r.TablesRetained += t.TablesRetained
 	}
 	for _, t := range tasks {
 		r.Tasks = append(r.Tasks, Task{
@@ -147,8 +147,8 @@ func describe(run *store.Run, tasks []store.Result) *Run {
 			State:          string(t.State),
 			Error:          printable(t.Error),
 			Detail:         printable(t.Detail),
-			RowsRetained:   t.RowsLeft,
-			TablesRetained: t.TablesLeft,
+			RowsRetained:   t.RowsRetained,
+			TablesRetained: t.TablesRetained,
 		})
 	}
 	return r

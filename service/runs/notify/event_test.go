@@ -24,7 +24,7 @@ func failedRun(task, failure string) *store.Run {
 		RequestedBy: "schedule",
 		EndTime:     &ended,
 		Error:       failure,
-		Results:     []store.Result{{Task: task, State: pipeline.Failed, Error: failure, RowsDeleted: 7, RowsLeft: 3}},
+		Results:     []store.Result{{Task: task, State: pipeline.Failed, Error: failure, RowsDeleted: 7, RowsRetained: 3}},
 	}
 }
 

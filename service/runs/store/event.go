@@ -91,8 +91,8 @@ type Progress struct {
 	RowsExpected  *int64  `json:"RowsExpected"`
 	RowsPerSecond float64 `json:"RowsPerSecond"`
 	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
-	Scan     purge.Scan     `json:"Way,omitzero"`
-	Throttle purge.Throttle `json:"ThrottledBy,omitzero"`
+	Scan     purge.Scan     `json:"Scan,omitzero"`
+	Throttle purge.Throttle `json:"Throttle,omitzero"`
 	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
 

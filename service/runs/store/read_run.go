@@ -21,8 +21,9 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
   pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
-      'Batches', batches, 'RemoteDeliveriesLeft', remote_deliveries_retained, 'RowsRefused', rows_failed,
-      'RowsLeft', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesLeft', tables_retained, 'RowsHeld',
+      'Batches', batches, 'RemoteDeliveriesRetained', remote_deliveries_retained, 'RowsFailed', rows_failed, 'RowsLocked', rows_locked,
+      'RowsSuppressed', rows_suppressed, 'RowsDependent', rows_dependent,
+      'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained', tables_retained, 'RowsOnHold',
         rows_on_hold, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s

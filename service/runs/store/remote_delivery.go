@@ -20,7 +20,7 @@ type RemoteDelivery struct {
 	DeliveryID int64  // its id in the main database
 	Label      string
 	RunID      string // the run that deleted it, which may be pruned by now
-	LeaveTime  time.Time
+	RetainTime time.Time
 }
 
 // remoteKey is the key of a list of remote deliveries.

@@ -103,15 +103,17 @@ type Result struct {
 	EndTime       *time.Time     `json:"EndTime"`
 	Error         string         `json:"Error"`
 	Space         []Space        `json:"Space,omitempty"`
-	// RemoteDeliveriesLeft is how many deliveries remain on mid-sourcing servers that no database is configured for.
-	RemoteDeliveriesLeft int64 `json:"RemoteDeliveriesLeft,omitempty"`
-	// RowsRefused is how many obsolete rows failed, and RowsLeft how many were retained for any reason except a hold.
-	// Both are without the rows of TablesLeft tables whose sweep did not reach the end.
-	RowsRefused int64 `json:"RowsRefused,omitempty"`
-	RowsLeft    int64 `json:"RowsLeft,omitempty"`
-	TablesLeft  int64 `json:"TablesLeft,omitempty"`
-	// RowsHeld is how many rows are on hold.
-	RowsHeld int64 `json:"RowsHeld,omitempty"`
+	// RemoteDeliveriesRetained is how many deliveries remain on mid-sourcing servers that no database is configured for.
+	RemoteDeliveriesRetained int64 `json:"RemoteDeliveriesRetained,omitempty"`
+	// RowsRetained is how many obsolete rows were retained for any reason except a hold: the sum of the four below. They
+	// are without the rows of TablesRetained tables whose sweep did not reach the end.
+	RowsRetained   int64 `json:"RowsRetained,omitempty"`
+	RowsFailed     int64 `json:"RowsFailed,omitempty"`
+	RowsLocked     int64 `json:"RowsLocked,omitempty"`
+	RowsSuppressed int64 `json:"RowsSuppressed,omitempty"`
+	RowsDependent  int64 `json:"RowsDependent,omitempty"`
+	RowsOnHold     int64 `json:"RowsOnHold,omitempty"`
+	TablesRetained int64 `json:"TablesRetained,omitempty"`
 	// Detail describes what was retained, or why the task was not run; "" if there is neither. Details are the messages
 	// in it.
 	Detail  string            `json:"Detail,omitempty"`

@@ -55,9 +55,9 @@ FROM active`, Schedule)
 
 // Retained has the numbers of rows that the last run of a task retained, for metrics.
 type Retained struct {
-	Task                                  string
-	Failed, Locked, Suppressed, Dependent float64
-	Tables                                float64 // whose sweep did not reach the end
+	Task                                          string
+	Failed, Locked, Suppressed, Dependent, OnHold float64
+	Tables                                        float64 // whose sweep did not reach the end
 }
 
 // LastRetained reads what the last run of each task retained. Dry runs do not count.
@@ -65,7 +65,7 @@ func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) 
 	rows, _ := db.Query(
 		ctx,
 		`SELECT DISTINCT ON (t.name) t.name, rows_failed::float8, rows_locked::float8, rows_suppressed::float8,
-			rows_dependent::float8, tables_retained::float8
+			rows_dependent::float8, rows_on_hold::float8, tables_retained::float8
 		FROM cleanupd.task t JOIN cleanupd.run r ON r.id = t.run_id
 		WHERE NOT r.dry_run AND t.chosen AND t.state IN ('SUCCEEDED', 'SKIPPED', 'FAILED')
 			ORDER BY t.name, r.create_time DESC`,

@@ -5,7 +5,7 @@ import { number, period, t, type Key } from '../i18n'
 import type { Context } from '../context'
 import { nameOf, secondsOf } from '../runs'
 
-type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; leaveTime: string }
+type Leftover = { account: string; remoteId: string; label: string; deliveryId: string; retainTime: string }
 
 export function About({ context: { caller, server } }: { context: Context }) {
   const left = useLoad(
@@ -103,7 +103,7 @@ export function About({ context: { caller, server } }: { context: Context }) {
                   ),
                 },
                 { title: t('about.remote'), numeric: true, cell: d => number(d.remoteId) },
-                { title: t('history.when'), cell: d => <Moment at={d.leaveTime} /> },
+                { title: t('history.when'), cell: d => <Moment at={d.retainTime} /> },
               ]}
             />
           )}

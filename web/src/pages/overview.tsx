@@ -47,8 +47,8 @@ function problems({ runs, schedule, options, guards, left }: Status) {
     if (failed(run))
       add(t('overview.failed', { run: which, tasks: names.join(', ') || (run.error ?? '') }), see, t('overview.see'))
     if (run.state === 'RUN_STATE_CANCELLED') add(t('overview.cancelled', { run: which }), see, t('overview.see'))
-    const rows = results.reduce((n, r) => n + Number(r.rowsLeft), 0)
-    if (rows > 0 || results.some(r => Number(r.tablesLeft) > 0))
+    const rows = results.reduce((n, r) => n + Number(r.rowsRetained), 0)
+    if (rows > 0 || results.some(r => Number(r.tablesRetained) > 0))
       add(t('overview.stays', { run: which, rows: number(rows) }), see, t('overview.see'))
   }
   if (!whole && runs.some(ended)) add(t('overview.nowhole'), '#/preview', t('preview.title'))

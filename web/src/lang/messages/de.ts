@@ -34,7 +34,7 @@ export const messages: Record<string, string> = {
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Ein Fremdschlüssel löscht oder ändert mit ihnen Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
   REMOTE_ROWS_UNCOUNTED:
     'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',
-  REMOTE_DELIVERIES_LEFT:
+  REMOTE_DELIVERIES_RETAINED:
     'Für das Midsourcing-Konto {account} ist keine Datenbank konfiguriert: {deliveries} {deliveries|Sendung wird|Sendungen werden} nur hier gelöscht und als dort verblieben vermerkt',
   JOB_LOG_NOT_WRITTEN: '{table}: Einträge des Auftragsprotokolls konnten nicht geschrieben werden: {error}',
   FORMS_WORKFLOW_UNKNOWN: 'Die Datenbank kennt keinen Workflow von {workflows}',

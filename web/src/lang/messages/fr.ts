@@ -33,7 +33,7 @@ export const messages: Record<string, string> = {
     'Des lignes de {table} sont conservées tant qu’il y a des blocages : avec elles, une clé étrangère supprime ou modifie des lignes de {child}, peut-être bloquées et non visibles : {statement}',
   REMOTE_ROWS_UNCOUNTED:
     'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',
-  REMOTE_DELIVERIES_LEFT:
+  REMOTE_DELIVERIES_RETAINED:
     'Aucune base n’est configurée pour le compte de mid-sourcing {account} : {deliveries} {deliveries|diffusion est supprimée|diffusions sont supprimées} ici seulement, et {deliveries|notée|notées} comme restant là-bas',
   JOB_LOG_NOT_WRITTEN: '{table} : des entrées du journal des tâches n’ont pas pu être écrites : {error}',
   FORMS_WORKFLOW_UNKNOWN: 'La base ne connaît aucun workflow de {workflows}',

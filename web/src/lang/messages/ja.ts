@@ -27,7 +27,7 @@ export const messages: Record<string, string> = {
     '保留がある間、{table} の行は保持されます：外部キーがこれらとともに {child} の行を削除または変更しますが、その行は保留中の可能性があり、参照できません：{statement}',
   REMOTE_ROWS_UNCOUNTED:
     '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
-  REMOTE_DELIVERIES_LEFT:
+  REMOTE_DELIVERIES_RETAINED:
     'ミッドソーシングアカウント {account} のデータベースが設定されていません：配信 {deliveries} 件はここでのみ削除され、向こうに残ったものとして記録されます',
   JOB_LOG_NOT_WRITTEN: '{table}：ジョブログのエントリを書き込めませんでした：{error}',
   FORMS_WORKFLOW_UNKNOWN: 'データベースに {workflows} のワークフローがありません',
