@@ -106,7 +106,7 @@ func TestConsoleOfManyRuns(t *testing.T) {
 		fmt.Sprintf(
 			`WITH e AS (DELETE FROM cleanupd.event WHERE run_id = '%[1]s' AND body ->> 'Kind' = 'run_finished'
 				RETURNING *)
-			INSERT INTO cleanupd.event SELECT run_id, 100000, time, body, generation FROM e;
+			INSERT INTO cleanupd.event SELECT run_id, 100000, time, generation, body FROM e;
 		UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, lease_until = now() + interval '1 day'
 			WHERE id = '%[1]s'`,
 			id,

@@ -29,44 +29,6 @@ func TestThrottleReasons(t *testing.T) {
 	}
 }
 
-// Progress as it was stored before its reason and its scan method had a type is read as well.
-func TestStoredProgress(t *testing.T) {
-	t.Parallel()
-	type read struct {
-		method   cleanupv1.ScanMethod
-		index    string
-		throttle cleanupv1.ThrottleReason
-		detail   string
-	}
-	for body, want := range map[string]read{
-		`{"Way":"table"}`:                 {method: cleanupv1.ScanMethod_SCAN_METHOD_TABLE},
-		`{"Way":"index XtkAudit id"}`:     {method: cleanupv1.ScanMethod_SCAN_METHOD_INDEX, index: "XtkAudit id"},
-		`{"Way":"key iauditid"}`:          {method: cleanupv1.ScanMethod_SCAN_METHOD_REMOTE_KEY, index: "iauditid"},
-		`{"Way":"drop of the partition"}`: {method: cleanupv1.ScanMethod_SCAN_METHOD_PARTITION_DROP},
-		`{}`:                              {},
-		`{"ThrottledBy":"WAL per second"}`: {
-			throttle: cleanupv1.ThrottleReason_THROTTLE_REASON_WAL_RATE,
-		},
-		`{"ThrottledBy":"replica lag: walreceiver: is 3s behind"}`: {
-			throttle: cleanupv1.ThrottleReason_THROTTLE_REASON_REPLICA_LAG,
-			detail:   "walreceiver: is 3s behind",
-		},
-	} {
-		var e store.Event
-		if err := json.Unmarshal(
-			[]byte(`{"Kind":"`+string(store.TaskProgress)+`","Progress":`+body+`}`),
-			&e,
-		); err != nil {
-			t.Fatalf("%s: %v", body, err)
-		}
-		p := eventMessage(e).GetTaskProgress()
-		got := read{p.GetScanMethod(), p.GetIndex(), p.GetThrottledBy().GetReason(), p.GetThrottledBy().GetDetail()}
-		if got != want {
-			t.Errorf("%s is read as %+v, want %+v", body, got, want)
-		}
-	}
-}
-
 // What is stored is read again as it was.
 func TestProgressIsStored(t *testing.T) {
 	t.Parallel()

@@ -175,8 +175,8 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	db.Do(
-		`INSERT INTO cleanupd.guard_refusal (task, guard, table_name, number, number_limit, options, run_id)
-			VALUES ('visitors', 'share', 'a', 2, 1, '{}', gen_random_uuid());
+		`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
+			VALUES ('visitors', 'BUILT_IN', 'share', 'a', 2, 1, '{}', gen_random_uuid());
 		CREATE TABLE cus_ticket (id smallserial); SELECT setval('cus_ticket_id_seq', 32667);
 		INSERT INTO cleanupd.sequence_sample VALUES ('public.cus_ticket_id_seq', now() - interval '10 days', 32567)`,
 	)

@@ -269,6 +269,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 	for _, t := range page {
 		out.Tasks = append(out.Tasks, &cleanupv1.Task{
 			Name:        t.Name,
+			Kind:        cleanupv1.TaskKind(cleanupv1.TaskKind_value["TASK_KIND_"+t.Kind.String()]),
 			Title:       t.Title,
 			Description: t.Description,
 			Options:     t.OptionNames(),

@@ -379,9 +379,10 @@ func TestViewsOfRuns(t *testing.T) {
 	s.db.Do(
 		`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time)
 			SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x', now() FROM generate_series(1, 101);
-		INSERT INTO cleanupd.task (run_id, position, name, chosen, state) SELECT id, 1, 'rejects', true, 'SUCCEEDED'
+		INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state) SELECT id, 1, 'rejects', 'BUILT_IN', true, 'SUCCEEDED'
 			FROM cleanupd.run;
-		INSERT INTO cleanupd.space SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`,
+		INSERT INTO cleanupd.space (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before,
+				table_bytes_after, index_bytes_after) SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`,
 	)
 	for query, want := range map[string][2]int{
 		"":                                  {50, 0},

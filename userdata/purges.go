@@ -49,7 +49,6 @@ const TaskPrefix = "forms/"
 // Tasks returns the source of the purges as tasks of runs.
 func (m *Manager) Tasks() *external.Source {
 	return &external.Source{
-		Prefix: TaskPrefix,
 		Tasks: func(ctx context.Context, db external.Querier) (list []external.Task, err error) {
 			rules, err := m.rules().List(ctx, db)
 			for _, r := range rules {

@@ -233,9 +233,10 @@ func TestFloodOfReaders(t *testing.T) {
 			`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, end_time, error)
 				SELECT gen_random_uuid(), 0, 'FAILED', false, false, 'x', '2000-01-01', '2000-01-01', repeat('x', 200)
 				FROM generate_series(1, 1000);
-			INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
-				SELECT id, i, 'task-' || i, true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
-			INSERT INTO cleanupd.space SELECT run_id, name, 'table-' || position, 1, 2, 2, 1, 1 FROM cleanupd.task`,
+			INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state)
+				SELECT id, i, 'task-' || i, 'BUILT_IN', true, 'SUCCEEDED' FROM cleanupd.run, generate_series(1, 26) i;
+			INSERT INTO cleanupd.space (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before,
+				table_bytes_after, index_bytes_after) SELECT run_id, name, 'table-' || position, 1, 2, 2, 1, 1 FROM cleanupd.task`,
 		)
 		viewer, viewing := r.as(t, "viewer")
 		admin, ctx := r.as(t, "admin")

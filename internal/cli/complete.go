@@ -20,18 +20,25 @@ import (
 const maxCompletions = 50
 
 // knownTasks offers the tasks of the server.
-func knownTasks(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+func knownTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
-	for _, t := range resp.GetTasks() {
+	return completeTasks(resp.GetTasks()), err
+}
+
+func completeTasks(tasks []*cleanupv1.Task) (list []cobra.Completion) {
+	for _, t := range tasks {
 		list = append(list, cobra.CompletionWithDesc(t.GetName(), t.GetTitle()))
 	}
-	return list, err
+	return list
 }
+
+func isPolicy(t *cleanupv1.Task) bool { return t.GetKind() == cleanupv1.TaskKind_TASK_KIND_POLICY }
 
 // skippableTasks offers the tasks of the server, and the name that stands for all policies.
 func skippableTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Completion, error) {
-	list, err := knownTasks(ctx, client)
-	if slices.ContainsFunc(list, func(c cobra.Completion) bool { return strings.HasPrefix(c, policy.Prefix) }) {
+	resp, err := listTasks(ctx, client)
+	list := completeTasks(resp.GetTasks())
+	if slices.ContainsFunc(resp.GetTasks(), isPolicy) {
 		list = append(list, cobra.CompletionWithDesc(policy.All, "All policies"))
 	}
 	return list, err

@@ -66,7 +66,7 @@ func printTasks(cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.Run
 func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
 	name, skipped := t.GetName(), req.GetSkipTasks()
 	if slices.Contains(skipped, name) ||
-		(strings.HasPrefix(name, policy.Prefix) && slices.Contains(skipped, policy.All)) {
+		(isPolicy(t) && slices.Contains(skipped, policy.All)) {
 		return false
 	}
 	return slices.Contains(req.GetTasks(), name) || (len(req.GetTasks()) == 0 && !t.GetDisabled())

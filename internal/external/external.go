@@ -15,7 +15,7 @@ import (
 // Task is a task on another database. It deletes items, such as process instances, each with everything that belongs to
 // it.
 type Task struct {
-	// Name is the name in requests; it begins with the prefix of its source. Title and Description are for people.
+	// Name is the name in requests; Title and Description are for people.
 	Name, Title, Description string
 	// Disabled is true if only a dry run that names the task does it.
 	Disabled bool
@@ -78,8 +78,6 @@ type Querier interface {
 
 // Source provides tasks on another database.
 type Source struct {
-	// Prefix begins the names of the source's tasks, and of no others.
-	Prefix string
 	// Tasks returns the tasks in the order of a run.
 	Tasks func(ctx context.Context, db Querier) ([]Task, error)
 }

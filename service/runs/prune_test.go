@@ -15,8 +15,8 @@ func TestPruneDryRuns(t *testing.T) {
 	db.Do(`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, create_time, end_time)
 			SELECT gen_random_uuid(), 1, 'SUCCEEDED', true, false, 'x', now(), now() - i * interval '1 hour'
 			FROM generate_series(1, 20) AS i;
-		INSERT INTO cleanupd.task (run_id, position, name, chosen, state, preview)
-			SELECT id, 0, 'sessions', true, 'SUCCEEDED', '[]' FROM cleanupd.run`)
+		INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state, preview)
+			SELECT id, 0, 'sessions', 'BUILT_IN', true, 'SUCCEEDED', '[]' FROM cleanupd.run`)
 	const old = "SELECT count(*) FROM cleanupd.run r JOIN cleanupd.task t ON run_id = id WHERE pruned AND preview IS NULL"
 	for _, step := range []struct {
 		age  time.Duration

@@ -27,10 +27,23 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
-	if f.Task != "" && !m.Tasks.MayExist(f.Task) {
-		return nil, "", failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
+	page, next, err := store.ListRuns(ctx, m.calls, v, f, size, token)
+	if err != nil || f.Task == "" || len(page) > 0 {
+		return page, next, err
 	}
-	return store.ListRuns(ctx, m.calls, v, f, size, token)
+	list, err := m.Tasks.Read(ctx, m.calls)
+	if err != nil {
+		return nil, "", err
+	}
+	if _, exists := list.Find(f.Task); exists {
+		return nil, "", nil
+	}
+	// One that was removed may have runs that other fields of the filter leave out.
+	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
+	if err == nil && len(page) == 0 {
+		err = failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
+	}
+	return nil, "", err
 }
 
 // Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica executes

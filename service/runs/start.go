@@ -140,7 +140,7 @@ func (m *Manager) insert(
 		Plan:            planID,
 		WhatIf:          req.WhatIf,
 		Accepted:        req.Accepted,
-		Pipeline:        list.Names(),
+		Pipeline:        list.Tasks,
 		Chosen:          list.Choose(req.Tasks, req.SkipTasks),
 		RequestID:       req.ID,
 		RequestDigest:   digest,

@@ -6,10 +6,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
+// Kind says where a task comes from.
+type Kind int
+
+// A task is built in, the rule of a policy, or external: on another database.
+const (
+	BuiltIn Kind = iota
+	Policy
+	External
+)
+
+// String returns the name of the kind, as it is stored.
+func (k Kind) String() string { return [...]string{"BUILT_IN", "POLICY", "EXTERNAL"}[k] }
+
 // Task is one entry of the pipeline. It is plain data.
 type Task struct {
 	// Name identifies the task in requests.
 	Name string
+	Kind Kind
 	// Title is the task's name for people.
 	Title string
 	// Description describes which rows and tables the task deletes.

@@ -27,6 +27,7 @@ func (p Policy) Task() plan.Task {
 	}
 	return plan.Task{
 		Name:        p.TaskName(),
+		Kind:        plan.Policy,
 		Title:       p.title(),
 		Description: fmt.Sprintf("%s rows of %s by a policy of this installation.", verb, p.Table),
 		Names:       p.names(),

@@ -75,7 +75,7 @@ func RecentlyPurged(
 		JOIN cleanupd.erasure_event v ON v.erasure_id = e.id AND v.body ? 'Instance' LEFT
 		JOIN cleanupd.run r ON r.id = e.run_id
 		WHERE e.forms_id = $1 AND e.purge IS NOT NULL
-			AND (r.accepted @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
+			AND (r.accepted_guards @> jsonb_build_array(jsonb_build_object('Guard', 'share', 'Table', $2::text))) IS NOT TRUE
 		AND (e.run_id = $3::text::uuid OR COALESCE(r.start_time, e.create_time) > (SELECT start_time FROM cleanupd.run
 			WHERE id = $3::text::uuid) - $4::bigint * interval '1 microsecond')`,
 		forms, table, run, period.Microseconds()).

@@ -484,6 +484,63 @@ func (ScanMethod) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{6}
 }
 
+// TaskKind says where a task comes from.
+type TaskKind int32
+
+const (
+	// Never returned.
+	TaskKind_TASK_KIND_UNSPECIFIED TaskKind = 0
+	// One of the tasks for the application's database.
+	TaskKind_TASK_KIND_BUILT_IN TaskKind = 1
+	// The rule of a policy; its name is `policy/` and the policy's.
+	TaskKind_TASK_KIND_POLICY TaskKind = 2
+	// A task on another database: a purge of AEM Forms, whose name is `forms/` and the purge's.
+	TaskKind_TASK_KIND_EXTERNAL TaskKind = 3
+)
+
+// Enum value maps for TaskKind.
+var (
+	TaskKind_name = map[int32]string{
+		0: "TASK_KIND_UNSPECIFIED",
+		1: "TASK_KIND_BUILT_IN",
+		2: "TASK_KIND_POLICY",
+		3: "TASK_KIND_EXTERNAL",
+	}
+	TaskKind_value = map[string]int32{
+		"TASK_KIND_UNSPECIFIED": 0,
+		"TASK_KIND_BUILT_IN":    1,
+		"TASK_KIND_POLICY":      2,
+		"TASK_KIND_EXTERNAL":    3,
+	}
+)
+
+func (x TaskKind) Enum() *TaskKind {
+	p := new(TaskKind)
+	*p = x
+	return p
+}
+
+func (x TaskKind) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (TaskKind) Descriptor() protoreflect.EnumDescriptor {
+	return file_cleanup_v1_cleanup_proto_enumTypes[7].Descriptor()
+}
+
+func (TaskKind) Type() protoreflect.EnumType {
+	return &file_cleanup_v1_cleanup_proto_enumTypes[7]
+}
+
+func (x TaskKind) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use TaskKind.Descriptor instead.
+func (TaskKind) EnumDescriptor() ([]byte, []int) {
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+}
+
 // RunView selects the parts of a run that are returned.
 type RunView int32
 
@@ -521,11 +578,11 @@ func (x RunView) String() string {
 }
 
 func (RunView) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[7].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[8].Descriptor()
 }
 
 func (RunView) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[7]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[8]
 }
 
 func (x RunView) Number() protoreflect.EnumNumber {
@@ -534,7 +591,7 @@ func (x RunView) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use RunView.Descriptor instead.
 func (RunView) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{7}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
 // Verdict says whether a row will be deleted.
@@ -582,11 +639,11 @@ func (x Verdict) String() string {
 }
 
 func (Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[8].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[9].Descriptor()
 }
 
 func (Verdict) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[8]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[9]
 }
 
 func (x Verdict) Number() protoreflect.EnumNumber {
@@ -595,7 +652,7 @@ func (x Verdict) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Verdict.Descriptor instead.
 func (Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
 }
 
 // Truth says whether a part of a condition is true.
@@ -639,11 +696,11 @@ func (x Truth) String() string {
 }
 
 func (Truth) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[9].Descriptor()
+	return file_cleanup_v1_cleanup_proto_enumTypes[10].Descriptor()
 }
 
 func (Truth) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[9]
+	return &file_cleanup_v1_cleanup_proto_enumTypes[10]
 }
 
 func (x Truth) Number() protoreflect.EnumNumber {
@@ -652,7 +709,7 @@ func (x Truth) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Truth.Descriptor instead.
 func (Truth) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
+	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
 }
 
 // Run is one execution of the pipeline.
@@ -2119,6 +2176,8 @@ type Task struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name in requests, such as `delivery-logs`.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Where the task comes from.
+	Kind TaskKind `protobuf:"varint,7,opt,name=kind,proto3,enum=cleanup.v1.TaskKind" json:"kind,omitempty"`
 	// The name for people.
 	Title string `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
 	// What the task deletes, for people.
@@ -2169,6 +2228,13 @@ func (x *Task) GetName() string {
 		return x.Name
 	}
 	return ""
+}
+
+func (x *Task) GetKind() TaskKind {
+	if x != nil {
+		return x.Kind
+	}
+	return TaskKind_TASK_KIND_UNSPECIFIED
 }
 
 func (x *Task) GetTitle() string {
@@ -5155,9 +5221,10 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"0\n" +
 	"\vRunFinished\x12!\n" +
-	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xa7\x01\n" +
+	"\x03run\x18\x01 \x01(\v2\x0f.cleanup.v1.RunR\x03run\"\xd1\x01\n" +
 	"\x04Task\x12\x12\n" +
-	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12(\n" +
+	"\x04kind\x18\a \x01(\x0e2\x14.cleanup.v1.TaskKindR\x04kind\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
 	"\vdescription\x18\x03 \x01(\tR\vdescription\x12\x18\n" +
 	"\aoptions\x18\x04 \x03(\tR\aoptions\x12\x1d\n" +
@@ -5413,7 +5480,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x11SCAN_METHOD_INDEX\x10\x02\x12\x1a\n" +
 	"\x16SCAN_METHOD_REMOTE_KEY\x10\x03\x12\x1e\n" +
 	"\x1aSCAN_METHOD_PARTITION_DROP\x10\x04\x12\x17\n" +
-	"\x13SCAN_METHOD_PLANNER\x10\x05*J\n" +
+	"\x13SCAN_METHOD_PLANNER\x10\x05*k\n" +
+	"\bTaskKind\x12\x19\n" +
+	"\x15TASK_KIND_UNSPECIFIED\x10\x00\x12\x16\n" +
+	"\x12TASK_KIND_BUILT_IN\x10\x01\x12\x14\n" +
+	"\x10TASK_KIND_POLICY\x10\x02\x12\x16\n" +
+	"\x12TASK_KIND_EXTERNAL\x10\x03*J\n" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
@@ -5480,7 +5552,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
 var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                        // 0: cleanup.v1.RunState
@@ -5490,261 +5562,263 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(PreviewAction)(0),                   // 4: cleanup.v1.PreviewAction
 	(ThrottleReason)(0),                  // 5: cleanup.v1.ThrottleReason
 	(ScanMethod)(0),                      // 6: cleanup.v1.ScanMethod
-	(RunView)(0),                         // 7: cleanup.v1.RunView
-	(Verdict)(0),                         // 8: cleanup.v1.Verdict
-	(Truth)(0),                           // 9: cleanup.v1.Truth
-	(*Run)(nil),                          // 10: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 11: cleanup.v1.TaskResult
-	(*TablePreview)(nil),                 // 12: cleanup.v1.TablePreview
-	(*TableSpace)(nil),                   // 13: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 14: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 15: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 16: cleanup.v1.TaskStarted
-	(*Throttle)(nil),                     // 17: cleanup.v1.Throttle
-	(*TaskProgress)(nil),                 // 18: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 19: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 20: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 21: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 22: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 23: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 24: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 25: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 26: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 27: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 28: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 29: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 30: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 31: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 32: cleanup.v1.CancelRunResponse
-	(*SetPaceRequest)(nil),               // 33: cleanup.v1.SetPaceRequest
-	(*SetPaceResponse)(nil),              // 34: cleanup.v1.SetPaceResponse
-	(*PauseRunRequest)(nil),              // 35: cleanup.v1.PauseRunRequest
-	(*PauseRunResponse)(nil),             // 36: cleanup.v1.PauseRunResponse
-	(*ResumeRunRequest)(nil),             // 37: cleanup.v1.ResumeRunRequest
-	(*ResumeRunResponse)(nil),            // 38: cleanup.v1.ResumeRunResponse
-	(*ListTasksRequest)(nil),             // 39: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 40: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 41: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 42: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 43: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 44: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 45: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 46: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 47: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 48: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 49: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 50: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 51: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 52: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 53: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 54: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 55: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 56: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 57: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 58: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 59: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 60: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 61: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 62: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 63: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 64: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 65: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 66: cleanup.v1.ExplainedRun
-	nil,                                  // 67: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 68: cleanup.v1.LogEntry.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 69: google.protobuf.Timestamp
-	(*Options)(nil),                      // 70: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 71: cleanup.v1.TrippedGuard
-	(Pace)(0),                            // 72: cleanup.v1.Pace
-	(*Message)(nil),                      // 73: cleanup.v1.Message
-	(*durationpb.Duration)(nil),          // 74: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 75: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 76: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 77: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 78: cleanup.v1.Hold
-	(*ListTablesRequest)(nil),            // 79: cleanup.v1.ListTablesRequest
-	(*GetGuardsRequest)(nil),             // 80: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 81: cleanup.v1.SetGuardsRequest
-	(*ListPoliciesRequest)(nil),          // 82: cleanup.v1.ListPoliciesRequest
-	(*GetPolicyRequest)(nil),             // 83: cleanup.v1.GetPolicyRequest
-	(*SetPolicyRequest)(nil),             // 84: cleanup.v1.SetPolicyRequest
-	(*DeletePolicyRequest)(nil),          // 85: cleanup.v1.DeletePolicyRequest
-	(*GetForecastRequest)(nil),           // 86: cleanup.v1.GetForecastRequest
-	(*WhoAmIRequest)(nil),                // 87: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 88: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 89: cleanup.v1.ListAuditRequest
-	(*ListTablesResponse)(nil),           // 90: cleanup.v1.ListTablesResponse
-	(*GetGuardsResponse)(nil),            // 91: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 92: cleanup.v1.SetGuardsResponse
-	(*ListPoliciesResponse)(nil),         // 93: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyResponse)(nil),            // 94: cleanup.v1.GetPolicyResponse
-	(*SetPolicyResponse)(nil),            // 95: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyResponse)(nil),         // 96: cleanup.v1.DeletePolicyResponse
-	(*GetForecastResponse)(nil),          // 97: cleanup.v1.GetForecastResponse
-	(*WhoAmIResponse)(nil),               // 98: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 99: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 100: cleanup.v1.ListAuditResponse
+	(TaskKind)(0),                        // 7: cleanup.v1.TaskKind
+	(RunView)(0),                         // 8: cleanup.v1.RunView
+	(Verdict)(0),                         // 9: cleanup.v1.Verdict
+	(Truth)(0),                           // 10: cleanup.v1.Truth
+	(*Run)(nil),                          // 11: cleanup.v1.Run
+	(*TaskResult)(nil),                   // 12: cleanup.v1.TaskResult
+	(*TablePreview)(nil),                 // 13: cleanup.v1.TablePreview
+	(*TableSpace)(nil),                   // 14: cleanup.v1.TableSpace
+	(*RunEvent)(nil),                     // 15: cleanup.v1.RunEvent
+	(*RunStarted)(nil),                   // 16: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),                  // 17: cleanup.v1.TaskStarted
+	(*Throttle)(nil),                     // 18: cleanup.v1.Throttle
+	(*TaskProgress)(nil),                 // 19: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),                 // 20: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),                     // 21: cleanup.v1.LogEntry
+	(*RunFinished)(nil),                  // 22: cleanup.v1.RunFinished
+	(*Task)(nil),                         // 23: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),            // 24: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),           // 25: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),              // 26: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),             // 27: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),                // 28: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),               // 29: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),              // 30: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),             // 31: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),             // 32: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
+	(*SetPaceRequest)(nil),               // 34: cleanup.v1.SetPaceRequest
+	(*SetPaceResponse)(nil),              // 35: cleanup.v1.SetPaceResponse
+	(*PauseRunRequest)(nil),              // 36: cleanup.v1.PauseRunRequest
+	(*PauseRunResponse)(nil),             // 37: cleanup.v1.PauseRunResponse
+	(*ResumeRunRequest)(nil),             // 38: cleanup.v1.ResumeRunRequest
+	(*ResumeRunResponse)(nil),            // 39: cleanup.v1.ResumeRunResponse
+	(*ListTasksRequest)(nil),             // 40: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),            // 41: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),            // 42: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),           // 43: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),            // 44: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),           // 45: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),           // 46: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),          // 47: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),           // 48: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),          // 49: cleanup.v1.SetScheduleResponse
+	(*ListRemoteDeliveriesRequest)(nil),  // 50: cleanup.v1.ListRemoteDeliveriesRequest
+	(*ListRemoteDeliveriesResponse)(nil), // 51: cleanup.v1.ListRemoteDeliveriesResponse
+	(*RemoteDelivery)(nil),               // 52: cleanup.v1.RemoteDelivery
+	(*CreateHoldRequest)(nil),            // 53: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),           // 54: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),             // 55: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),            // 56: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),           // 57: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),          // 58: cleanup.v1.ReleaseHoldResponse
+	(*ExplainTaskRequest)(nil),           // 59: cleanup.v1.ExplainTaskRequest
+	(*ExplainTaskResponse)(nil),          // 60: cleanup.v1.ExplainTaskResponse
+	(*ExplainedStatement)(nil),           // 61: cleanup.v1.ExplainedStatement
+	(*ExplainRowRequest)(nil),            // 62: cleanup.v1.ExplainRowRequest
+	(*KeyColumn)(nil),                    // 63: cleanup.v1.KeyColumn
+	(*ExplainRowResponse)(nil),           // 64: cleanup.v1.ExplainRowResponse
+	(*ExplainedStep)(nil),                // 65: cleanup.v1.ExplainedStep
+	(*ExplainedPart)(nil),                // 66: cleanup.v1.ExplainedPart
+	(*ExplainedRun)(nil),                 // 67: cleanup.v1.ExplainedRun
+	nil,                                  // 68: cleanup.v1.TaskResult.MetadataEntry
+	nil,                                  // 69: cleanup.v1.LogEntry.ParamsEntry
+	(*timestamppb.Timestamp)(nil),        // 70: google.protobuf.Timestamp
+	(*Options)(nil),                      // 71: cleanup.v1.Options
+	(*TrippedGuard)(nil),                 // 72: cleanup.v1.TrippedGuard
+	(Pace)(0),                            // 73: cleanup.v1.Pace
+	(*Message)(nil),                      // 74: cleanup.v1.Message
+	(*durationpb.Duration)(nil),          // 75: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil),        // 76: google.protobuf.FieldMask
+	(*InvalidOption)(nil),                // 77: cleanup.v1.InvalidOption
+	(*Schedule)(nil),                     // 78: cleanup.v1.Schedule
+	(*Hold)(nil),                         // 79: cleanup.v1.Hold
+	(*ListTablesRequest)(nil),            // 80: cleanup.v1.ListTablesRequest
+	(*GetGuardsRequest)(nil),             // 81: cleanup.v1.GetGuardsRequest
+	(*SetGuardsRequest)(nil),             // 82: cleanup.v1.SetGuardsRequest
+	(*ListPoliciesRequest)(nil),          // 83: cleanup.v1.ListPoliciesRequest
+	(*GetPolicyRequest)(nil),             // 84: cleanup.v1.GetPolicyRequest
+	(*SetPolicyRequest)(nil),             // 85: cleanup.v1.SetPolicyRequest
+	(*DeletePolicyRequest)(nil),          // 86: cleanup.v1.DeletePolicyRequest
+	(*GetForecastRequest)(nil),           // 87: cleanup.v1.GetForecastRequest
+	(*WhoAmIRequest)(nil),                // 88: cleanup.v1.WhoAmIRequest
+	(*GetServerRequest)(nil),             // 89: cleanup.v1.GetServerRequest
+	(*ListAuditRequest)(nil),             // 90: cleanup.v1.ListAuditRequest
+	(*ListTablesResponse)(nil),           // 91: cleanup.v1.ListTablesResponse
+	(*GetGuardsResponse)(nil),            // 92: cleanup.v1.GetGuardsResponse
+	(*SetGuardsResponse)(nil),            // 93: cleanup.v1.SetGuardsResponse
+	(*ListPoliciesResponse)(nil),         // 94: cleanup.v1.ListPoliciesResponse
+	(*GetPolicyResponse)(nil),            // 95: cleanup.v1.GetPolicyResponse
+	(*SetPolicyResponse)(nil),            // 96: cleanup.v1.SetPolicyResponse
+	(*DeletePolicyResponse)(nil),         // 97: cleanup.v1.DeletePolicyResponse
+	(*GetForecastResponse)(nil),          // 98: cleanup.v1.GetForecastResponse
+	(*WhoAmIResponse)(nil),               // 99: cleanup.v1.WhoAmIResponse
+	(*GetServerResponse)(nil),            // 100: cleanup.v1.GetServerResponse
+	(*ListAuditResponse)(nil),            // 101: cleanup.v1.ListAuditResponse
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	69,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	69,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	69,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	69,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	11,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	70,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	70,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	70,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	70,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	70,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	12,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	71,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	71,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	72,  // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
-	69,  // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
+	72,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	73,  // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
+	70,  // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
 	1,   // 11: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	69,  // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	69,  // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	13,  // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	73,  // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
-	12,  // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	70,  // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	70,  // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	14,  // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	74,  // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	13,  // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,   // 17: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	67,  // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	68,  // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	4,   // 19: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	69,  // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	69,  // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	71,  // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	69,  // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	15,  // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	16,  // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	18,  // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	19,  // 27: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	20,  // 28: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	21,  // 29: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	10,  // 30: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	70,  // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	70,  // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	72,  // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	70,  // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	16,  // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	17,  // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	19,  // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	20,  // 27: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	21,  // 28: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	22,  // 29: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	11,  // 30: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
 	5,   // 31: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	17,  // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	18,  // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
 	6,   // 33: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	72,  // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
-	11,  // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	73,  // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	12,  // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,   // 36: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	68,  // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	10,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	74,  // 39: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	70,  // 40: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	71,  // 41: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	72,  // 42: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
-	14,  // 43: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	14,  // 44: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	10,  // 45: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	7,   // 46: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,   // 47: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	69,  // 48: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	69,  // 49: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	10,  // 50: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	10,  // 51: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	72,  // 52: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
-	10,  // 53: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
-	10,  // 54: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
-	10,  // 55: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
-	22,  // 56: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	70,  // 57: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	70,  // 58: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	75,  // 59: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	76,  // 60: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	70,  // 61: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	75,  // 62: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	70,  // 63: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	70,  // 64: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	75,  // 65: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	76,  // 66: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	77,  // 67: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	77,  // 68: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	75,  // 69: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	77,  // 70: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	51,  // 71: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	69,  // 72: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
-	78,  // 73: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	78,  // 74: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	78,  // 75: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	78,  // 76: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	69,  // 77: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	60,  // 78: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	60,  // 79: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 80: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 81: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	62,  // 82: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	69,  // 83: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	8,   // 84: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	69,  // 85: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	64,  // 86: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	66,  // 87: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 88: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	65,  // 89: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	8,   // 90: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	69,  // 91: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	9,   // 92: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	69,  // 93: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	23,  // 94: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	25,  // 95: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	27,  // 96: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	29,  // 97: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	31,  // 98: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	33,  // 99: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	35,  // 100: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	37,  // 101: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	39,  // 102: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	79,  // 103: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	41,  // 104: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	43,  // 105: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	45,  // 106: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	47,  // 107: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	49,  // 108: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	58,  // 109: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	61,  // 110: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	52,  // 111: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	54,  // 112: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	56,  // 113: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	80,  // 114: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	81,  // 115: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	82,  // 116: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	83,  // 117: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	84,  // 118: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	85,  // 119: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	86,  // 120: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
-	87,  // 121: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	88,  // 122: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	89,  // 123: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	24,  // 124: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	26,  // 125: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	28,  // 126: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	30,  // 127: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	32,  // 128: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	34,  // 129: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	36,  // 130: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	38,  // 131: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	40,  // 132: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	90,  // 133: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	42,  // 134: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	44,  // 135: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	46,  // 136: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	48,  // 137: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	50,  // 138: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	59,  // 139: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	63,  // 140: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	53,  // 141: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	55,  // 142: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	57,  // 143: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	91,  // 144: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	92,  // 145: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	93,  // 146: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	94,  // 147: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	95,  // 148: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	96,  // 149: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	97,  // 150: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
-	98,  // 151: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	99,  // 152: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	100, // 153: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	124, // [124:154] is the sub-list for method output_type
-	94,  // [94:124] is the sub-list for method input_type
-	94,  // [94:94] is the sub-list for extension type_name
-	94,  // [94:94] is the sub-list for extension extendee
-	0,   // [0:94] is the sub-list for field type_name
+	69,  // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	11,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	7,   // 39: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
+	75,  // 40: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	71,  // 41: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	72,  // 42: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	73,  // 43: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	15,  // 44: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	15,  // 45: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	11,  // 46: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	8,   // 47: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,   // 48: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	70,  // 49: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	70,  // 50: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	11,  // 51: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	11,  // 52: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	73,  // 53: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	11,  // 54: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	11,  // 55: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	11,  // 56: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	23,  // 57: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	71,  // 58: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	71,  // 59: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	76,  // 60: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	77,  // 61: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	71,  // 62: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	76,  // 63: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	71,  // 64: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	71,  // 65: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	76,  // 66: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	77,  // 67: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	78,  // 68: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	78,  // 69: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	76,  // 70: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	78,  // 71: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	52,  // 72: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
+	70,  // 73: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
+	79,  // 74: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	79,  // 75: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	79,  // 76: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	79,  // 77: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	70,  // 78: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
+	61,  // 79: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
+	61,  // 80: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
+	4,   // 81: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
+	6,   // 82: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
+	63,  // 83: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
+	70,  // 84: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
+	9,   // 85: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
+	70,  // 86: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
+	65,  // 87: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
+	67,  // 88: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
+	4,   // 89: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
+	66,  // 90: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
+	9,   // 91: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
+	70,  // 92: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
+	10,  // 93: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
+	70,  // 94: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
+	24,  // 95: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	26,  // 96: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	28,  // 97: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	30,  // 98: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	32,  // 99: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	34,  // 100: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	36,  // 101: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	38,  // 102: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	40,  // 103: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	80,  // 104: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
+	42,  // 105: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	44,  // 106: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	46,  // 107: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	48,  // 108: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	50,  // 109: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
+	59,  // 110: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
+	62,  // 111: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
+	53,  // 112: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	55,  // 113: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	57,  // 114: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	81,  // 115: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	82,  // 116: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	83,  // 117: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	84,  // 118: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	85,  // 119: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	86,  // 120: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	87,  // 121: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
+	88,  // 122: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	89,  // 123: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	90,  // 124: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	25,  // 125: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	27,  // 126: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	29,  // 127: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	31,  // 128: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	33,  // 129: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	35,  // 130: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	37,  // 131: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	39,  // 132: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	41,  // 133: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	91,  // 134: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
+	43,  // 135: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	45,  // 136: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	47,  // 137: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	49,  // 138: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	51,  // 139: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
+	60,  // 140: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
+	64,  // 141: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
+	54,  // 142: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	56,  // 143: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	58,  // 144: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	92,  // 145: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	93,  // 146: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	94,  // 147: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	95,  // 148: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	96,  // 149: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	97,  // 150: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	98,  // 151: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
+	99,  // 152: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	100, // 153: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	101, // 154: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	125, // [125:155] is the sub-list for method output_type
+	95,  // [95:125] is the sub-list for method input_type
+	95,  // [95:95] is the sub-list for extension type_name
+	95,  // [95:95] is the sub-list for extension extendee
+	0,   // [0:95] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5780,7 +5854,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      10,
+			NumEnums:      11,
 			NumMessages:   59,
 			NumExtensions: 0,
 			NumServices:   1,

@@ -3,6 +3,7 @@ package coverage
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -169,13 +170,8 @@ func (c covered) policyNames(tables []*Table) map[string]string {
 		names[t.Name] = name
 		used[name]++
 	}
-	for _, task := range c.Pipeline {
-		if name, ok := strings.CutPrefix(task, policy.Prefix); ok {
-			used[name]++
-		}
-	}
 	for _, t := range tables {
-		if name := names[t.Name]; name == "" || used[name] > 1 {
+		if name := names[t.Name]; name == "" || used[name] > 1 || slices.Contains(c.Pipeline, policy.Prefix+name) {
 			suffix := fmt.Sprintf("-%d", t.OID)
 			names[t.Name] = strings.Trim(name[:min(len(name), maxPolicyName-len(suffix))]+suffix, "-")
 		}

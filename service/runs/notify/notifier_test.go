@@ -151,8 +151,8 @@ func insertRun(t *testing.T, db *pgtest.DB, state store.State, tasks ...string) 
 	for i, task := range tasks {
 		name, taskState, _ := strings.Cut(task, " ")
 		db.Do(
-			`INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
-				VALUES ($1::text::uuid, $2::int, $3, $4 <> '', COALESCE(NULLIF($4, ''), 'SKIPPED'))`,
+			`INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state)
+				VALUES ($1::text::uuid, $2::int, $3, 'BUILT_IN', $4 <> '', COALESCE(NULLIF($4, ''), 'SKIPPED'))`,
 			id.String(), i+1, name, taskState,
 		)
 	}

@@ -174,7 +174,7 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 		Phase:           phase,
 		RequestedBy:     store.Schedule,
 		Plan:            plan,
-		Pipeline:        list.Names(),
+		Pipeline:        list.Tasks,
 		Chosen:          list.Choose(planTasks, nil),
 	})
 	if err != nil || run == nil {

@@ -24,15 +24,15 @@ type Candidates struct {
 }
 
 // Waiting selects the runs that are queued, or whose replica has fallen silent, except the ones that this replica works
-// on, and any that a newer version began with a task that is not in known, which has patterns of LIKE.
-func Waiting(working []uuid.UUID, known []string) Candidates {
+// on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer version alone.
+func Waiting(working []uuid.UUID, builtIn, kinds []string) Candidates {
 	return Candidates{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
 			AND id <> ALL (@working::uuid[])
 			AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen
-				AND t.name NOT LIKE ALL (@known::text[]))`,
+				AND (t.kind <> ALL (@kinds::text[]) OR t.kind = 'BUILT_IN' AND t.name <> ALL (@built_in::text[])))`,
 		" ORDER BY create_time LIMIT 1 FOR UPDATE SKIP LOCKED",
-		pgx.StrictNamedArgs{"working": working, "known": known},
+		pgx.StrictNamedArgs{"working": working, "built_in": builtIn, "kinds": kinds},
 	}
 }
 

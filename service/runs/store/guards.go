@@ -4,16 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
@@ -63,12 +62,7 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	}
 	_, err := tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE guard = ANY ($1)", before.Changed(limits))
 	if err == nil && before.MinProcessInstances != limits.MinProcessInstances {
-		_, err = tx.Exec(
-			ctx,
-			"DELETE FROM cleanupd.guard_refusal WHERE task <> ALL ($1) AND NOT starts_with(task, $2)",
-			tasks.Names(),
-			policy.Prefix,
-		)
+		_, err = tx.Exec(ctx, "DELETE FROM cleanupd.guard_refusal WHERE task_kind = $1", plan.External.String())
 	}
 	return err
 }
@@ -137,11 +131,8 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 // provenBasis returns the basis of a policy when a run last did it by a saved plan; empty if none did, and for another
 // task.
 func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
-	name, isPolicy := strings.CutPrefix(task, policy.Prefix)
-	if !isPolicy {
-		return "", nil
-	}
-	err = db.QueryRow(ctx, "SELECT reviewed_basis FROM cleanupd.policy WHERE name = $1", name).Scan(&basis)
+	err = db.QueryRow(ctx, "SELECT reviewed_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
+		Scan(&basis)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}
@@ -242,14 +233,12 @@ func RecordJudgement(
 	b := &pgx.Batch{}
 	if o.State == pipeline.Succeeded {
 		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1", task)
-		if name, isPolicy := strings.CutPrefix(task, policy.Prefix); isPolicy {
-			b.Queue(
-				`UPDATE cleanupd.policy SET reviewed_basis = $1 WHERE name = $2 AND EXISTS (SELECT FROM cleanupd.run
-					WHERE id = $3 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
-					WHERE run_id = $3 AND name = $4 AND rows_deleted + rows_updated > 0)`,
-				o.Options[task], name, id, task,
-			)
-		}
+		b.Queue(
+			`UPDATE cleanupd.policy SET reviewed_basis = $1 WHERE $2 || name = $3 AND EXISTS (SELECT FROM cleanupd.run
+				WHERE id = $4 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
+				WHERE run_id = $4 AND name = $3 AND rows_deleted + rows_updated > 0)`,
+			o.Options[task], policy.Prefix, task, id,
+		)
 		for delay, c := range o.Cutoffs {
 			b.Queue(
 				`INSERT INTO cleanupd.cutoff (task, delay, cutoff, reference_time, clock_offset)
@@ -283,8 +272,9 @@ func RecordJudgement(
 			continue
 		}
 		b.Queue(
-			`INSERT INTO cleanupd.guard_refusal (task, guard, table_name, number, number_limit, options, run_id)
-				VALUES (@task, @guard, @table, @number, @limit, @options, @run_id)
+			`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
+				SELECT name, kind, @guard, @table, @number, @limit, @options, run_id FROM cleanupd.task
+				WHERE run_id = @run_id AND name = @task
 			ON CONFLICT (task, guard, table_name) DO UPDATE SET number = excluded.number, number_limit = excluded.number_limit`,
 			pgx.StrictNamedArgs{
 				"task":    task,

@@ -20,6 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
@@ -47,8 +48,8 @@ type NewRun struct {
 	Plan            uuid.UUID // uuid.Nil if it follows none
 	WhatIf          map[string]int
 	Accepted        []guard.Trip
-	Pipeline        []string // the names of all tasks
-	Chosen          []string // the names of its tasks
+	Pipeline        []plan.Task // all tasks
+	Chosen          []string    // the names of its tasks
 	// RequestID is the id of the request, and RequestDigest a digest of the rest of it; uuid.Nil if it has none.
 	RequestID     uuid.UUID
 	RequestDigest []byte
@@ -159,20 +160,22 @@ func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 }
 
 func insertTasks(ctx context.Context, tx pgx.Tx, id uuid.UUID, r NewRun) error {
-	var states []string
-	for _, name := range r.Pipeline {
+	var names, kinds, states []string
+	for _, t := range r.Pipeline {
 		state := pipeline.Skipped
-		if slices.Contains(r.Chosen, name) {
+		if slices.Contains(r.Chosen, t.Name) {
 			state = pipeline.Pending
 		}
-		states = append(states, string(state))
+		names, kinds, states = append(names, t.Name), append(kinds, t.Kind.String()), append(states, string(state))
 	}
 	if _, err := tx.Exec(
 		ctx,
-		`INSERT INTO cleanupd.task (run_id, position, name, chosen, state)
-		SELECT @run_id::uuid, position, name, state = @pending, state
-			FROM unnest(@names::text[], @states::text[]) WITH ORDINALITY AS t (name, state, position)`,
-		pgx.StrictNamedArgs{"run_id": id, "names": r.Pipeline, "states": states, "pending": string(pipeline.Pending)},
+		`INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state)
+		SELECT @run_id::uuid, position, name, kind, state = @pending, state FROM
+			unnest(@names::text[], @kinds::text[], @states::text[]) WITH ORDINALITY AS t (name, kind, state, position)`,
+		pgx.StrictNamedArgs{
+			"run_id": id, "names": names, "kinds": kinds, "states": states, "pending": string(pipeline.Pending),
+		},
 	); err != nil {
 		return err
 	}

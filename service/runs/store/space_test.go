@@ -20,7 +20,7 @@ func TestMeasuringALockedTable(t *testing.T) {
 	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
 		run, err = InsertRun(t.Context(), tx, NewRun{
 			Slots:    DeletingSlots,
-			Pipeline: tasks.Names(),
+			Pipeline: tasks.Pipeline,
 			Chosen:   []string{"sessions"},
 		})
 		return err

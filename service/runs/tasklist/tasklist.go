@@ -40,11 +40,11 @@ func (l List) Names() (names []string) {
 // Choose returns the names of the tasks to run: the given ones, or all that are not disabled if none is given, without
 // some to skip.
 func (l List) Choose(given, skip []string) (names []string) {
-	for _, name := range l.Names() {
-		chosen := slices.Contains(given, name) || (len(given) == 0 && !l.Disabled(name))
-		skipped := slices.Contains(skip, name) || (isPolicy(name) && slices.Contains(skip, policy.All))
+	for _, t := range l.Tasks {
+		chosen := slices.Contains(given, t.Name) || (len(given) == 0 && !l.Disabled(t.Name))
+		skipped := slices.Contains(skip, t.Name) || (t.Kind == plan.Policy && slices.Contains(skip, policy.All))
 		if chosen && !skipped {
-			names = append(names, name)
+			names = append(names, t.Name)
 		}
 	}
 	return names
@@ -55,8 +55,6 @@ func (l List) Disabled(name string) bool {
 	t, _ := l.Find(name)
 	return t.Disabled || l.External[name].Disabled
 }
-
-func isPolicy(name string) bool { return strings.HasPrefix(name, policy.Prefix) }
 
 // Find returns the task with a name; ok is false if it does not exist.
 func (l List) Find(name string) (t plan.Task, ok bool) {
@@ -100,29 +98,23 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	}
 	more, err := s.External.Tasks(ctx, db)
 	for _, t := range more {
-		l.Tasks = append(l.Tasks, plan.Task{Name: t.Name, Title: t.Title, Description: t.Description})
+		l.Tasks = append(l.Tasks, plan.Task{Name: t.Name, Kind: plan.External, Title: t.Title, Description: t.Description})
 		l.External[t.Name] = t
 	}
 	return l, err
 }
 
-// Patterns returns patterns of LIKE for the names of all tasks that this replica can run.
-func (s Source) Patterns() []string {
-	names := append(tasks.Names(), policy.Prefix+"%")
+// Kinds returns the kinds of tasks that this replica can run.
+func (s Source) Kinds() []string {
+	kinds := []string{plan.BuiltIn.String(), plan.Policy.String()}
 	if s.External != nil {
-		names = append(names, s.External.Prefix+"%")
+		kinds = append(kinds, plan.External.String())
 	}
-	return names
+	return kinds
 }
 
-// MayExist reports whether there is a task with a name, or may have been.
-func (s Source) MayExist(name string) bool {
-	return slices.Contains(tasks.Names(), name) || isPolicy(name) ||
-		(s.External != nil && strings.HasPrefix(name, s.External.Prefix))
-}
-
-// Resolve returns the tasks of a run by their names, and the list. A policy or a task on another database that was
-// removed after the run was requested has nothing to do.
+// Resolve returns the tasks of a run by their names, and the list. A task that was removed after the run was requested
+// has nothing to do.
 func (s Source) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
 ) (chosen []plan.Task, l List, err error) {
@@ -131,12 +123,9 @@ func (s Source) Resolve(
 	}
 	for _, name := range names {
 		t, ok := l.Find(name)
-		if !ok && s.MayExist(name) {
-			t, ok = plan.Task{Name: name}, true
-			l.External[name] = external.Task{Name: name}
-		}
 		if !ok {
-			return nil, l, fmt.Errorf("this version does not know the task %s", name)
+			t = plan.Task{Name: name}
+			l.External[name] = external.Task{Name: name}
 		}
 		chosen = append(chosen, t)
 	}

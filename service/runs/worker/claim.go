@@ -12,6 +12,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/service/runs/store"
+	"github.com/cleanupd/cleanupd/tasks"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
@@ -49,7 +50,7 @@ func (c *claim) currentTask() string {
 // claimWaiting claims a run that waits for a replica, if one does. In a database of another instance it claims dry runs
 // only.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
-	waiting := store.Waiting(w.tracked(), w.Tasks.Patterns())
+	waiting := store.Waiting(w.tracked(), tasks.Names(), w.Tasks.Kinds())
 	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
 		return nil, err
 	}

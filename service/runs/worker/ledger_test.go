@@ -143,7 +143,7 @@ func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {
 	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
 		run, err = store.InsertRun(t.Context(), tx, store.NewRun{
 			Slots:    store.DeletingSlots,
-			Pipeline: tasks.Names(),
+			Pipeline: tasks.Pipeline,
 			Chosen:   tasks.Names(),
 		})
 		return err

@@ -71,6 +71,7 @@ CREATE TABLE cleanupd.task (
   run_id         uuid NOT NULL REFERENCES cleanupd.run ON DELETE CASCADE,
   position       smallint NOT NULL,         -- in the pipeline, from 1
   name           text NOT NULL,
+  kind           text NOT NULL CHECK (kind IN ('BUILT_IN', 'POLICY', 'EXTERNAL')),
   chosen         boolean NOT NULL,
   state          text NOT NULL CHECK (state IN ('PENDING', 'RUNNING', 'SUCCEEDED', 'SKIPPED', 'FAILED', 'NOT_RUN', 'CANCELLED')),
   epoch          bigint NOT NULL DEFAULT 0, -- that of its run, which fences batches
@@ -251,7 +252,7 @@ CREATE TABLE cleanupd.guards (
 -- What guards refused: it stays refused until a plan that accepted it has run, or an option or the guard has changed.
 CREATE TABLE cleanupd.guard_refusal (
   task         text NOT NULL,
-
+  task_kind    text NOT NULL,  -- as in task
   guard        text NOT NULL,
   table_name   text NOT NULL,  -- quoted, with its schema; or the mask of work tables
   number       bigint NOT NULL,

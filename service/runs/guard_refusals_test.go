@@ -23,9 +23,9 @@ func TestLatchesOfOtherTasksStay(t *testing.T) {
 	if err := store.Migrate(t.Context(), conn); err != nil {
 		t.Fatal(err)
 	}
-	db.Do(`INSERT INTO cleanupd.guard_refusal (task, guard, table_name, number, number_limit, options, run_id)
-		SELECT task, 'share', 't', 2, 1, '{}', gen_random_uuid()
-		FROM unnest(ARRAY['sessions', 'policy/old', 'policy/forms', 'forms/loans']) AS task`)
+	db.Do(`INSERT INTO cleanupd.guard_refusal (task, task_kind, guard, table_name, number, number_limit, options, run_id)
+		SELECT task, kind, 'share', 't', 2, 1, '{}', gen_random_uuid() FROM (VALUES ('sessions', 'BUILT_IN'),
+			('policy/old', 'POLICY'), ('policy/forms', 'POLICY'), ('forms/loans', 'EXTERNAL')) AS t (task, kind)`)
 	limits := guard.DefaultLimits
 	limits.MinProcessInstances++
 	if err := pgx.BeginFunc(t.Context(), conn, func(tx pgx.Tx) error {
@@ -33,8 +33,8 @@ func TestLatchesOfOtherTasksStay(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	latched := db.Strings("SELECT task FROM cleanupd.guard_refusal ORDER BY 1")
-	if want := []string{"policy/forms", "policy/old", "sessions"}; !slices.Equal(latched, want) {
-		t.Errorf("%v, not %v", latched, want)
+	refused := db.Strings("SELECT task FROM cleanupd.guard_refusal ORDER BY 1")
+	if want := []string{"policy/forms", "policy/old", "sessions"}; !slices.Equal(refused, want) {
+		t.Errorf("%v, not %v", refused, want)
 	}
 }
