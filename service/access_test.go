@@ -38,6 +38,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	"google.golang.org/protobuf/types/dynamicpb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/internal/testca"
@@ -76,32 +77,32 @@ var calls = []call{
 	{rpc: "CleanupService/PauseRun", role: access.Operator, method: "POST", path: "/v1/runs/x:pause"},
 	{rpc: "CleanupService/ResumeRun", role: access.Operator, method: "POST", path: "/v1/runs/x:resume"},
 	{rpc: "CleanupService/ListTasks", role: access.Viewer, method: "GET", path: "/v1/tasks"},
-	{rpc: "CleanupService/ListTables", role: access.Viewer, method: "GET", path: "/v1/tables"},
+	{rpc: "InsightService/ListTables", role: access.Viewer, method: "GET", path: "/v1/tables"},
 	{rpc: "CleanupService/GetOptions", role: access.Viewer, method: "GET", path: "/v1/options"},
 	{rpc: "CleanupService/SetOptions", role: access.Admin, method: "PATCH", path: "/v1/options", body: "{}"},
 	{rpc: "CleanupService/GetSchedule", role: access.Viewer, method: "GET", path: "/v1/schedule"},
 	{rpc: "CleanupService/SetSchedule", role: access.Admin, method: "PUT", path: "/v1/schedule", body: "{}"},
 	{
-		rpc:    "CleanupService/ListRemoteDeliveries",
+		rpc:    "InsightService/ListRemoteDeliveries",
 		role:   access.Viewer,
 		method: "GET",
 		path:   "/v1/mid-sourcing/leftovers",
 	},
-	{rpc: "CleanupService/ExplainTask", role: access.Viewer, method: "GET", path: "/v1/tasks/x:explain"},
-	{rpc: "CleanupService/ExplainRow", role: access.Viewer, method: "GET", path: "/v1/explain?table=x&key=1"},
-	{rpc: "CleanupService/GetGuards", role: access.Admin, method: "GET", path: "/v1/guards"},
-	{rpc: "CleanupService/SetGuards", role: access.Admin, method: "PUT", path: "/v1/guards"},
-	{rpc: "CleanupService/CreateHold", role: access.Admin, method: "POST", path: "/v1/holds"},
-	{rpc: "CleanupService/ListHolds", role: access.Admin, method: "GET", path: "/v1/holds"},
-	{rpc: "CleanupService/ReleaseHold", role: access.Admin, method: "POST", path: "/v1/holds/x:release"},
-	{rpc: "CleanupService/ListPolicies", role: access.Viewer, method: "GET", path: "/v1/policies"},
-	{rpc: "CleanupService/GetPolicy", role: access.Viewer, method: "GET", path: "/v1/policies/x"},
-	{rpc: "CleanupService/SetPolicy", role: access.Admin, method: "PUT", path: "/v1/policies/x", body: "{}"},
-	{rpc: "CleanupService/DeletePolicy", role: access.Admin, method: "DELETE", path: "/v1/policies/x"},
-	{rpc: "CleanupService/GetForecast", role: access.Viewer, method: "GET", path: "/v1/forecast"},
-	{rpc: "CleanupService/WhoAmI", role: access.Viewer, method: "GET", path: "/v1/whoami"},
-	{rpc: "CleanupService/GetServer", role: access.Viewer, method: "GET", path: "/v1/server"},
-	{rpc: "CleanupService/ListAudit", role: access.Admin, method: "GET", path: "/v1/audit"},
+	{rpc: "InsightService/ExplainTask", role: access.Viewer, method: "GET", path: "/v1/tasks/x:explain"},
+	{rpc: "InsightService/ExplainRow", role: access.Viewer, method: "GET", path: "/v1/explain?table=x&key=1"},
+	{rpc: "GuardService/GetGuards", role: access.Admin, method: "GET", path: "/v1/guards"},
+	{rpc: "GuardService/SetGuards", role: access.Admin, method: "PUT", path: "/v1/guards"},
+	{rpc: "GuardService/CreateHold", role: access.Admin, method: "POST", path: "/v1/holds"},
+	{rpc: "GuardService/ListHolds", role: access.Admin, method: "GET", path: "/v1/holds"},
+	{rpc: "GuardService/ReleaseHold", role: access.Admin, method: "POST", path: "/v1/holds/x:release"},
+	{rpc: "PolicyService/ListPolicies", role: access.Viewer, method: "GET", path: "/v1/policies"},
+	{rpc: "PolicyService/GetPolicy", role: access.Viewer, method: "GET", path: "/v1/policies/x"},
+	{rpc: "PolicyService/SetPolicy", role: access.Admin, method: "PUT", path: "/v1/policies/x", body: "{}"},
+	{rpc: "PolicyService/DeletePolicy", role: access.Admin, method: "DELETE", path: "/v1/policies/x"},
+	{rpc: "InsightService/GetForecast", role: access.Viewer, method: "GET", path: "/v1/forecast"},
+	{rpc: "ServerService/WhoAmI", role: access.Viewer, method: "GET", path: "/v1/whoami"},
+	{rpc: "ServerService/GetServer", role: access.Viewer, method: "GET", path: "/v1/server"},
+	{rpc: "ServerService/ListAudit", role: access.Admin, method: "GET", path: "/v1/audit"},
 	{rpc: "UserDataService/FindUserData", role: access.Admin, method: "POST", path: "/v1/userdata:find"},
 	{rpc: "UserDataService/EraseUserData", role: access.Admin, method: "POST", path: "/v1/userdata:erase"},
 	{
@@ -474,19 +475,18 @@ func (s shown) overREST(t *testing.T, client *http.Client, url string, c call) i
 
 func TestWhoMayDoWhat(t *testing.T) {
 	t.Parallel()
-	for _, service := range []protoreflect.FullName{"cleanup.v1.CleanupService", "cleanup.v1.UserDataService"} {
-		found, err := protoregistry.GlobalFiles.FindDescriptorByName(service)
-		if err != nil {
-			t.Fatal(err)
-		}
-		methods := found.(protoreflect.ServiceDescriptor).Methods()
-		for i := range methods.Len() {
-			name := string(service.Name()) + "/" + string(methods.Get(i).Name())
-			if !slices.ContainsFunc(calls, func(c call) bool { return c.rpc == name }) {
-				t.Errorf("who may call %s is not tested", name)
+	protoregistry.GlobalFiles.RangeFilesByPackage("cleanup.v1", func(file protoreflect.FileDescriptor) bool {
+		for i := range file.Services().Len() {
+			service := file.Services().Get(i)
+			for j := range service.Methods().Len() {
+				name := string(service.Name()) + "/" + string(service.Methods().Get(j).Name())
+				if !slices.ContainsFunc(calls, func(c call) bool { return c.rpc == name }) {
+					t.Errorf("who may call %s is not tested", name)
+				}
 			}
 		}
-	}
+		return true
+	})
 	ca, i := testca.New(t), newIssuer(t)
 	s := guarded(t, ca, i)
 	beside := []call{ // only over HTTP
@@ -555,7 +555,7 @@ func TestWhoMayCancel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	client := cleanupv1.NewCleanupServiceClient(conn)
+	client := cleanupd.NewClient(conn)
 	as := func(who string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+who)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/explain"
 )
 
-// ExplainTask implements cleanupv1.CleanupServiceServer.
+// ExplainTask implements cleanupv1.InsightServiceServer.
 func (s *Service) ExplainTask(
 	ctx context.Context, in *cleanupv1.ExplainTaskRequest,
 ) (*cleanupv1.ExplainTaskResponse, error) {
@@ -47,7 +47,7 @@ func statementMessage(s explain.Statement) *cleanupv1.ExplainedStatement {
 	}
 }
 
-// ExplainRow implements cleanupv1.CleanupServiceServer.
+// ExplainRow implements cleanupv1.InsightServiceServer.
 func (s *Service) ExplainRow(
 	ctx context.Context, in *cleanupv1.ExplainRowRequest,
 ) (*cleanupv1.ExplainRowResponse, error) {

@@ -410,7 +410,7 @@ func TestExplainRowByText(t *testing.T) {
 	}
 	want := []string{`PERMISSION_DENIED {}`, `OK {"table": "xtksessioninfo"}`}
 	if got := s.db.Strings(
-		"SELECT result || ' ' || details FROM cleanupd.audit WHERE rpc = 'CleanupService/ExplainRow' ORDER BY time",
+		"SELECT result || ' ' || details FROM cleanupd.audit WHERE rpc = 'InsightService/ExplainRow' ORDER BY time",
 	); !slices.Equal(
 		got,
 		want,

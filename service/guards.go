@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// GetGuards implements cleanupv1.CleanupServiceServer.
+// GetGuards implements cleanupv1.GuardServiceServer.
 func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) (*cleanupv1.GetGuardsResponse, error) {
 	settings, latched, err := s.runs.Guards(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 	}, nil
 }
 
-// SetGuards implements cleanupv1.CleanupServiceServer.
+// SetGuards implements cleanupv1.GuardServiceServer.
 func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest) (*cleanupv1.SetGuardsResponse, error) {
 	given := in.GetGuards()
 	if given == nil {

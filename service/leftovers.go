@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// ListRemoteDeliveries implements cleanupv1.CleanupServiceServer.
+// ListRemoteDeliveries implements cleanupv1.InsightServiceServer.
 func (s *Service) ListRemoteDeliveries(
 	ctx context.Context, in *cleanupv1.ListRemoteDeliveriesRequest,
 ) (*cleanupv1.ListRemoteDeliveriesResponse, error) {

@@ -22,6 +22,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/testca"
 	"github.com/cleanupd/cleanupd/service/access"
@@ -36,7 +37,7 @@ func (s *server) well(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if _, err := cleanupv1.NewCleanupServiceClient(conn).
+	if _, err := cleanupd.NewClient(conn).
 		GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{}); err != nil {
 		t.Errorf("another connection: %v", err)
 	}

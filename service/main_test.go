@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -49,7 +50,7 @@ func TestMain(m *testing.M) {
 
 // server is a replica of a test.
 type server struct {
-	cleanupv1.CleanupServiceClient
+	cleanupd.Client
 	conn *grpc.ClientConn
 	url  string // of REST
 	db   *pgtest.DB
@@ -91,7 +92,7 @@ func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, co
 		scheme = "https://"
 	}
 	return &server{
-		cleanupv1.NewCleanupServiceClient(conn),
+		cleanupd.NewClient(conn),
 		conn,
 		scheme + r.http.Addr().String(),
 		db,

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// ListPolicies implements cleanupv1.CleanupServiceServer.
+// ListPolicies implements cleanupv1.PolicyServiceServer.
 func (s *Service) ListPolicies(
 	ctx context.Context, in *cleanupv1.ListPoliciesRequest,
 ) (*cleanupv1.ListPoliciesResponse, error) {
@@ -39,7 +39,7 @@ func (s *Service) ListPolicies(
 	return out, nil
 }
 
-// GetPolicy implements cleanupv1.CleanupServiceServer.
+// GetPolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) GetPolicy(
 	ctx context.Context, in *cleanupv1.GetPolicyRequest,
 ) (*cleanupv1.GetPolicyResponse, error) {
@@ -50,7 +50,7 @@ func (s *Service) GetPolicy(
 	return &cleanupv1.GetPolicyResponse{Policy: describedPolicy(found)}, nil
 }
 
-// SetPolicy implements cleanupv1.CleanupServiceServer.
+// SetPolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) SetPolicy(
 	ctx context.Context, in *cleanupv1.SetPolicyRequest,
 ) (*cleanupv1.SetPolicyResponse, error) {
@@ -90,7 +90,7 @@ func (s *Service) SetPolicy(
 	return &cleanupv1.SetPolicyResponse{Policy: describedPolicy(stored)}, nil
 }
 
-// DeletePolicy implements cleanupv1.CleanupServiceServer.
+// DeletePolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {

@@ -336,7 +336,7 @@ func TestPoliciesOverREST(t *testing.T) {
 		s.db.Int("SELECT count(*) FROM cleanupd.policy") != 1 {
 		t.Errorf("only checked: %d %s", got.code, got.body)
 	}
-	if n := s.db.Int(`SELECT count(*) FROM cleanupd.audit WHERE rpc = 'CleanupService/SetPolicy' AND result = 'OK'
+	if n := s.db.Int(`SELECT count(*) FROM cleanupd.audit WHERE rpc = 'PolicyService/SetPolicy' AND result = 'OK'
 		AND details = '{"policy": "only-checked", "validate_only": true}'`); n != 1 {
 		t.Errorf("%d entries of the audit say that a policy was only checked", n)
 	}

@@ -14,9 +14,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Service implements cleanup.v1.CleanupService.
+// Service implements all services but UserDataService.
 type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
+	cleanupv1.UnimplementedGuardServiceServer
+	cleanupv1.UnimplementedPolicyServiceServer
+	cleanupv1.UnimplementedInsightServiceServer
+	cleanupv1.UnimplementedServerServiceServer
 	pool *pgxpool.Pool
 	runs *runs.Manager
 	// policies changes policies.
@@ -46,7 +50,7 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 	}
 }
 
-// NewServer returns a server of both services. It sets the fields of the configuration that depend on them.
+// NewServer returns a server of all services. It sets the fields of the configuration that depend on them.
 func NewServer(s *Service, u *UserData, c transport.Config) (*transport.Server, error) {
 	s.hasUserData = u.forms != nil
 	c.Cleanup, c.CleanupReady, c.Metrics, c.Audit = s, s.runs.Ready, s.runs.Metrics(), s.pool

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
@@ -310,7 +311,7 @@ func TestUpdatesAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	s, client, _ := purgeServer(t)
 	other := serve(t, s.db, true)
-	replicas := []cleanupv1.CleanupServiceClient{s.CleanupServiceClient, other.CleanupServiceClient}
+	replicas := []cleanupd.Client{s.Client, other.Client}
 	setPurge(t, client, loans())
 	ctx := t.Context()
 	for name, setting := range map[string]struct {

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -236,13 +237,13 @@ func watch(given string) error {
 	if _, err := fmt.Sscan(given, &address, &rest, &runID, &size); err != nil {
 		return err
 	}
-	var clients [8]cleanupv1.CleanupServiceClient
+	var clients [8]cleanupd.Client
 	for i := range clients {
 		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 		if err != nil {
 			return err
 		}
-		clients[i] = cleanupv1.NewCleanupServiceClient(conn)
+		clients[i] = cleanupd.NewClient(conn)
 	}
 	var unread []net.Conn // kept, so that they are not garbage collected and closed
 	seen := make(chan int64)

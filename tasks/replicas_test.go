@@ -20,6 +20,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
@@ -38,7 +39,7 @@ type replica struct {
 	program  string
 	args     []string
 	address  string // of the gRPC server; with the port 0 before the first start
-	client   cleanupv1.CleanupServiceClient
+	client   cleanupd.Client
 	userData cleanupv1.UserDataServiceClient
 
 	mu  sync.Mutex
@@ -61,7 +62,7 @@ func newReplica(t *testing.T, program, url string, args ...string) *replica {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.client, r.userData = cleanupv1.NewCleanupServiceClient(conn), cleanupv1.NewUserDataServiceClient(conn)
+	r.client, r.userData = cleanupd.NewClient(conn), cleanupv1.NewUserDataServiceClient(conn)
 	t.Cleanup(func() {
 		_, _ = r.end(syscall.SIGKILL)
 		_ = conn.Close()

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	api "github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
@@ -49,14 +50,14 @@ func tokens(t *testing.T) string {
 }
 
 // as returns a client of a replica, and a context in which it has a role.
-func (r *replica) as(t *testing.T, role string) (cleanupv1.CleanupServiceClient, context.Context) {
+func (r *replica) as(t *testing.T, role string) (api.Client, context.Context) {
 	t.Helper()
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return cleanupv1.NewCleanupServiceClient(
+	return api.NewClient(
 			conn,
 		), metadata.AppendToOutgoingContext(
 			t.Context(),

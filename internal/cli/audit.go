@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/genproto/googleapis/rpc/code"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -57,7 +58,7 @@ func NewAudit() *cobra.Command {
 			if url != "" && !cmd.Flags().Changed("server") && !cmd.Flags().Changed("context") {
 				return list(readAudit(cmd.Context(), url, since.Time(), int(limit)))
 			}
-			return rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+			return rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 				return list(requestAudit(cmd.Context(), client, since.Time(), int(limit)))
 			})(cmd, args)
 		},
@@ -94,7 +95,7 @@ func readAudit(ctx context.Context, url string, since time.Time, limit int) (ent
 
 // requestAudit returns the newest entries from a server.
 func requestAudit(
-	ctx context.Context, client rpc.CleanupClient, since time.Time, limit int,
+	ctx context.Context, client cleanupd.Client, since time.Time, limit int,
 ) (entries []audit.Entry, err error) {
 	for token := ""; ; {
 		size := int32(min(limit-len(entries), service.MaxAudit))

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -20,7 +21,7 @@ import (
 const maxCompletions = 50
 
 // knownTasks offers the tasks of the server.
-func knownTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Completion, error) {
+func knownTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	return completeTasks(resp.GetTasks()), err
 }
@@ -35,7 +36,7 @@ func completeTasks(tasks []*cleanupv1.Task) (list []cobra.Completion) {
 func isPolicy(t *cleanupv1.Task) bool { return t.GetKind() == cleanupv1.TaskKind_TASK_KIND_POLICY }
 
 // skippableTasks offers the tasks of the server, and the name that stands for all policies.
-func skippableTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Completion, error) {
+func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	list := completeTasks(resp.GetTasks())
 	if slices.ContainsFunc(resp.GetTasks(), isPolicy) {
@@ -45,7 +46,7 @@ func skippableTasks(ctx context.Context, client rpc.CleanupClient) ([]cobra.Comp
 }
 
 // knownTables offers the tables whose rows tasks delete or update.
-func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+func knownTables(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
 	resp, err := listTables(ctx, client, basic, 0)
 	for _, t := range resp.GetTables() {
@@ -58,8 +59,8 @@ func knownTables(ctx context.Context, client rpc.CleanupClient) (list []cobra.Co
 }
 
 // knownRuns offers the newest runs that pass a filter.
-func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) rpc.Source[rpc.CleanupClient] {
-	return func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) rpc.Source {
+	return func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		runs, err := listRuns(ctx, client, maxCompletions, request)
 		for _, r := range runs.GetRuns() {
 			if filter(r) {
@@ -88,16 +89,16 @@ func anyRun(*cleanupv1.Run) bool { return true }
 func isActive(r *cleanupv1.Run) bool { return r.GetEndTime() == nil }
 
 // knownPlans offers the dry runs that succeeded.
-var knownPlans = func() rpc.Source[rpc.CleanupClient] {
+var knownPlans = func() rpc.Source {
 	dryRun, succeeded := true, cleanupv1.RunState_RUN_STATE_SUCCEEDED
 	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
 }()
 
 // trippedGuards offers the guards that refuse the plan of the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
-	return rpc.CompleteCleanup(
+	return rpc.Complete(
 		server,
-		func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+		func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 			resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
 			for _, g := range watch.TrippedGuards(resp.GetRun()) {
 				value := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
@@ -109,7 +110,7 @@ func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 }
 
 // knownHolds offers the holds that have not ended.
-func knownHolds(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	resp, err := client.ListHolds(ctx, &cleanupv1.ListHoldsRequest{PageSize: maxCompletions})
 	for _, h := range resp.GetHolds() {
 		list = append(list, cobra.CompletionWithDesc(h.GetId(), holdSubject(h)+": "+h.GetReason()))
@@ -120,7 +121,7 @@ func knownHolds(ctx context.Context, client rpc.CleanupClient) (list []cobra.Com
 // completeSettings completes the names of fields that are not given yet, with their values, and a suffix.
 func completeSettings(
 	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
-	values func(ctx context.Context, client rpc.CleanupClient) (func(protoreflect.FieldDescriptor) string, error),
+	values func(ctx context.Context, client cleanupd.Client) (func(protoreflect.FieldDescriptor) string, error),
 ) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if strings.Contains(typed, "=") {
@@ -131,7 +132,7 @@ func completeSettings(
 			name, _, _ := strings.Cut(arg, "=")
 			given[name] = true
 		}
-		names := func(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+		names := func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 			value, err := values(ctx, client)
 			if err != nil {
 				return nil, err
@@ -144,7 +145,7 @@ func completeSettings(
 			}
 			return list, nil
 		}
-		list, directive := rpc.CompleteCleanup(server, names)(cmd, args, typed)
+		list, directive := rpc.Complete(server, names)(cmd, args, typed)
 		if suffix != "" {
 			directive |= cobra.ShellCompDirectiveNoSpace
 		}
@@ -154,7 +155,7 @@ func completeSettings(
 
 // completeOptions completes the names of options that can be set.
 func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
-	return completeSettings(server, optionFields, suffix, func(ctx context.Context, client rpc.CleanupClient) (
+	return completeSettings(server, optionFields, suffix, func(ctx context.Context, client cleanupd.Client) (
 		func(protoreflect.FieldDescriptor) string, error,
 	) {
 		resp, err := client.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
@@ -169,7 +170,7 @@ func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
 
 // completeGuards completes the names of guards.
 func completeGuards(server *rpc.Server) cobra.CompletionFunc {
-	return completeSettings(server, guardFields, "=", func(ctx context.Context, client rpc.CleanupClient) (
+	return completeSettings(server, guardFields, "=", func(ctx context.Context, client cleanupd.Client) (
 		func(protoreflect.FieldDescriptor) string, error,
 	) {
 		resp, err := client.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -19,7 +20,7 @@ import (
 
 // confirmRun shows what a run would be about, and asks for confirmation.
 func confirmRun(
-	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest,
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest,
 ) error {
 	if err := rpc.PrintTarget(cmd, server, client); err != nil {
 		return err
@@ -43,7 +44,7 @@ func confirmRun(
 }
 
 // printTasks prints how many tasks a run would have, and which if they are selected.
-func printTasks(cmd *cobra.Command, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest) error {
+func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCleanupRequest) error {
 	all, err := listTasks(cmd.Context(), client)
 	if err != nil {
 		return err

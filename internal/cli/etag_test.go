@@ -20,6 +20,8 @@ import (
 // the last write.
 type changed struct {
 	cleanupv1.UnimplementedCleanupServiceServer
+	cleanupv1.UnimplementedGuardServiceServer
+	cleanupv1.UnimplementedPolicyServiceServer
 	cleanupv1.UnimplementedUserDataServiceServer
 	etag string
 	mask []string
@@ -96,6 +98,8 @@ func TestChangesAreConditional(t *testing.T) {
 	c := &changed{}
 	server := grpc.NewServer()
 	cleanupv1.RegisterCleanupServiceServer(server, c)
+	cleanupv1.RegisterGuardServiceServer(server, c)
+	cleanupv1.RegisterPolicyServiceServer(server, c)
 	cleanupv1.RegisterUserDataServiceServer(server, c)
 	go func() { _ = server.Serve(listener) }()
 	t.Cleanup(server.Stop)

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -43,8 +44,8 @@ func NewExplain() *cobra.Command {
 		Example: "  cleanupd explain delivery-logs\n  cleanupd explain deliveries -o json | jq -r '.statements[].sql'\n" +
 			"  cleanupd explain nmsbroadlogrcp 4711\n  cleanupd explain nmsrcpgrprel igroupid=5,irecipientid=7",
 		Args:              taskOrRow,
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(&server, knownTasks, knownTables)),
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(&server, knownTasks, knownTables)),
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			if len(args) == 2 {
 				return explainRow(cmd, client, output, args[0], strings.TrimPrefix(args[1], " "))
 			}
@@ -64,7 +65,7 @@ func NewExplain() *cobra.Command {
 	return cmd
 }
 
-func explainTask(cmd *cobra.Command, client rpc.CleanupClient, output format.Output, name string) error {
+func explainTask(cmd *cobra.Command, client cleanupd.Client, output format.Output, name string) error {
 	task, err := client.ExplainTask(cmd.Context(), &cleanupv1.ExplainTaskRequest{Task: name})
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func explainTask(cmd *cobra.Command, client rpc.CleanupClient, output format.Out
 	return nil
 }
 
-func explainRow(cmd *cobra.Command, client rpc.CleanupClient, output format.Output, table, key string) error {
+func explainRow(cmd *cobra.Command, client cleanupd.Client, output format.Output, table, key string) error {
 	req := &cleanupv1.ExplainRowRequest{Table: table, Key: rowkey.Parse(key)}
 	row, err := client.ExplainRow(cmd.Context(), req)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -32,7 +33,7 @@ func NewForecast() *cobra.Command {
 			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.",
 		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == \"TREND_FALLING_BEHIND\")'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := client.GetForecast(cmd.Context(), &cleanupv1.GetForecastRequest{})
 			if err != nil {
 				return err

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -35,7 +36,7 @@ func NewGuards() *cobra.Command {
 		Short:   "Show the guards, and the tasks that they refuse",
 		Example: "  cleanupd guards get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := client.GetGuards(cmd.Context(), &cleanupv1.GetGuardsRequest{})
 			if err != nil {
 				return err
@@ -69,7 +70,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			"maxDropPercent=default --reason 'archived in May'",
 		Args:              atLeastOneOption,
 		ValidArgsFunction: completeGuards(server),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			req, err := guardsRequest(args)
 			if err != nil {
 				return err

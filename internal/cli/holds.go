@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -48,7 +49,7 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the current holds, newest first",
 		Example: "  cleanupd holds list --include-ended",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			holds, err := listHolds(cmd, client, limit, ended)
 			if err != nil {
 				return err
@@ -63,7 +64,7 @@ func newListHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func listHolds(
-	cmd *cobra.Command, client rpc.CleanupClient, limit int32, ended bool,
+	cmd *cobra.Command, client cleanupd.Client, limit int32, ended bool,
 ) (*cleanupv1.ListHoldsResponse, error) {
 	return rpc.List(limit, service.MaxHolds, func(size int32, token string) (*cleanupv1.ListHoldsResponse, int, error) {
 		req := &cleanupv1.ListHoldsRequest{PageSize: size, PageToken: token, IncludeEnded: ended}
@@ -89,7 +90,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 			"--everything --reason 'audit' --expire-time 2027-01-31T00:00:00Z\n" +
 			"  cleanupd holds create --table nmsbroadlogrcp --reason 'being migrated'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			message, err := hold.message()
 			if err != nil {
 				return err
@@ -120,7 +121,7 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.StringVar(&hold.reason, "reason", "", "the reason, for those who find the hold years later (required)")
 	f.StringVar(&hold.expires, "expire-time", "",
 		"when the hold ends by itself, as 2027-01-31T00:00:00Z; empty: when it is released")
-	rpc.CompleteFlag(cmd, "table", rpc.CompleteCleanup(server, knownTables))
+	rpc.CompleteFlag(cmd, "table", rpc.Complete(server, knownTables))
 	return cmd
 }
 
@@ -175,8 +176,8 @@ func newReleaseHold(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:             "End a hold: the next run deletes what the rules select",
 		Example:           "  cleanupd holds release 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:              flags.OneArgument("the id of a hold, as in cleanupd holds"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, knownHolds)),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownHolds)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.ReleaseHold(cmd.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: args[0]})
 			if err != nil {
 				return err
@@ -192,7 +193,7 @@ func newExportHolds(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Print all holds, including ended ones, one per line in JSON, the oldest first",
 		Example: "  cleanupd holds export",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			holds, err := listHolds(cmd, client, math.MaxInt32, true)
 			if err != nil {
 				return err

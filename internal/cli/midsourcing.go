@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -45,7 +46,7 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd mid-sourcing leftovers\n  cleanupd mid-sourcing leftovers --account mid1 --limit 100000 " +
 			"-o json | jq -r '.deliveries[].remoteId'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			req := &cleanupv1.ListRemoteDeliveriesRequest{}
 			if cmd.Flags().Changed("account") {
 				req.Account = &account

@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -38,7 +39,7 @@ func NewOptions() *cobra.Command {
 		Short:   "Show the current options",
 		Example: "  cleanupd options get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := client.GetOptions(cmd.Context(), &cleanupv1.GetOptionsRequest{})
 			if err != nil {
 				return explainNoOptions(err)
@@ -80,7 +81,7 @@ func newSetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 			"set storageOptimization=ANALYZE",
 		Args:              atLeastOneOption,
 		ValidArgsFunction: completeOptions(server, "="),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			req, err := setRequest(args)
 			if err != nil {
 				return err
@@ -107,7 +108,7 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example:           "  cleanupd options reset broadLogPurgeDelayDays",
 		Args:              atLeastOneOption,
 		ValidArgsFunction: completeOptions(server, ""),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			req, err := resetRequest(args)
 			if err != nil {
 				return err
@@ -130,7 +131,7 @@ func addEtagFlag(cmd *cobra.Command, etag *string) {
 // setOptions changes options, and prints them. Without an etag it fails if they change after it has read them, while
 // confirm asks.
 func setOptions(
-	cmd *cobra.Command, output format.Output, client rpc.CleanupClient, req *cleanupv1.SetOptionsRequest,
+	cmd *cobra.Command, output format.Output, client cleanupd.Client, req *cleanupv1.SetOptionsRequest,
 	confirm func() error,
 ) error {
 	explain := func(err error) error { return err }
@@ -165,7 +166,7 @@ func explainNoOptions(err error) error {
 
 // confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
 func confirmOptions(
-	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, options *cleanupv1.Options,
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options,
 ) error {
 	run, err := watch.Start(
 		cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options},

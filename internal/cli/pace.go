@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -33,10 +34,10 @@ type runResponse interface {
 // newChangeRun returns a command that changes an active run, and prints what became of it.
 func newChangeRun(
 	server *rpc.Server, output *format.Output, cmd *cobra.Command,
-	change func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error),
+	change func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error),
 	describe func(run *cleanupv1.Run) string,
 ) *cobra.Command {
-	cmd.RunE = rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+	cmd.RunE = rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 		resp, err := change(cmd.Context(), client, args)
 		if err != nil {
 			return err
@@ -48,7 +49,7 @@ func newChangeRun(
 		return err
 	})
 	cmd.ValidArgsFunction = rpc.FirstArgument(
-		rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
+		rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
 	)
 	return cmd
 }
@@ -61,7 +62,7 @@ func newPauseRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"transaction. cleanupd runs resume lets it continue; serve --max-pause says when it ends otherwise.",
 		Example: "  cleanupd runs pause 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
-	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
 		return client.PauseRun(ctx, &cleanupv1.PauseRunRequest{RunId: args[0]})
 	}, describeState)
 }
@@ -75,7 +76,7 @@ func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "Let a paused run continue",
 		Example: "  cleanupd runs resume 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
-	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
 		return client.ResumeRun(ctx, &cleanupv1.ResumeRunRequest{RunId: args[0]})
 	}, describeState)
 }
@@ -94,7 +95,7 @@ func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 			}
 			return nil
 		},
-	}, func(ctx context.Context, client rpc.CleanupClient, args []string) (runResponse, error) {
+	}, func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error) {
 		var to pace.Pace
 		if err := to.Set(args[1]); err != nil {
 			return nil, flags.Errorf("the pace %.20q %w", args[1], err)

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -56,7 +57,7 @@ func NewRun() *cobra.Command {
 			"If the server is lost, the program tries for a minute to come back to the run, or to start it.\n" +
 			"The exit status is 1 if the run did not succeed, and 130 if this program was interrupted.",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if cmd.Flags().Changed("max-duration") {
 				if maxDuration <= 0 {
 					return flags.Errorf("--max-duration must be greater than 0, not %s", maxDuration)
@@ -121,17 +122,17 @@ func NewRun() *cobra.Command {
 	f.BoolVar(&req.Detach, "detach", false, "start the run and do not wait for its end")
 	f.StringVar(&req.RequestId, "request-id", "",
 		"a UUID: the command starts one run with it in 24 hours, however often it is repeated (default a new one)")
-	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(&server, knownTasks))
-	rpc.CompleteFlag(cmd, "skip-task", rpc.CompleteCleanup(&server, skippableTasks))
+	rpc.CompleteFlag(cmd, "task", rpc.Complete(&server, knownTasks))
+	rpc.CompleteFlag(cmd, "skip-task", rpc.Complete(&server, skippableTasks))
 	rpc.CompleteFlag(cmd, "pace", completePaces)
-	rpc.CompleteFlag(cmd, "plan", rpc.CompleteCleanup(&server, knownPlans))
+	rpc.CompleteFlag(cmd, "plan", rpc.Complete(&server, knownPlans))
 	rpc.CompleteFlag(cmd, "accept-guard", trippedGuards(&server, &req.Plan))
 	return cmd
 }
 
 // runAfterPreview starts a dry run, asks for confirmation, and starts a run that does exactly what the dry run found.
 func runAfterPreview(
-	cmd *cobra.Command, server *rpc.Server, client rpc.CleanupClient, req *cleanupv1.RunCleanupRequest, yes bool,
+	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest, yes bool,
 	start func(*cleanupv1.RunCleanupRequest) (id string, err error),
 ) error {
 	if !yes && !terminal.CanAsk() {

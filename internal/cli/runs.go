@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -49,7 +50,7 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd runs list --state failed --since 7d\n  cleanupd runs list --limit 100\n" +
 			"  cleanupd runs list -o json | jq -r '.runs[0].state'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			req := &cleanupv1.ListRunsRequest{Task: task}
 			if state != 0 {
 				req.State = cleanupv1.RunState(state).Enum()
@@ -72,13 +73,13 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.Var(&since, "since", "how far to look back: 24h, 7d, a date or a time (default all)")
 	flags.WithoutVariable(f, "state", "task", "since") // they are about one list
 	rpc.CompleteFlag(cmd, "state", cobra.FixedCompletions(runStates(), cobra.ShellCompDirectiveNoFileComp))
-	rpc.CompleteFlag(cmd, "task", rpc.CompleteCleanup(server, knownTasks))
+	rpc.CompleteFlag(cmd, "task", rpc.Complete(server, knownTasks))
 	return cmd
 }
 
 // listRuns returns the newest runs that a request is about, up to limit.
 func listRuns(
-	ctx context.Context, client rpc.CleanupClient, limit int32, req *cleanupv1.ListRunsRequest,
+	ctx context.Context, client cleanupd.Client, limit int32, req *cleanupv1.ListRunsRequest,
 ) (*cleanupv1.ListRunsResponse, error) {
 	return rpc.List(limit, service.MaxRuns, func(size int32, token string) (*cleanupv1.ListRunsResponse, int, error) {
 		req.PageSize, req.PageToken = size, token
@@ -129,9 +130,9 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq -r '.run.results[].detail'",
 		Args: flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(
-			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
+			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
 		),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {
 				return err
@@ -155,9 +156,9 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
 		Args: flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(
-			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
+			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
 		),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 			if err != nil {
 				return err
@@ -177,9 +178,9 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
 		Args:    flags.OneArgument("the id of one run"),
 		ValidArgsFunction: rpc.FirstArgument(
-			rpc.CompleteCleanup(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
+			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
 		),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {
 				return err

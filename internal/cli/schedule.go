@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -43,7 +44,7 @@ func NewSchedule() *cobra.Command {
 		Short:   "Show the schedule, and when the next run starts",
 		Example: "  cleanupd schedule get -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := client.GetSchedule(cmd.Context(), &cleanupv1.GetScheduleRequest{})
 			if err != nil {
 				return err
@@ -69,7 +70,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd schedule set --window 'MON,TUE,WED,THU,FRI 08:00-20:00 gentle' --window '20:00-08:00 fast'\n" +
 			"  cleanupd schedule set --once 2027-01-01T03:00:00Z --enabled\n  cleanupd schedule set --enabled=false",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			req, err := change.request(cmd)
 			if err != nil {
 				return err
@@ -109,7 +110,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.BoolVar(&change.continueOnError, "continue-on-error", true,
 		"continue after a failed task with the tasks that do not need it")
 	rpc.CompleteFlag(cmd, "pace", completePaces)
-	rpc.CompleteFlag(cmd, "next-plan", rpc.CompleteCleanup(server, knownPlans))
+	rpc.CompleteFlag(cmd, "next-plan", rpc.Complete(server, knownPlans))
 	return cmd
 }
 

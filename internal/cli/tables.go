@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -69,7 +70,7 @@ func NewTables() *cobra.Command {
 		Example: "  cleanupd tables --order-by bytes --limit 20\n  cleanupd tables --uncovered --order-by growth\n" +
 			"  cleanupd tables -o json | jq -r '.tables[] | select(.suggestion) | .suggestion.policy'",
 		Args: flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if limit < 0 {
 				return flags.Errorf("--limit must be 0 or more, not %d", limit)
 			}
@@ -100,7 +101,7 @@ func NewTables() *cobra.Command {
 
 // listTables returns the first tables, up to limit; all of them if limit is 0.
 func listTables(
-	ctx context.Context, client rpc.CleanupClient, request *cleanupv1.ListTablesRequest, limit int32,
+	ctx context.Context, client cleanupd.Client, request *cleanupv1.ListTablesRequest, limit int32,
 ) (*cleanupv1.ListTablesResponse, error) {
 	if limit == 0 {
 		limit = math.MaxInt32

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -25,7 +26,7 @@ func NewTasks() *cobra.Command {
 		Short:   "List the tasks of a run in their order",
 		Example: "  cleanupd tasks\n  cleanupd tasks -o json | jq -r '.tasks[].name'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(&server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := listTasks(cmd.Context(), client)
 			if err != nil {
 				return err
@@ -49,7 +50,7 @@ func NewTasks() *cobra.Command {
 }
 
 // listTasks returns all tasks.
-func listTasks(ctx context.Context, client rpc.CleanupClient) (*cleanupv1.ListTasksResponse, error) {
+func listTasks(ctx context.Context, client cleanupd.Client) (*cleanupv1.ListTasksResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListTasksResponse, error) {
 		return client.ListTasks(ctx, &cleanupv1.ListTasksRequest{PageToken: token})
 	})

@@ -8,6 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/cli/contexts"
@@ -47,7 +48,7 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 		return err
 	}
 	defer func() { _ = server.Close() }()
-	client := cleanupv1.NewCleanupServiceClient(server)
+	client := cleanupd.NewClient(server)
 	run, err := watch.Start(ctx, nil, client, &cleanupv1.RunCleanupRequest{})
 	if err != nil {
 		return rpc.PlainError(err)

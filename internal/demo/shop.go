@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 	"github.com/cleanupd/cleanupd/internal/cli"
@@ -83,7 +84,7 @@ func lastRun(ctx context.Context, s *serve.Server) (*cleanupv1.Run, error) {
 		return nil, err
 	}
 	defer func() { _ = conn.Close() }()
-	client := cleanupv1.NewCleanupServiceClient(conn)
+	client := cleanupd.NewClient(conn)
 	list, err := client.ListRuns(ctx, &cleanupv1.ListRunsRequest{PageSize: 1})
 	if err != nil || len(list.GetRuns()) == 0 {
 		return nil, rpc.PlainError(err)

@@ -25,6 +25,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
@@ -64,13 +65,14 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
+	ctx := context.Background()
 	return negotiate(mux), errors.Join(
-		cleanupv1.RegisterCleanupServiceHandlerClient(
-			context.Background(), mux, cleanupv1.NewCleanupServiceClient(conn),
-		),
-		cleanupv1.RegisterUserDataServiceHandlerClient(
-			context.Background(), mux, cleanupv1.NewUserDataServiceClient(conn),
-		),
+		cleanupv1.RegisterCleanupServiceHandlerClient(ctx, mux, cleanupd.NewClient(conn)),
+		cleanupv1.RegisterGuardServiceHandlerClient(ctx, mux, cleanupv1.NewGuardServiceClient(conn)),
+		cleanupv1.RegisterPolicyServiceHandlerClient(ctx, mux, cleanupv1.NewPolicyServiceClient(conn)),
+		cleanupv1.RegisterInsightServiceHandlerClient(ctx, mux, cleanupv1.NewInsightServiceClient(conn)),
+		cleanupv1.RegisterServerServiceHandlerClient(ctx, mux, cleanupv1.NewServerServiceClient(conn)),
+		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)),
 	)
 }
 

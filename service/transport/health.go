@@ -30,11 +30,13 @@ func (h healthServer) notReady(ctx context.Context) error {
 
 // refresh brings the health up to date.
 func (h healthServer) refresh(ctx context.Context) {
-	for name, ready := range map[string]func(context.Context) error{
-		"": h.notReady,
-		cleanupv1.CleanupService_ServiceDesc.ServiceName:  h.cleanup,
-		cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
-	} {
+	checks := map[string]func(context.Context) error{
+		"": h.notReady, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,
+	}
+	for _, name := range cleanupServices {
+		checks[name] = h.cleanup
+	}
+	for name, ready := range checks {
 		status := healthv1.HealthCheckResponse_SERVING
 		if ready(ctx) != nil {
 			status = healthv1.HealthCheckResponse_NOT_SERVING

@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,7 +13,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -193,7 +193,8 @@ func (l *limits) release(who string, r resource) {
 func (l *limits) limitActive(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {
-	if !strings.HasPrefix(info.FullMethod, "/"+cleanupv1.CleanupService_ServiceDesc.ServiceName+"/") {
+	service, _, _ := strings.Cut(strings.TrimPrefix(info.FullMethod, "/"), "/")
+	if !slices.Contains(cleanupServices, service) {
 		return handler(ctx, req)
 	}
 	who := access.FromContext(ctx).String()

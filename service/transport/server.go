@@ -43,11 +43,27 @@ type Server struct {
 	http                *http.Server
 }
 
+// Cleanup implements the services that work on the database that is cleaned.
+type Cleanup interface {
+	cleanupv1.CleanupServiceServer
+	cleanupv1.GuardServiceServer
+	cleanupv1.PolicyServiceServer
+	cleanupv1.InsightServiceServer
+	cleanupv1.ServerServiceServer
+}
+
+// cleanupServices are the names of the services that Cleanup implements.
+var cleanupServices = []string{
+	cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.GuardService_ServiceDesc.ServiceName,
+	cleanupv1.PolicyService_ServiceDesc.ServiceName, cleanupv1.InsightService_ServiceDesc.ServiceName,
+	cleanupv1.ServerService_ServiceDesc.ServiceName,
+}
+
 // Config configures a Server.
 type Config struct {
-	Cleanup  cleanupv1.CleanupServiceServer
+	Cleanup  Cleanup
 	UserData cleanupv1.UserDataServiceServer
-	// CleanupReady and UserDataReady return why a service cannot work now, or nil.
+	// CleanupReady and UserDataReady return why services cannot work now, or nil.
 	CleanupReady, UserDataReady func(context.Context) error
 	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
 	Metrics prometheus.Collector
@@ -110,6 +126,10 @@ func NewServer(c Config) (*Server, error) {
 			)...)
 		gated := gatedRegistrar{server, g, recovery}
 		cleanupv1.RegisterCleanupServiceServer(gated, c.Cleanup)
+		cleanupv1.RegisterGuardServiceServer(gated, c.Cleanup)
+		cleanupv1.RegisterPolicyServiceServer(gated, c.Cleanup)
+		cleanupv1.RegisterInsightServiceServer(gated, c.Cleanup)
+		cleanupv1.RegisterServerServiceServer(gated, c.Cleanup)
 		cleanupv1.RegisterUserDataServiceServer(gated, c.UserData)
 		healthv1.RegisterHealthServer(gated, out.health)
 		reflection.Register(gated)

@@ -594,124 +594,6 @@ func (RunView) EnumDescriptor() ([]byte, []int) {
 	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{8}
 }
 
-// Verdict says whether a row will be deleted.
-type Verdict int32
-
-const (
-	// Only if the row does not exist.
-	Verdict_VERDICT_UNSPECIFIED Verdict = 0
-	// The next run deletes the row, or updates it in a step that updates.
-	Verdict_VERDICT_DELETE_NEXT_RUN Verdict = 1
-	// A later run deletes the row, from a known time on, if nothing else changes.
-	Verdict_VERDICT_DELETE_LATER Verdict = 2
-	// No run deletes the row as it is.
-	Verdict_VERDICT_RETAINED Verdict = 3
-	// Unknown: a task that decides about the row would fail.
-	Verdict_VERDICT_UNKNOWN Verdict = 4
-)
-
-// Enum value maps for Verdict.
-var (
-	Verdict_name = map[int32]string{
-		0: "VERDICT_UNSPECIFIED",
-		1: "VERDICT_DELETE_NEXT_RUN",
-		2: "VERDICT_DELETE_LATER",
-		3: "VERDICT_RETAINED",
-		4: "VERDICT_UNKNOWN",
-	}
-	Verdict_value = map[string]int32{
-		"VERDICT_UNSPECIFIED":     0,
-		"VERDICT_DELETE_NEXT_RUN": 1,
-		"VERDICT_DELETE_LATER":    2,
-		"VERDICT_RETAINED":        3,
-		"VERDICT_UNKNOWN":         4,
-	}
-)
-
-func (x Verdict) Enum() *Verdict {
-	p := new(Verdict)
-	*p = x
-	return p
-}
-
-func (x Verdict) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Verdict) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[9].Descriptor()
-}
-
-func (Verdict) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[9]
-}
-
-func (x Verdict) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Verdict.Descriptor instead.
-func (Verdict) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{9}
-}
-
-// Truth says whether a part of a condition is true.
-type Truth int32
-
-const (
-	// Never returned.
-	Truth_TRUTH_UNSPECIFIED Truth = 0
-	// The part is true.
-	Truth_TRUTH_TRUE Truth = 1
-	// The part is false.
-	Truth_TRUTH_FALSE Truth = 2
-	// A value that it reads is NULL, or the row that it is about does not exist. No rule deletes the row then.
-	Truth_TRUTH_UNKNOWN Truth = 3
-)
-
-// Enum value maps for Truth.
-var (
-	Truth_name = map[int32]string{
-		0: "TRUTH_UNSPECIFIED",
-		1: "TRUTH_TRUE",
-		2: "TRUTH_FALSE",
-		3: "TRUTH_UNKNOWN",
-	}
-	Truth_value = map[string]int32{
-		"TRUTH_UNSPECIFIED": 0,
-		"TRUTH_TRUE":        1,
-		"TRUTH_FALSE":       2,
-		"TRUTH_UNKNOWN":     3,
-	}
-)
-
-func (x Truth) Enum() *Truth {
-	p := new(Truth)
-	*p = x
-	return p
-}
-
-func (x Truth) String() string {
-	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
-}
-
-func (Truth) Descriptor() protoreflect.EnumDescriptor {
-	return file_cleanup_v1_cleanup_proto_enumTypes[10].Descriptor()
-}
-
-func (Truth) Type() protoreflect.EnumType {
-	return &file_cleanup_v1_cleanup_proto_enumTypes[10]
-}
-
-func (x Truth) Number() protoreflect.EnumNumber {
-	return protoreflect.EnumNumber(x)
-}
-
-// Deprecated: Use Truth.Descriptor instead.
-func (Truth) EnumDescriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{10}
-}
-
 // Run is one execution of the pipeline.
 type Run struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3811,1268 +3693,12 @@ func (x *SetScheduleResponse) GetEtag() string {
 	return ""
 }
 
-// ListRemoteDeliveriesRequest asks for a page of deliveries that remain on mid-sourcing servers.
-type ListRemoteDeliveriesRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The largest number of deliveries to return: 1 to 1,000. 0, the default, returns 50; a larger number returns
-	// 1,000.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the previous page; empty for the first.
-	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Only deliveries of this account; an empty text: only deliveries without an account; absent: all.
-	Account       *string `protobuf:"bytes,3,opt,name=account,proto3,oneof" json:"account,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRemoteDeliveriesRequest) Reset() {
-	*x = ListRemoteDeliveriesRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRemoteDeliveriesRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRemoteDeliveriesRequest) ProtoMessage() {}
-
-func (x *ListRemoteDeliveriesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[39]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRemoteDeliveriesRequest.ProtoReflect.Descriptor instead.
-func (*ListRemoteDeliveriesRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{39}
-}
-
-func (x *ListRemoteDeliveriesRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListRemoteDeliveriesRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ListRemoteDeliveriesRequest) GetAccount() string {
-	if x != nil && x.Account != nil {
-		return *x.Account
-	}
-	return ""
-}
-
-// ListRemoteDeliveriesResponse is a page of deliveries, by account, then by remote id.
-type ListRemoteDeliveriesResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The deliveries.
-	Deliveries []*RemoteDelivery `protobuf:"bytes,1,rep,name=deliveries,proto3" json:"deliveries,omitempty"`
-	// The token of the next page; empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListRemoteDeliveriesResponse) Reset() {
-	*x = ListRemoteDeliveriesResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListRemoteDeliveriesResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListRemoteDeliveriesResponse) ProtoMessage() {}
-
-func (x *ListRemoteDeliveriesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[40]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListRemoteDeliveriesResponse.ProtoReflect.Descriptor instead.
-func (*ListRemoteDeliveriesResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{40}
-}
-
-func (x *ListRemoteDeliveriesResponse) GetDeliveries() []*RemoteDelivery {
-	if x != nil {
-		return x.Deliveries
-	}
-	return nil
-}
-
-func (x *ListRemoteDeliveriesResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// RemoteDelivery is a delivery that was deleted here and remains on a mid-sourcing server.
-type RemoteDelivery struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the server's external account (NmsExtAccount.sName); empty if it had none.
-	Account string `protobuf:"bytes,1,opt,name=account,proto3" json:"account,omitempty"`
-	// The id of the delivery on that server (NmsDelivery.iMidRemoteId here).
-	RemoteId int64 `protobuf:"varint,2,opt,name=remote_id,json=remoteId,proto3" json:"remote_id,omitempty"`
-	// The label of the delivery here.
-	Label string `protobuf:"bytes,3,opt,name=label,proto3" json:"label,omitempty"`
-	// The id of the delivery here.
-	DeliveryId int64 `protobuf:"varint,4,opt,name=delivery_id,json=deliveryId,proto3" json:"delivery_id,omitempty"`
-	// The run that deleted it here. The run itself may have been deleted.
-	RunId string `protobuf:"bytes,5,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// When the run deleted it.
-	RetainTime    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retain_time,json=retainTime,proto3" json:"retain_time,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *RemoteDelivery) Reset() {
-	*x = RemoteDelivery{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *RemoteDelivery) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*RemoteDelivery) ProtoMessage() {}
-
-func (x *RemoteDelivery) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[41]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use RemoteDelivery.ProtoReflect.Descriptor instead.
-func (*RemoteDelivery) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{41}
-}
-
-func (x *RemoteDelivery) GetAccount() string {
-	if x != nil {
-		return x.Account
-	}
-	return ""
-}
-
-func (x *RemoteDelivery) GetRemoteId() int64 {
-	if x != nil {
-		return x.RemoteId
-	}
-	return 0
-}
-
-func (x *RemoteDelivery) GetLabel() string {
-	if x != nil {
-		return x.Label
-	}
-	return ""
-}
-
-func (x *RemoteDelivery) GetDeliveryId() int64 {
-	if x != nil {
-		return x.DeliveryId
-	}
-	return 0
-}
-
-func (x *RemoteDelivery) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *RemoteDelivery) GetRetainTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.RetainTime
-	}
-	return nil
-}
-
-// CreateHoldRequest creates a hold.
-type CreateHoldRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hold. Output-only fields are ignored.
-	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateHoldRequest) Reset() {
-	*x = CreateHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateHoldRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateHoldRequest) ProtoMessage() {}
-
-func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[42]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
-func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{42}
-}
-
-func (x *CreateHoldRequest) GetHold() *Hold {
-	if x != nil {
-		return x.Hold
-	}
-	return nil
-}
-
-// CreateHoldResponse has the stored hold, which is in force.
-type CreateHoldResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hold.
-	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *CreateHoldResponse) Reset() {
-	*x = CreateHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *CreateHoldResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*CreateHoldResponse) ProtoMessage() {}
-
-func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[43]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
-func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{43}
-}
-
-func (x *CreateHoldResponse) GetHold() *Hold {
-	if x != nil {
-		return x.Hold
-	}
-	return nil
-}
-
-// ListHoldsRequest asks for a page of holds.
-type ListHoldsRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The largest number of holds to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
-	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
-	// The `next_page_token` of the previous page; empty for the first.
-	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Whether to return also holds that were released or have expired. False by default.
-	IncludeEnded  bool `protobuf:"varint,3,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListHoldsRequest) Reset() {
-	*x = ListHoldsRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListHoldsRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListHoldsRequest) ProtoMessage() {}
-
-func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[44]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
-func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{44}
-}
-
-func (x *ListHoldsRequest) GetPageSize() int32 {
-	if x != nil {
-		return x.PageSize
-	}
-	return 0
-}
-
-func (x *ListHoldsRequest) GetPageToken() string {
-	if x != nil {
-		return x.PageToken
-	}
-	return ""
-}
-
-func (x *ListHoldsRequest) GetIncludeEnded() bool {
-	if x != nil {
-		return x.IncludeEnded
-	}
-	return false
-}
-
-// ListHoldsResponse is a page of holds, newest first.
-type ListHoldsResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The holds.
-	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
-	// The token of the next page; empty on the last page.
-	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ListHoldsResponse) Reset() {
-	*x = ListHoldsResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ListHoldsResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ListHoldsResponse) ProtoMessage() {}
-
-func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[45]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
-func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{45}
-}
-
-func (x *ListHoldsResponse) GetHolds() []*Hold {
-	if x != nil {
-		return x.Holds
-	}
-	return nil
-}
-
-func (x *ListHoldsResponse) GetNextPageToken() string {
-	if x != nil {
-		return x.NextPageToken
-	}
-	return ""
-}
-
-// ReleaseHoldRequest ends a hold.
-type ReleaseHoldRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the hold.
-	HoldId        string `protobuf:"bytes,1,opt,name=hold_id,json=holdId,proto3" json:"hold_id,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReleaseHoldRequest) Reset() {
-	*x = ReleaseHoldRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReleaseHoldRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReleaseHoldRequest) ProtoMessage() {}
-
-func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[46]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
-func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{46}
-}
-
-func (x *ReleaseHoldRequest) GetHoldId() string {
-	if x != nil {
-		return x.HoldId
-	}
-	return ""
-}
-
-// ReleaseHoldResponse has the released hold.
-type ReleaseHoldResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hold.
-	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ReleaseHoldResponse) Reset() {
-	*x = ReleaseHoldResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ReleaseHoldResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ReleaseHoldResponse) ProtoMessage() {}
-
-func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[47]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
-func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{47}
-}
-
-func (x *ReleaseHoldResponse) GetHold() *Hold {
-	if x != nil {
-		return x.Hold
-	}
-	return nil
-}
-
-// ExplainTaskRequest names a task.
-type ExplainTaskRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the task.
-	Task          string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainTaskRequest) Reset() {
-	*x = ExplainTaskRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainTaskRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainTaskRequest) ProtoMessage() {}
-
-func (x *ExplainTaskRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[48]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainTaskRequest.ProtoReflect.Descriptor instead.
-func (*ExplainTaskRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{48}
-}
-
-func (x *ExplainTaskRequest) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-// ExplainTaskResponse says what a task would do now.
-type ExplainTaskResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the task.
-	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// The clock that the cutoffs are relative to.
-	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// The query for the parents that the task starts from, such as the obsolete deliveries, with all that depends on
-	// them; absent if it has none.
-	Parents *ExplainedStatement `protobuf:"bytes,3,opt,name=parents,proto3" json:"parents,omitempty"`
-	// The number of these parents.
-	ParentCount int64 `protobuf:"varint,4,opt,name=parent_count,json=parentCount,proto3" json:"parent_count,omitempty"`
-	// The statements, in order: one per table and step. Each batch executes it for a part of the table.
-	Statements []*ExplainedStatement `protobuf:"bytes,5,rep,name=statements,proto3" json:"statements,omitempty"`
-	// What the task skips and why, such as a missing table, and the GRANT statements that are missing.
-	Skips         []string `protobuf:"bytes,6,rep,name=skips,proto3" json:"skips,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainTaskResponse) Reset() {
-	*x = ExplainTaskResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainTaskResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainTaskResponse) ProtoMessage() {}
-
-func (x *ExplainTaskResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[49]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainTaskResponse.ProtoReflect.Descriptor instead.
-func (*ExplainTaskResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{49}
-}
-
-func (x *ExplainTaskResponse) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *ExplainTaskResponse) GetReferenceTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ReferenceTime
-	}
-	return nil
-}
-
-func (x *ExplainTaskResponse) GetParents() *ExplainedStatement {
-	if x != nil {
-		return x.Parents
-	}
-	return nil
-}
-
-func (x *ExplainTaskResponse) GetParentCount() int64 {
-	if x != nil {
-		return x.ParentCount
-	}
-	return 0
-}
-
-func (x *ExplainTaskResponse) GetStatements() []*ExplainedStatement {
-	if x != nil {
-		return x.Statements
-	}
-	return nil
-}
-
-func (x *ExplainTaskResponse) GetSkips() []string {
-	if x != nil {
-		return x.Skips
-	}
-	return nil
-}
-
-// ExplainedStatement is a statement that a task would execute.
-type ExplainedStatement struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The quoted name of the table, with its schema; for work tables the pattern of their names, as in LIKE.
-	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// The kind of the change; unspecified for a query, and for VACUUM and ANALYZE.
-	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// Which rows, or why the work tables, for people, with delays and cutoffs.
-	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The statement without the condition that selects a batch; for several tables, the statement of the first one.
-	// Empty if no work table would be dropped.
-	Sql string `protobuf:"bytes,4,opt,name=sql,proto3" json:"sql,omitempty"`
-	// The values of its parameters, $1 and so on: times in UTC; of a list of ids the first ten.
-	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
-	// How its rows are found.
-	ScanMethod ScanMethod `protobuf:"varint,6,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
-	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
-	Index string `protobuf:"bytes,8,opt,name=index,proto3" json:"index,omitempty"`
-	// The number of partitions that it is executed on, one after another; 1 for a table without partitions. `sql` names
-	// the first one.
-	PartitionCount int32 `protobuf:"varint,7,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
-}
-
-func (x *ExplainedStatement) Reset() {
-	*x = ExplainedStatement{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainedStatement) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainedStatement) ProtoMessage() {}
-
-func (x *ExplainedStatement) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[50]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainedStatement.ProtoReflect.Descriptor instead.
-func (*ExplainedStatement) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{50}
-}
-
-func (x *ExplainedStatement) GetTable() string {
-	if x != nil {
-		return x.Table
-	}
-	return ""
-}
-
-func (x *ExplainedStatement) GetAction() PreviewAction {
-	if x != nil {
-		return x.Action
-	}
-	return PreviewAction_PREVIEW_ACTION_UNSPECIFIED
-}
-
-func (x *ExplainedStatement) GetRule() string {
-	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *ExplainedStatement) GetSql() string {
-	if x != nil {
-		return x.Sql
-	}
-	return ""
-}
-
-func (x *ExplainedStatement) GetParameters() []string {
-	if x != nil {
-		return x.Parameters
-	}
-	return nil
-}
-
-func (x *ExplainedStatement) GetScanMethod() ScanMethod {
-	if x != nil {
-		return x.ScanMethod
-	}
-	return ScanMethod_SCAN_METHOD_UNSPECIFIED
-}
-
-func (x *ExplainedStatement) GetIndex() string {
-	if x != nil {
-		return x.Index
-	}
-	return ""
-}
-
-func (x *ExplainedStatement) GetPartitionCount() int32 {
-	if x != nil {
-		return x.PartitionCount
-	}
-	return 0
-}
-
-// ExplainRowRequest identifies a row.
-type ExplainRowRequest struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the table in the schema of the application; SCHEMA.TABLE is accepted, too.
-	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// All columns of one of the table's unique keys. Over REST, GET also accepts them as VALUE or
-	// COLUMN=VALUE,COLUMN=VALUE. Without a key: INVALID_ARGUMENT with the keys of the table.
-	Key           []*KeyColumn `protobuf:"bytes,2,rep,name=key,proto3" json:"key,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainRowRequest) Reset() {
-	*x = ExplainRowRequest{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainRowRequest) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainRowRequest) ProtoMessage() {}
-
-func (x *ExplainRowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[51]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainRowRequest.ProtoReflect.Descriptor instead.
-func (*ExplainRowRequest) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{51}
-}
-
-func (x *ExplainRowRequest) GetTable() string {
-	if x != nil {
-		return x.Table
-	}
-	return ""
-}
-
-func (x *ExplainRowRequest) GetKey() []*KeyColumn {
-	if x != nil {
-		return x.Key
-	}
-	return nil
-}
-
-// KeyColumn is a column of a key with its value.
-type KeyColumn struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the column; may be empty for the only column of the table's integer key.
-	Column string `protobuf:"bytes,1,opt,name=column,proto3" json:"column,omitempty"`
-	// The value: an integer or a time (RFC 3339); a text only if it is the whole key.
-	Value         string `protobuf:"bytes,2,opt,name=value,proto3" json:"value,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *KeyColumn) Reset() {
-	*x = KeyColumn{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *KeyColumn) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*KeyColumn) ProtoMessage() {}
-
-func (x *KeyColumn) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[52]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use KeyColumn.ProtoReflect.Descriptor instead.
-func (*KeyColumn) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{52}
-}
-
-func (x *KeyColumn) GetColumn() string {
-	if x != nil {
-		return x.Column
-	}
-	return ""
-}
-
-func (x *KeyColumn) GetValue() string {
-	if x != nil {
-		return x.Value
-	}
-	return ""
-}
-
-// ExplainRowResponse says whether and why a row will be deleted.
-type ExplainRowResponse struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The quoted name of the table, with its schema.
-	Table string `protobuf:"bytes,1,opt,name=table,proto3" json:"table,omitempty"`
-	// Whether the row exists.
-	Exists bool `protobuf:"varint,2,opt,name=exists,proto3" json:"exists,omitempty"`
-	// The clock that the cutoffs are relative to.
-	ReferenceTime *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=reference_time,json=referenceTime,proto3" json:"reference_time,omitempty"`
-	// The verdict of all steps that delete.
-	Verdict Verdict `protobuf:"varint,4,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
-	// The task that deletes the row, now or later, or that retains it; empty if there is none.
-	Task string `protobuf:"bytes,5,opt,name=task,proto3" json:"task,omitempty"`
-	// For DELETE_LATER: the time from which it will be deleted.
-	DeleteAfterTime *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=delete_after_time,json=deleteAfterTime,proto3" json:"delete_after_time,omitempty"`
-	// An explanation for people; may be empty.
-	Why string `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
-	// The steps that concern the table, in the order of the pipeline; empty if the row does not exist.
-	Steps []*ExplainedStep `protobuf:"bytes,8,rep,name=steps,proto3" json:"steps,omitempty"`
-	// If the row does not exist: the runs that deleted rows of the table, newest first, at most 50.
-	Runs          []*ExplainedRun `protobuf:"bytes,9,rep,name=runs,proto3" json:"runs,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainRowResponse) Reset() {
-	*x = ExplainRowResponse{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainRowResponse) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainRowResponse) ProtoMessage() {}
-
-func (x *ExplainRowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[53]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainRowResponse.ProtoReflect.Descriptor instead.
-func (*ExplainRowResponse) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{53}
-}
-
-func (x *ExplainRowResponse) GetTable() string {
-	if x != nil {
-		return x.Table
-	}
-	return ""
-}
-
-func (x *ExplainRowResponse) GetExists() bool {
-	if x != nil {
-		return x.Exists
-	}
-	return false
-}
-
-func (x *ExplainRowResponse) GetReferenceTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.ReferenceTime
-	}
-	return nil
-}
-
-func (x *ExplainRowResponse) GetVerdict() Verdict {
-	if x != nil {
-		return x.Verdict
-	}
-	return Verdict_VERDICT_UNSPECIFIED
-}
-
-func (x *ExplainRowResponse) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *ExplainRowResponse) GetDeleteAfterTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.DeleteAfterTime
-	}
-	return nil
-}
-
-func (x *ExplainRowResponse) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
-}
-
-func (x *ExplainRowResponse) GetSteps() []*ExplainedStep {
-	if x != nil {
-		return x.Steps
-	}
-	return nil
-}
-
-func (x *ExplainRowResponse) GetRuns() []*ExplainedRun {
-	if x != nil {
-		return x.Runs
-	}
-	return nil
-}
-
-// ExplainedStep is the effect of a step of a task on a row.
-type ExplainedStep struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The name of the task.
-	Task string `protobuf:"bytes,1,opt,name=task,proto3" json:"task,omitempty"`
-	// Whether the step deletes or updates rows.
-	Action PreviewAction `protobuf:"varint,2,opt,name=action,proto3,enum=cleanup.v1.PreviewAction" json:"action,omitempty"`
-	// The rule, for people, with delays and cutoffs.
-	Rule string `protobuf:"bytes,3,opt,name=rule,proto3" json:"rule,omitempty"`
-	// The parts of the rule.
-	Parts []*ExplainedPart `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
-	// Whether the row is on hold, or has rows on hold: it is retained then.
-	Held bool `protobuf:"varint,5,opt,name=held,proto3" json:"held,omitempty"`
-	// The verdict of the step.
-	Verdict Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=cleanup.v1.Verdict" json:"verdict,omitempty"`
-	// For DELETE_LATER: the time from which it will be deleted.
-	DeleteAfterTime *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=delete_after_time,json=deleteAfterTime,proto3" json:"delete_after_time,omitempty"`
-	// An explanation for people; may be empty.
-	Why           string `protobuf:"bytes,8,opt,name=why,proto3" json:"why,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainedStep) Reset() {
-	*x = ExplainedStep{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainedStep) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainedStep) ProtoMessage() {}
-
-func (x *ExplainedStep) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[54]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainedStep.ProtoReflect.Descriptor instead.
-func (*ExplainedStep) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{54}
-}
-
-func (x *ExplainedStep) GetTask() string {
-	if x != nil {
-		return x.Task
-	}
-	return ""
-}
-
-func (x *ExplainedStep) GetAction() PreviewAction {
-	if x != nil {
-		return x.Action
-	}
-	return PreviewAction_PREVIEW_ACTION_UNSPECIFIED
-}
-
-func (x *ExplainedStep) GetRule() string {
-	if x != nil {
-		return x.Rule
-	}
-	return ""
-}
-
-func (x *ExplainedStep) GetParts() []*ExplainedPart {
-	if x != nil {
-		return x.Parts
-	}
-	return nil
-}
-
-func (x *ExplainedStep) GetHeld() bool {
-	if x != nil {
-		return x.Held
-	}
-	return false
-}
-
-func (x *ExplainedStep) GetVerdict() Verdict {
-	if x != nil {
-		return x.Verdict
-	}
-	return Verdict_VERDICT_UNSPECIFIED
-}
-
-func (x *ExplainedStep) GetDeleteAfterTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.DeleteAfterTime
-	}
-	return nil
-}
-
-func (x *ExplainedStep) GetWhy() string {
-	if x != nil {
-		return x.Why
-	}
-	return ""
-}
-
-// ExplainedPart is a part of a rule, evaluated for a row.
-type ExplainedPart struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The row that the part is about, as TABLE ID, such as the delivery of a log; empty for the row itself.
-	Of string `protobuf:"bytes,1,opt,name=of,proto3" json:"of,omitempty"`
-	// The number of the rule, from 1, among the alternative rules of the step. All parts of one rule must be true.
-	Alternative int32 `protobuf:"varint,2,opt,name=alternative,proto3" json:"alternative,omitempty"`
-	// The part, for people.
-	Text string `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
-	// Whether the part is true.
-	Truth Truth `protobuf:"varint,4,opt,name=truth,proto3,enum=cleanup.v1.Truth" json:"truth,omitempty"`
-	// The columns that the part reads, with their values, such as `iState = 95`, or `tsLog is NULL`.
-	Values        []string `protobuf:"bytes,5,rep,name=values,proto3" json:"values,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainedPart) Reset() {
-	*x = ExplainedPart{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[55]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainedPart) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainedPart) ProtoMessage() {}
-
-func (x *ExplainedPart) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[55]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainedPart.ProtoReflect.Descriptor instead.
-func (*ExplainedPart) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{55}
-}
-
-func (x *ExplainedPart) GetOf() string {
-	if x != nil {
-		return x.Of
-	}
-	return ""
-}
-
-func (x *ExplainedPart) GetAlternative() int32 {
-	if x != nil {
-		return x.Alternative
-	}
-	return 0
-}
-
-func (x *ExplainedPart) GetText() string {
-	if x != nil {
-		return x.Text
-	}
-	return ""
-}
-
-func (x *ExplainedPart) GetTruth() Truth {
-	if x != nil {
-		return x.Truth
-	}
-	return Truth_TRUTH_UNSPECIFIED
-}
-
-func (x *ExplainedPart) GetValues() []string {
-	if x != nil {
-		return x.Values
-	}
-	return nil
-}
-
-// ExplainedRun is a run that deleted rows of a table.
-type ExplainedRun struct {
-	state protoimpl.MessageState `protogen:"open.v1"`
-	// The id of the run. The run itself may have been deleted.
-	RunId string `protobuf:"bytes,1,opt,name=run_id,json=runId,proto3" json:"run_id,omitempty"`
-	// When the run began.
-	StartTime *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=start_time,json=startTime,proto3" json:"start_time,omitempty"`
-	// The number of rows of the table that it deleted.
-	RowsDeleted int64 `protobuf:"varint,3,opt,name=rows_deleted,json=rowsDeleted,proto3" json:"rows_deleted,omitempty"`
-	// The tasks that deleted them; empty if the run itself was deleted.
-	Tasks         []string `protobuf:"bytes,4,rep,name=tasks,proto3" json:"tasks,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
-}
-
-func (x *ExplainedRun) Reset() {
-	*x = ExplainedRun{}
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[56]
-	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-	ms.StoreMessageInfo(mi)
-}
-
-func (x *ExplainedRun) String() string {
-	return protoimpl.X.MessageStringOf(x)
-}
-
-func (*ExplainedRun) ProtoMessage() {}
-
-func (x *ExplainedRun) ProtoReflect() protoreflect.Message {
-	mi := &file_cleanup_v1_cleanup_proto_msgTypes[56]
-	if x != nil {
-		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
-		if ms.LoadMessageInfo() == nil {
-			ms.StoreMessageInfo(mi)
-		}
-		return ms
-	}
-	return mi.MessageOf(x)
-}
-
-// Deprecated: Use ExplainedRun.ProtoReflect.Descriptor instead.
-func (*ExplainedRun) Descriptor() ([]byte, []int) {
-	return file_cleanup_v1_cleanup_proto_rawDescGZIP(), []int{56}
-}
-
-func (x *ExplainedRun) GetRunId() string {
-	if x != nil {
-		return x.RunId
-	}
-	return ""
-}
-
-func (x *ExplainedRun) GetStartTime() *timestamppb.Timestamp {
-	if x != nil {
-		return x.StartTime
-	}
-	return nil
-}
-
-func (x *ExplainedRun) GetRowsDeleted() int64 {
-	if x != nil {
-		return x.RowsDeleted
-	}
-	return 0
-}
-
-func (x *ExplainedRun) GetTasks() []string {
-	if x != nil {
-		return x.Tasks
-	}
-	return nil
-}
-
 var File_cleanup_v1_cleanup_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\n" +
 	"\x18cleanup/v1/cleanup.proto\x12\n" +
-	"cleanup.v1\x1a\x19cleanup/v1/forecast.proto\x1a\x16cleanup/v1/guard.proto\x1a\x15cleanup/v1/hold.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x17cleanup/v1/policy.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x17cleanup/v1/server.proto\x1a\x16cleanup/v1/table.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x06\n" +
+	"cleanup.v1\x1a\x16cleanup/v1/guard.proto\x1a\x18cleanup/v1/message.proto\x1a\x18cleanup/v1/options.proto\x1a\x15cleanup/v1/pace.proto\x1a\x19cleanup/v1/schedule.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xba\x06\n" +
 	"\x03Run\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x14.cleanup.v1.RunStateR\x05state\x12\x17\n" +
@@ -5332,104 +3958,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\"[\n" +
 	"\x13SetScheduleResponse\x120\n" +
 	"\bschedule\x18\x01 \x01(\v2\x14.cleanup.v1.ScheduleR\bschedule\x12\x12\n" +
-	"\x04etag\x18\x02 \x01(\tR\x04etag\"\x84\x01\n" +
-	"\x1bListRemoteDeliveriesRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\x12\x1d\n" +
-	"\aaccount\x18\x03 \x01(\tH\x00R\aaccount\x88\x01\x01B\n" +
-	"\n" +
-	"\b_account\"\x82\x01\n" +
-	"\x1cListRemoteDeliveriesResponse\x12:\n" +
-	"\n" +
-	"deliveries\x18\x01 \x03(\v2\x1a.cleanup.v1.RemoteDeliveryR\n" +
-	"deliveries\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xd2\x01\n" +
-	"\x0eRemoteDelivery\x12\x18\n" +
-	"\aaccount\x18\x01 \x01(\tR\aaccount\x12\x1b\n" +
-	"\tremote_id\x18\x02 \x01(\x03R\bremoteId\x12\x14\n" +
-	"\x05label\x18\x03 \x01(\tR\x05label\x12\x1f\n" +
-	"\vdelivery_id\x18\x04 \x01(\x03R\n" +
-	"deliveryId\x12\x15\n" +
-	"\x06run_id\x18\x05 \x01(\tR\x05runId\x12;\n" +
-	"\vretain_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"retainTime\"9\n" +
-	"\x11CreateHoldRequest\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
-	"\x12CreateHoldResponse\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"s\n" +
-	"\x10ListHoldsRequest\x12\x1b\n" +
-	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
-	"\n" +
-	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
-	"\rinclude_ended\x18\x03 \x01(\bR\fincludeEnded\"c\n" +
-	"\x11ListHoldsResponse\x12&\n" +
-	"\x05holds\x18\x01 \x03(\v2\x10.cleanup.v1.HoldR\x05holds\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"-\n" +
-	"\x12ReleaseHoldRequest\x12\x17\n" +
-	"\ahold_id\x18\x01 \x01(\tR\x06holdId\";\n" +
-	"\x13ReleaseHoldResponse\x12$\n" +
-	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"(\n" +
-	"\x12ExplainTaskRequest\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\"\x9f\x02\n" +
-	"\x13ExplainTaskResponse\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x12A\n" +
-	"\x0ereference_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x128\n" +
-	"\aparents\x18\x03 \x01(\v2\x1e.cleanup.v1.ExplainedStatementR\aparents\x12!\n" +
-	"\fparent_count\x18\x04 \x01(\x03R\vparentCount\x12>\n" +
-	"\n" +
-	"statements\x18\x05 \x03(\v2\x1e.cleanup.v1.ExplainedStatementR\n" +
-	"statements\x12\x14\n" +
-	"\x05skips\x18\x06 \x03(\tR\x05skips\"\x9b\x02\n" +
-	"\x12ExplainedStatement\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\tR\x05table\x121\n" +
-	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
-	"\x04rule\x18\x03 \x01(\tR\x04rule\x12\x10\n" +
-	"\x03sql\x18\x04 \x01(\tR\x03sql\x12\x1e\n" +
-	"\n" +
-	"parameters\x18\x05 \x03(\tR\n" +
-	"parameters\x127\n" +
-	"\vscan_method\x18\x06 \x01(\x0e2\x16.cleanup.v1.ScanMethodR\n" +
-	"scanMethod\x12\x14\n" +
-	"\x05index\x18\b \x01(\tR\x05index\x12'\n" +
-	"\x0fpartition_count\x18\a \x01(\x05R\x0epartitionCount\"R\n" +
-	"\x11ExplainRowRequest\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\tR\x05table\x12'\n" +
-	"\x03key\x18\x02 \x03(\v2\x15.cleanup.v1.KeyColumnR\x03key\"9\n" +
-	"\tKeyColumn\x12\x16\n" +
-	"\x06column\x18\x01 \x01(\tR\x06column\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value\"\x81\x03\n" +
-	"\x12ExplainRowResponse\x12\x14\n" +
-	"\x05table\x18\x01 \x01(\tR\x05table\x12\x16\n" +
-	"\x06exists\x18\x02 \x01(\bR\x06exists\x12A\n" +
-	"\x0ereference_time\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\rreferenceTime\x12-\n" +
-	"\averdict\x18\x04 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12\x12\n" +
-	"\x04task\x18\x05 \x01(\tR\x04task\x12F\n" +
-	"\x11delete_after_time\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
-	"\x03why\x18\a \x01(\tR\x03why\x12/\n" +
-	"\x05steps\x18\b \x03(\v2\x19.cleanup.v1.ExplainedStepR\x05steps\x12,\n" +
-	"\x04runs\x18\t \x03(\v2\x18.cleanup.v1.ExplainedRunR\x04runs\"\xb8\x02\n" +
-	"\rExplainedStep\x12\x12\n" +
-	"\x04task\x18\x01 \x01(\tR\x04task\x121\n" +
-	"\x06action\x18\x02 \x01(\x0e2\x19.cleanup.v1.PreviewActionR\x06action\x12\x12\n" +
-	"\x04rule\x18\x03 \x01(\tR\x04rule\x12/\n" +
-	"\x05parts\x18\x04 \x03(\v2\x19.cleanup.v1.ExplainedPartR\x05parts\x12\x12\n" +
-	"\x04held\x18\x05 \x01(\bR\x04held\x12-\n" +
-	"\averdict\x18\x06 \x01(\x0e2\x13.cleanup.v1.VerdictR\averdict\x12F\n" +
-	"\x11delete_after_time\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\x0fdeleteAfterTime\x12\x10\n" +
-	"\x03why\x18\b \x01(\tR\x03why\"\x96\x01\n" +
-	"\rExplainedPart\x12\x0e\n" +
-	"\x02of\x18\x01 \x01(\tR\x02of\x12 \n" +
-	"\valternative\x18\x02 \x01(\x05R\valternative\x12\x12\n" +
-	"\x04text\x18\x03 \x01(\tR\x04text\x12'\n" +
-	"\x05truth\x18\x04 \x01(\x0e2\x11.cleanup.v1.TruthR\x05truth\x12\x16\n" +
-	"\x06values\x18\x05 \x03(\tR\x06values\"\x99\x01\n" +
-	"\fExplainedRun\x12\x15\n" +
-	"\x06run_id\x18\x01 \x01(\tR\x05runId\x129\n" +
-	"\n" +
-	"start_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\tstartTime\x12!\n" +
-	"\frows_deleted\x18\x03 \x01(\x03R\vrowsDeleted\x12\x14\n" +
-	"\x05tasks\x18\x04 \x03(\tR\x05tasks*\xb0\x01\n" +
+	"\x04etag\x18\x02 \x01(\tR\x04etag*\xb0\x01\n" +
 	"\bRunState\x12\x19\n" +
 	"\x15RUN_STATE_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10RUN_STATE_QUEUED\x10\x01\x12\x15\n" +
@@ -5489,19 +4018,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\aRunView\x12\x18\n" +
 	"\x14RUN_VIEW_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eRUN_VIEW_BASIC\x10\x01\x12\x11\n" +
-	"\rRUN_VIEW_FULL\x10\x02*\x84\x01\n" +
-	"\aVerdict\x12\x17\n" +
-	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x1b\n" +
-	"\x17VERDICT_DELETE_NEXT_RUN\x10\x01\x12\x18\n" +
-	"\x14VERDICT_DELETE_LATER\x10\x02\x12\x14\n" +
-	"\x10VERDICT_RETAINED\x10\x03\x12\x13\n" +
-	"\x0fVERDICT_UNKNOWN\x10\x04*R\n" +
-	"\x05Truth\x12\x15\n" +
-	"\x11TRUTH_UNSPECIFIED\x10\x00\x12\x0e\n" +
-	"\n" +
-	"TRUTH_TRUE\x10\x01\x12\x0f\n" +
-	"\vTRUTH_FALSE\x10\x02\x12\x11\n" +
-	"\rTRUTH_UNKNOWN\x10\x032\x82\x12\n" +
+	"\rRUN_VIEW_FULL\x10\x022\xd3\a\n" +
 	"\x0eCleanupService\x12M\n" +
 	"\n" +
 	"RunCleanup\x12\x1d.cleanup.v1.RunCleanupRequest\x1a\x1e.cleanup.v1.RunCleanupResponse0\x01\x12G\n" +
@@ -5514,31 +4031,11 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\tResumeRun\x12\x1c.cleanup.v1.ResumeRunRequest\x1a\x1d.cleanup.v1.ResumeRunResponse\x12H\n" +
 	"\tListTasks\x12\x1c.cleanup.v1.ListTasksRequest\x1a\x1d.cleanup.v1.ListTasksResponse\x12K\n" +
 	"\n" +
-	"ListTables\x12\x1d.cleanup.v1.ListTablesRequest\x1a\x1e.cleanup.v1.ListTablesResponse\x12K\n" +
-	"\n" +
 	"GetOptions\x12\x1d.cleanup.v1.GetOptionsRequest\x1a\x1e.cleanup.v1.GetOptionsResponse\x12K\n" +
 	"\n" +
 	"SetOptions\x12\x1d.cleanup.v1.SetOptionsRequest\x1a\x1e.cleanup.v1.SetOptionsResponse\x12N\n" +
 	"\vGetSchedule\x12\x1e.cleanup.v1.GetScheduleRequest\x1a\x1f.cleanup.v1.GetScheduleResponse\x12N\n" +
-	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponse\x12i\n" +
-	"\x14ListRemoteDeliveries\x12'.cleanup.v1.ListRemoteDeliveriesRequest\x1a(.cleanup.v1.ListRemoteDeliveriesResponse\x12N\n" +
-	"\vExplainTask\x12\x1e.cleanup.v1.ExplainTaskRequest\x1a\x1f.cleanup.v1.ExplainTaskResponse\x12K\n" +
-	"\n" +
-	"ExplainRow\x12\x1d.cleanup.v1.ExplainRowRequest\x1a\x1e.cleanup.v1.ExplainRowResponse\x12K\n" +
-	"\n" +
-	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
-	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
-	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponse\x12H\n" +
-	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
-	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12Q\n" +
-	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
-	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
-	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
-	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponse\x12N\n" +
-	"\vGetForecast\x12\x1e.cleanup.v1.GetForecastRequest\x1a\x1f.cleanup.v1.GetForecastResponse\x12?\n" +
-	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
-	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
-	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\vSetSchedule\x12\x1e.cleanup.v1.SetScheduleRequest\x1a\x1f.cleanup.v1.SetScheduleResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_cleanup_proto_rawDescOnce sync.Once
@@ -5552,273 +4049,173 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_cleanup_proto_rawDescData
 }
 
-var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 59)
+var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
-	(RunState)(0),                        // 0: cleanup.v1.RunState
-	(TaskState)(0),                       // 1: cleanup.v1.TaskState
-	(LogLevel)(0),                        // 2: cleanup.v1.LogLevel
-	(RefusalReason)(0),                   // 3: cleanup.v1.RefusalReason
-	(PreviewAction)(0),                   // 4: cleanup.v1.PreviewAction
-	(ThrottleReason)(0),                  // 5: cleanup.v1.ThrottleReason
-	(ScanMethod)(0),                      // 6: cleanup.v1.ScanMethod
-	(TaskKind)(0),                        // 7: cleanup.v1.TaskKind
-	(RunView)(0),                         // 8: cleanup.v1.RunView
-	(Verdict)(0),                         // 9: cleanup.v1.Verdict
-	(Truth)(0),                           // 10: cleanup.v1.Truth
-	(*Run)(nil),                          // 11: cleanup.v1.Run
-	(*TaskResult)(nil),                   // 12: cleanup.v1.TaskResult
-	(*TablePreview)(nil),                 // 13: cleanup.v1.TablePreview
-	(*TableSpace)(nil),                   // 14: cleanup.v1.TableSpace
-	(*RunEvent)(nil),                     // 15: cleanup.v1.RunEvent
-	(*RunStarted)(nil),                   // 16: cleanup.v1.RunStarted
-	(*TaskStarted)(nil),                  // 17: cleanup.v1.TaskStarted
-	(*Throttle)(nil),                     // 18: cleanup.v1.Throttle
-	(*TaskProgress)(nil),                 // 19: cleanup.v1.TaskProgress
-	(*TaskFinished)(nil),                 // 20: cleanup.v1.TaskFinished
-	(*LogEntry)(nil),                     // 21: cleanup.v1.LogEntry
-	(*RunFinished)(nil),                  // 22: cleanup.v1.RunFinished
-	(*Task)(nil),                         // 23: cleanup.v1.Task
-	(*RunCleanupRequest)(nil),            // 24: cleanup.v1.RunCleanupRequest
-	(*RunCleanupResponse)(nil),           // 25: cleanup.v1.RunCleanupResponse
-	(*WatchRunRequest)(nil),              // 26: cleanup.v1.WatchRunRequest
-	(*WatchRunResponse)(nil),             // 27: cleanup.v1.WatchRunResponse
-	(*GetRunRequest)(nil),                // 28: cleanup.v1.GetRunRequest
-	(*GetRunResponse)(nil),               // 29: cleanup.v1.GetRunResponse
-	(*ListRunsRequest)(nil),              // 30: cleanup.v1.ListRunsRequest
-	(*ListRunsResponse)(nil),             // 31: cleanup.v1.ListRunsResponse
-	(*CancelRunRequest)(nil),             // 32: cleanup.v1.CancelRunRequest
-	(*CancelRunResponse)(nil),            // 33: cleanup.v1.CancelRunResponse
-	(*SetPaceRequest)(nil),               // 34: cleanup.v1.SetPaceRequest
-	(*SetPaceResponse)(nil),              // 35: cleanup.v1.SetPaceResponse
-	(*PauseRunRequest)(nil),              // 36: cleanup.v1.PauseRunRequest
-	(*PauseRunResponse)(nil),             // 37: cleanup.v1.PauseRunResponse
-	(*ResumeRunRequest)(nil),             // 38: cleanup.v1.ResumeRunRequest
-	(*ResumeRunResponse)(nil),            // 39: cleanup.v1.ResumeRunResponse
-	(*ListTasksRequest)(nil),             // 40: cleanup.v1.ListTasksRequest
-	(*ListTasksResponse)(nil),            // 41: cleanup.v1.ListTasksResponse
-	(*GetOptionsRequest)(nil),            // 42: cleanup.v1.GetOptionsRequest
-	(*GetOptionsResponse)(nil),           // 43: cleanup.v1.GetOptionsResponse
-	(*SetOptionsRequest)(nil),            // 44: cleanup.v1.SetOptionsRequest
-	(*SetOptionsResponse)(nil),           // 45: cleanup.v1.SetOptionsResponse
-	(*GetScheduleRequest)(nil),           // 46: cleanup.v1.GetScheduleRequest
-	(*GetScheduleResponse)(nil),          // 47: cleanup.v1.GetScheduleResponse
-	(*SetScheduleRequest)(nil),           // 48: cleanup.v1.SetScheduleRequest
-	(*SetScheduleResponse)(nil),          // 49: cleanup.v1.SetScheduleResponse
-	(*ListRemoteDeliveriesRequest)(nil),  // 50: cleanup.v1.ListRemoteDeliveriesRequest
-	(*ListRemoteDeliveriesResponse)(nil), // 51: cleanup.v1.ListRemoteDeliveriesResponse
-	(*RemoteDelivery)(nil),               // 52: cleanup.v1.RemoteDelivery
-	(*CreateHoldRequest)(nil),            // 53: cleanup.v1.CreateHoldRequest
-	(*CreateHoldResponse)(nil),           // 54: cleanup.v1.CreateHoldResponse
-	(*ListHoldsRequest)(nil),             // 55: cleanup.v1.ListHoldsRequest
-	(*ListHoldsResponse)(nil),            // 56: cleanup.v1.ListHoldsResponse
-	(*ReleaseHoldRequest)(nil),           // 57: cleanup.v1.ReleaseHoldRequest
-	(*ReleaseHoldResponse)(nil),          // 58: cleanup.v1.ReleaseHoldResponse
-	(*ExplainTaskRequest)(nil),           // 59: cleanup.v1.ExplainTaskRequest
-	(*ExplainTaskResponse)(nil),          // 60: cleanup.v1.ExplainTaskResponse
-	(*ExplainedStatement)(nil),           // 61: cleanup.v1.ExplainedStatement
-	(*ExplainRowRequest)(nil),            // 62: cleanup.v1.ExplainRowRequest
-	(*KeyColumn)(nil),                    // 63: cleanup.v1.KeyColumn
-	(*ExplainRowResponse)(nil),           // 64: cleanup.v1.ExplainRowResponse
-	(*ExplainedStep)(nil),                // 65: cleanup.v1.ExplainedStep
-	(*ExplainedPart)(nil),                // 66: cleanup.v1.ExplainedPart
-	(*ExplainedRun)(nil),                 // 67: cleanup.v1.ExplainedRun
-	nil,                                  // 68: cleanup.v1.TaskResult.MetadataEntry
-	nil,                                  // 69: cleanup.v1.LogEntry.ParamsEntry
-	(*timestamppb.Timestamp)(nil),        // 70: google.protobuf.Timestamp
-	(*Options)(nil),                      // 71: cleanup.v1.Options
-	(*TrippedGuard)(nil),                 // 72: cleanup.v1.TrippedGuard
-	(Pace)(0),                            // 73: cleanup.v1.Pace
-	(*Message)(nil),                      // 74: cleanup.v1.Message
-	(*durationpb.Duration)(nil),          // 75: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil),        // 76: google.protobuf.FieldMask
-	(*InvalidOption)(nil),                // 77: cleanup.v1.InvalidOption
-	(*Schedule)(nil),                     // 78: cleanup.v1.Schedule
-	(*Hold)(nil),                         // 79: cleanup.v1.Hold
-	(*ListTablesRequest)(nil),            // 80: cleanup.v1.ListTablesRequest
-	(*GetGuardsRequest)(nil),             // 81: cleanup.v1.GetGuardsRequest
-	(*SetGuardsRequest)(nil),             // 82: cleanup.v1.SetGuardsRequest
-	(*ListPoliciesRequest)(nil),          // 83: cleanup.v1.ListPoliciesRequest
-	(*GetPolicyRequest)(nil),             // 84: cleanup.v1.GetPolicyRequest
-	(*SetPolicyRequest)(nil),             // 85: cleanup.v1.SetPolicyRequest
-	(*DeletePolicyRequest)(nil),          // 86: cleanup.v1.DeletePolicyRequest
-	(*GetForecastRequest)(nil),           // 87: cleanup.v1.GetForecastRequest
-	(*WhoAmIRequest)(nil),                // 88: cleanup.v1.WhoAmIRequest
-	(*GetServerRequest)(nil),             // 89: cleanup.v1.GetServerRequest
-	(*ListAuditRequest)(nil),             // 90: cleanup.v1.ListAuditRequest
-	(*ListTablesResponse)(nil),           // 91: cleanup.v1.ListTablesResponse
-	(*GetGuardsResponse)(nil),            // 92: cleanup.v1.GetGuardsResponse
-	(*SetGuardsResponse)(nil),            // 93: cleanup.v1.SetGuardsResponse
-	(*ListPoliciesResponse)(nil),         // 94: cleanup.v1.ListPoliciesResponse
-	(*GetPolicyResponse)(nil),            // 95: cleanup.v1.GetPolicyResponse
-	(*SetPolicyResponse)(nil),            // 96: cleanup.v1.SetPolicyResponse
-	(*DeletePolicyResponse)(nil),         // 97: cleanup.v1.DeletePolicyResponse
-	(*GetForecastResponse)(nil),          // 98: cleanup.v1.GetForecastResponse
-	(*WhoAmIResponse)(nil),               // 99: cleanup.v1.WhoAmIResponse
-	(*GetServerResponse)(nil),            // 100: cleanup.v1.GetServerResponse
-	(*ListAuditResponse)(nil),            // 101: cleanup.v1.ListAuditResponse
+	(RunState)(0),                 // 0: cleanup.v1.RunState
+	(TaskState)(0),                // 1: cleanup.v1.TaskState
+	(LogLevel)(0),                 // 2: cleanup.v1.LogLevel
+	(RefusalReason)(0),            // 3: cleanup.v1.RefusalReason
+	(PreviewAction)(0),            // 4: cleanup.v1.PreviewAction
+	(ThrottleReason)(0),           // 5: cleanup.v1.ThrottleReason
+	(ScanMethod)(0),               // 6: cleanup.v1.ScanMethod
+	(TaskKind)(0),                 // 7: cleanup.v1.TaskKind
+	(RunView)(0),                  // 8: cleanup.v1.RunView
+	(*Run)(nil),                   // 9: cleanup.v1.Run
+	(*TaskResult)(nil),            // 10: cleanup.v1.TaskResult
+	(*TablePreview)(nil),          // 11: cleanup.v1.TablePreview
+	(*TableSpace)(nil),            // 12: cleanup.v1.TableSpace
+	(*RunEvent)(nil),              // 13: cleanup.v1.RunEvent
+	(*RunStarted)(nil),            // 14: cleanup.v1.RunStarted
+	(*TaskStarted)(nil),           // 15: cleanup.v1.TaskStarted
+	(*Throttle)(nil),              // 16: cleanup.v1.Throttle
+	(*TaskProgress)(nil),          // 17: cleanup.v1.TaskProgress
+	(*TaskFinished)(nil),          // 18: cleanup.v1.TaskFinished
+	(*LogEntry)(nil),              // 19: cleanup.v1.LogEntry
+	(*RunFinished)(nil),           // 20: cleanup.v1.RunFinished
+	(*Task)(nil),                  // 21: cleanup.v1.Task
+	(*RunCleanupRequest)(nil),     // 22: cleanup.v1.RunCleanupRequest
+	(*RunCleanupResponse)(nil),    // 23: cleanup.v1.RunCleanupResponse
+	(*WatchRunRequest)(nil),       // 24: cleanup.v1.WatchRunRequest
+	(*WatchRunResponse)(nil),      // 25: cleanup.v1.WatchRunResponse
+	(*GetRunRequest)(nil),         // 26: cleanup.v1.GetRunRequest
+	(*GetRunResponse)(nil),        // 27: cleanup.v1.GetRunResponse
+	(*ListRunsRequest)(nil),       // 28: cleanup.v1.ListRunsRequest
+	(*ListRunsResponse)(nil),      // 29: cleanup.v1.ListRunsResponse
+	(*CancelRunRequest)(nil),      // 30: cleanup.v1.CancelRunRequest
+	(*CancelRunResponse)(nil),     // 31: cleanup.v1.CancelRunResponse
+	(*SetPaceRequest)(nil),        // 32: cleanup.v1.SetPaceRequest
+	(*SetPaceResponse)(nil),       // 33: cleanup.v1.SetPaceResponse
+	(*PauseRunRequest)(nil),       // 34: cleanup.v1.PauseRunRequest
+	(*PauseRunResponse)(nil),      // 35: cleanup.v1.PauseRunResponse
+	(*ResumeRunRequest)(nil),      // 36: cleanup.v1.ResumeRunRequest
+	(*ResumeRunResponse)(nil),     // 37: cleanup.v1.ResumeRunResponse
+	(*ListTasksRequest)(nil),      // 38: cleanup.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),     // 39: cleanup.v1.ListTasksResponse
+	(*GetOptionsRequest)(nil),     // 40: cleanup.v1.GetOptionsRequest
+	(*GetOptionsResponse)(nil),    // 41: cleanup.v1.GetOptionsResponse
+	(*SetOptionsRequest)(nil),     // 42: cleanup.v1.SetOptionsRequest
+	(*SetOptionsResponse)(nil),    // 43: cleanup.v1.SetOptionsResponse
+	(*GetScheduleRequest)(nil),    // 44: cleanup.v1.GetScheduleRequest
+	(*GetScheduleResponse)(nil),   // 45: cleanup.v1.GetScheduleResponse
+	(*SetScheduleRequest)(nil),    // 46: cleanup.v1.SetScheduleRequest
+	(*SetScheduleResponse)(nil),   // 47: cleanup.v1.SetScheduleResponse
+	nil,                           // 48: cleanup.v1.TaskResult.MetadataEntry
+	nil,                           // 49: cleanup.v1.LogEntry.ParamsEntry
+	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
+	(*Options)(nil),               // 51: cleanup.v1.Options
+	(*TrippedGuard)(nil),          // 52: cleanup.v1.TrippedGuard
+	(Pace)(0),                     // 53: cleanup.v1.Pace
+	(*Message)(nil),               // 54: cleanup.v1.Message
+	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil), // 56: google.protobuf.FieldMask
+	(*InvalidOption)(nil),         // 57: cleanup.v1.InvalidOption
+	(*Schedule)(nil),              // 58: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
-	0,   // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	70,  // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	70,  // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	70,  // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	70,  // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
-	12,  // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	71,  // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
-	3,   // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	72,  // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	73,  // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
-	70,  // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
-	1,   // 11: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	70,  // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	70,  // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
-	14,  // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	74,  // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
-	13,  // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
-	3,   // 17: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
-	68,  // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
-	4,   // 19: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	70,  // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	70,  // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	72,  // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	70,  // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
-	16,  // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
-	17,  // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
-	19,  // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
-	20,  // 27: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
-	21,  // 28: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
-	22,  // 29: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
-	11,  // 30: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
-	5,   // 31: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
-	18,  // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
-	6,   // 33: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	73,  // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
-	12,  // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
-	2,   // 36: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
-	69,  // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
-	11,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
-	7,   // 39: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
-	75,  // 40: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	71,  // 41: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	72,  // 42: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	73,  // 43: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
-	15,  // 44: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
-	15,  // 45: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
-	11,  // 46: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
-	8,   // 47: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
-	0,   // 48: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	70,  // 49: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	70,  // 50: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
-	11,  // 51: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
-	11,  // 52: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	73,  // 53: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
-	11,  // 54: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
-	11,  // 55: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
-	11,  // 56: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
-	23,  // 57: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	71,  // 58: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	71,  // 59: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	76,  // 60: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	77,  // 61: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	71,  // 62: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	76,  // 63: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	71,  // 64: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	71,  // 65: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	76,  // 66: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	77,  // 67: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	78,  // 68: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	78,  // 69: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	76,  // 70: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	78,  // 71: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	52,  // 72: cleanup.v1.ListRemoteDeliveriesResponse.deliveries:type_name -> cleanup.v1.RemoteDelivery
-	70,  // 73: cleanup.v1.RemoteDelivery.retain_time:type_name -> google.protobuf.Timestamp
-	79,  // 74: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
-	79,  // 75: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
-	79,  // 76: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
-	79,  // 77: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
-	70,  // 78: cleanup.v1.ExplainTaskResponse.reference_time:type_name -> google.protobuf.Timestamp
-	61,  // 79: cleanup.v1.ExplainTaskResponse.parents:type_name -> cleanup.v1.ExplainedStatement
-	61,  // 80: cleanup.v1.ExplainTaskResponse.statements:type_name -> cleanup.v1.ExplainedStatement
-	4,   // 81: cleanup.v1.ExplainedStatement.action:type_name -> cleanup.v1.PreviewAction
-	6,   // 82: cleanup.v1.ExplainedStatement.scan_method:type_name -> cleanup.v1.ScanMethod
-	63,  // 83: cleanup.v1.ExplainRowRequest.key:type_name -> cleanup.v1.KeyColumn
-	70,  // 84: cleanup.v1.ExplainRowResponse.reference_time:type_name -> google.protobuf.Timestamp
-	9,   // 85: cleanup.v1.ExplainRowResponse.verdict:type_name -> cleanup.v1.Verdict
-	70,  // 86: cleanup.v1.ExplainRowResponse.delete_after_time:type_name -> google.protobuf.Timestamp
-	65,  // 87: cleanup.v1.ExplainRowResponse.steps:type_name -> cleanup.v1.ExplainedStep
-	67,  // 88: cleanup.v1.ExplainRowResponse.runs:type_name -> cleanup.v1.ExplainedRun
-	4,   // 89: cleanup.v1.ExplainedStep.action:type_name -> cleanup.v1.PreviewAction
-	66,  // 90: cleanup.v1.ExplainedStep.parts:type_name -> cleanup.v1.ExplainedPart
-	9,   // 91: cleanup.v1.ExplainedStep.verdict:type_name -> cleanup.v1.Verdict
-	70,  // 92: cleanup.v1.ExplainedStep.delete_after_time:type_name -> google.protobuf.Timestamp
-	10,  // 93: cleanup.v1.ExplainedPart.truth:type_name -> cleanup.v1.Truth
-	70,  // 94: cleanup.v1.ExplainedRun.start_time:type_name -> google.protobuf.Timestamp
-	24,  // 95: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	26,  // 96: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	28,  // 97: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	30,  // 98: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	32,  // 99: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	34,  // 100: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	36,  // 101: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	38,  // 102: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	40,  // 103: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	80,  // 104: cleanup.v1.CleanupService.ListTables:input_type -> cleanup.v1.ListTablesRequest
-	42,  // 105: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	44,  // 106: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	46,  // 107: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	48,  // 108: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	50,  // 109: cleanup.v1.CleanupService.ListRemoteDeliveries:input_type -> cleanup.v1.ListRemoteDeliveriesRequest
-	59,  // 110: cleanup.v1.CleanupService.ExplainTask:input_type -> cleanup.v1.ExplainTaskRequest
-	62,  // 111: cleanup.v1.CleanupService.ExplainRow:input_type -> cleanup.v1.ExplainRowRequest
-	53,  // 112: cleanup.v1.CleanupService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
-	55,  // 113: cleanup.v1.CleanupService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
-	57,  // 114: cleanup.v1.CleanupService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
-	81,  // 115: cleanup.v1.CleanupService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
-	82,  // 116: cleanup.v1.CleanupService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
-	83,  // 117: cleanup.v1.CleanupService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
-	84,  // 118: cleanup.v1.CleanupService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
-	85,  // 119: cleanup.v1.CleanupService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
-	86,  // 120: cleanup.v1.CleanupService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
-	87,  // 121: cleanup.v1.CleanupService.GetForecast:input_type -> cleanup.v1.GetForecastRequest
-	88,  // 122: cleanup.v1.CleanupService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
-	89,  // 123: cleanup.v1.CleanupService.GetServer:input_type -> cleanup.v1.GetServerRequest
-	90,  // 124: cleanup.v1.CleanupService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
-	25,  // 125: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	27,  // 126: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	29,  // 127: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	31,  // 128: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	33,  // 129: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	35,  // 130: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	37,  // 131: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	39,  // 132: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	41,  // 133: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	91,  // 134: cleanup.v1.CleanupService.ListTables:output_type -> cleanup.v1.ListTablesResponse
-	43,  // 135: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	45,  // 136: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	47,  // 137: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	49,  // 138: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	51,  // 139: cleanup.v1.CleanupService.ListRemoteDeliveries:output_type -> cleanup.v1.ListRemoteDeliveriesResponse
-	60,  // 140: cleanup.v1.CleanupService.ExplainTask:output_type -> cleanup.v1.ExplainTaskResponse
-	64,  // 141: cleanup.v1.CleanupService.ExplainRow:output_type -> cleanup.v1.ExplainRowResponse
-	54,  // 142: cleanup.v1.CleanupService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
-	56,  // 143: cleanup.v1.CleanupService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
-	58,  // 144: cleanup.v1.CleanupService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
-	92,  // 145: cleanup.v1.CleanupService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
-	93,  // 146: cleanup.v1.CleanupService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
-	94,  // 147: cleanup.v1.CleanupService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
-	95,  // 148: cleanup.v1.CleanupService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
-	96,  // 149: cleanup.v1.CleanupService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
-	97,  // 150: cleanup.v1.CleanupService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
-	98,  // 151: cleanup.v1.CleanupService.GetForecast:output_type -> cleanup.v1.GetForecastResponse
-	99,  // 152: cleanup.v1.CleanupService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
-	100, // 153: cleanup.v1.CleanupService.GetServer:output_type -> cleanup.v1.GetServerResponse
-	101, // 154: cleanup.v1.CleanupService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
-	125, // [125:155] is the sub-list for method output_type
-	95,  // [95:125] is the sub-list for method input_type
-	95,  // [95:95] is the sub-list for extension type_name
-	95,  // [95:95] is the sub-list for extension extendee
-	0,   // [0:95] is the sub-list for field type_name
+	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
+	50, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	50, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	50, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	50, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	10, // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
+	51, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	3,  // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
+	52, // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	53, // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
+	50, // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
+	1,  // 11: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
+	50, // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	50, // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	12, // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
+	54, // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	11, // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
+	3,  // 17: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
+	48, // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
+	4,  // 19: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
+	50, // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	50, // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	52, // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	50, // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	14, // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
+	15, // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
+	17, // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
+	18, // 27: cleanup.v1.RunEvent.task_finished:type_name -> cleanup.v1.TaskFinished
+	19, // 28: cleanup.v1.RunEvent.log:type_name -> cleanup.v1.LogEntry
+	20, // 29: cleanup.v1.RunEvent.run_finished:type_name -> cleanup.v1.RunFinished
+	9,  // 30: cleanup.v1.RunStarted.run:type_name -> cleanup.v1.Run
+	5,  // 31: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
+	16, // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
+	6,  // 33: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
+	53, // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	10, // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
+	2,  // 36: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
+	49, // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
+	9,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
+	7,  // 39: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
+	55, // 40: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	51, // 41: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	52, // 42: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	53, // 43: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	13, // 44: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
+	13, // 45: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
+	9,  // 46: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
+	8,  // 47: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
+	0,  // 48: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
+	50, // 49: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	50, // 50: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	9,  // 51: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
+	9,  // 52: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
+	53, // 53: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	9,  // 54: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
+	9,  // 55: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
+	9,  // 56: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
+	21, // 57: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
+	51, // 58: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 59: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	56, // 60: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	57, // 61: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	51, // 62: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	56, // 63: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	51, // 64: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	51, // 65: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	56, // 66: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	57, // 67: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	58, // 68: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	58, // 69: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	56, // 70: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	58, // 71: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	22, // 72: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	24, // 73: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	26, // 74: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	28, // 75: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	30, // 76: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	32, // 77: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	34, // 78: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	36, // 79: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	38, // 80: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	40, // 81: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	42, // 82: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	44, // 83: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	46, // 84: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	23, // 85: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	25, // 86: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	27, // 87: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	29, // 88: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	31, // 89: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	33, // 90: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	35, // 91: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	37, // 92: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	39, // 93: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	41, // 94: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	43, // 95: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	45, // 96: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	47, // 97: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	85, // [85:98] is the sub-list for method output_type
+	72, // [72:85] is the sub-list for method input_type
+	72, // [72:72] is the sub-list for extension type_name
+	72, // [72:72] is the sub-list for extension extendee
+	0,  // [0:72] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -5826,16 +4223,11 @@ func file_cleanup_v1_cleanup_proto_init() {
 	if File_cleanup_v1_cleanup_proto != nil {
 		return
 	}
-	file_cleanup_v1_forecast_proto_init()
 	file_cleanup_v1_guard_proto_init()
-	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_message_proto_init()
 	file_cleanup_v1_options_proto_init()
 	file_cleanup_v1_pace_proto_init()
-	file_cleanup_v1_policy_proto_init()
 	file_cleanup_v1_schedule_proto_init()
-	file_cleanup_v1_server_proto_init()
-	file_cleanup_v1_table_proto_init()
 	file_cleanup_v1_cleanup_proto_msgTypes[2].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[3].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[4].OneofWrappers = []any{
@@ -5848,14 +4240,13 @@ func file_cleanup_v1_cleanup_proto_init() {
 	}
 	file_cleanup_v1_cleanup_proto_msgTypes[8].OneofWrappers = []any{}
 	file_cleanup_v1_cleanup_proto_msgTypes[19].OneofWrappers = []any{}
-	file_cleanup_v1_cleanup_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
-			NumEnums:      11,
-			NumMessages:   59,
+			NumEnums:      9,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,50 +19,34 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	CleanupService_RunCleanup_FullMethodName           = "/cleanup.v1.CleanupService/RunCleanup"
-	CleanupService_WatchRun_FullMethodName             = "/cleanup.v1.CleanupService/WatchRun"
-	CleanupService_GetRun_FullMethodName               = "/cleanup.v1.CleanupService/GetRun"
-	CleanupService_ListRuns_FullMethodName             = "/cleanup.v1.CleanupService/ListRuns"
-	CleanupService_CancelRun_FullMethodName            = "/cleanup.v1.CleanupService/CancelRun"
-	CleanupService_SetPace_FullMethodName              = "/cleanup.v1.CleanupService/SetPace"
-	CleanupService_PauseRun_FullMethodName             = "/cleanup.v1.CleanupService/PauseRun"
-	CleanupService_ResumeRun_FullMethodName            = "/cleanup.v1.CleanupService/ResumeRun"
-	CleanupService_ListTasks_FullMethodName            = "/cleanup.v1.CleanupService/ListTasks"
-	CleanupService_ListTables_FullMethodName           = "/cleanup.v1.CleanupService/ListTables"
-	CleanupService_GetOptions_FullMethodName           = "/cleanup.v1.CleanupService/GetOptions"
-	CleanupService_SetOptions_FullMethodName           = "/cleanup.v1.CleanupService/SetOptions"
-	CleanupService_GetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/GetSchedule"
-	CleanupService_SetSchedule_FullMethodName          = "/cleanup.v1.CleanupService/SetSchedule"
-	CleanupService_ListRemoteDeliveries_FullMethodName = "/cleanup.v1.CleanupService/ListRemoteDeliveries"
-	CleanupService_ExplainTask_FullMethodName          = "/cleanup.v1.CleanupService/ExplainTask"
-	CleanupService_ExplainRow_FullMethodName           = "/cleanup.v1.CleanupService/ExplainRow"
-	CleanupService_CreateHold_FullMethodName           = "/cleanup.v1.CleanupService/CreateHold"
-	CleanupService_ListHolds_FullMethodName            = "/cleanup.v1.CleanupService/ListHolds"
-	CleanupService_ReleaseHold_FullMethodName          = "/cleanup.v1.CleanupService/ReleaseHold"
-	CleanupService_GetGuards_FullMethodName            = "/cleanup.v1.CleanupService/GetGuards"
-	CleanupService_SetGuards_FullMethodName            = "/cleanup.v1.CleanupService/SetGuards"
-	CleanupService_ListPolicies_FullMethodName         = "/cleanup.v1.CleanupService/ListPolicies"
-	CleanupService_GetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/GetPolicy"
-	CleanupService_SetPolicy_FullMethodName            = "/cleanup.v1.CleanupService/SetPolicy"
-	CleanupService_DeletePolicy_FullMethodName         = "/cleanup.v1.CleanupService/DeletePolicy"
-	CleanupService_GetForecast_FullMethodName          = "/cleanup.v1.CleanupService/GetForecast"
-	CleanupService_WhoAmI_FullMethodName               = "/cleanup.v1.CleanupService/WhoAmI"
-	CleanupService_GetServer_FullMethodName            = "/cleanup.v1.CleanupService/GetServer"
-	CleanupService_ListAudit_FullMethodName            = "/cleanup.v1.CleanupService/ListAudit"
+	CleanupService_RunCleanup_FullMethodName  = "/cleanup.v1.CleanupService/RunCleanup"
+	CleanupService_WatchRun_FullMethodName    = "/cleanup.v1.CleanupService/WatchRun"
+	CleanupService_GetRun_FullMethodName      = "/cleanup.v1.CleanupService/GetRun"
+	CleanupService_ListRuns_FullMethodName    = "/cleanup.v1.CleanupService/ListRuns"
+	CleanupService_CancelRun_FullMethodName   = "/cleanup.v1.CleanupService/CancelRun"
+	CleanupService_SetPace_FullMethodName     = "/cleanup.v1.CleanupService/SetPace"
+	CleanupService_PauseRun_FullMethodName    = "/cleanup.v1.CleanupService/PauseRun"
+	CleanupService_ResumeRun_FullMethodName   = "/cleanup.v1.CleanupService/ResumeRun"
+	CleanupService_ListTasks_FullMethodName   = "/cleanup.v1.CleanupService/ListTasks"
+	CleanupService_GetOptions_FullMethodName  = "/cleanup.v1.CleanupService/GetOptions"
+	CleanupService_SetOptions_FullMethodName  = "/cleanup.v1.CleanupService/SetOptions"
+	CleanupService_GetSchedule_FullMethodName = "/cleanup.v1.CleanupService/GetSchedule"
+	CleanupService_SetSchedule_FullMethodName = "/cleanup.v1.CleanupService/SetSchedule"
 )
 
 // CleanupServiceClient is the client API for CleanupService service.
 //
 // For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
 //
-// CleanupService runs the cleanup of a Campaign database and reports its progress.
+// CleanupService runs the cleanup of a Campaign database and reports its progress. With it belong the tasks of a run,
+// their retention options, and the schedule.
 //
-// If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup, CancelRun,
-// SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
-// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
-// now.
+// If the server authenticates callers, each call of this service and of the others needs a role. Each role includes the
+// roles before it: viewer for Get…, List…, Explain…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs;
+// operator for RunCleanup, CancelRun, SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy,
+// DeletePolicy, guards, holds, ListAudit, user data, and RunCleanup with `accept_guards`. Any call fails with
+// UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with RESOURCE_EXHAUSTED if
+// the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -108,11 +92,6 @@ type CleanupServiceClient interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(ctx context.Context, in *ListTasksRequest, opts ...grpc.CallOption) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
-	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
-	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
-	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
-	ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(ctx context.Context, in *GetOptionsRequest, opts ...grpc.CallOption) (*GetOptionsResponse, error)
@@ -128,67 +107,6 @@ type CleanupServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetSchedule(ctx context.Context, in *SetScheduleRequest, opts ...grpc.CallOption) (*SetScheduleResponse, error)
-	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
-	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
-	// id. An entry is removed once its delivery is deleted on its server. INVALID_ARGUMENT for a negative `page_size`
-	// and an invalid `page_token`.
-	ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error)
-	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
-	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
-	// NOT_FOUND for an unknown task.
-	ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error)
-	// ExplainRow returns whether and why the next run would delete a row: the verdict of each step on its table, with
-	// each part of its rule. It changes and locks nothing, and returns only columns that rules read.
-	//
-	// A proxy logs the key unless it is sent in the body of a POST. A text key needs the role admin
-	// (PERMISSION_DENIED), and is audited.
-	//
-	// Errors: INVALID_ARGUMENT for a key that does not identify one row; FAILED_PRECONDITION for a table that no task
-	// covers (ErrorInfo reason NOT_COVERED), and for a row that no index finds within 5 seconds (NO_INDEX).
-	ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error)
-	// CreateHold puts rows or tables on hold until the hold is released or expires. It returns when all batches have
-	// ended that may have begun before. If the call is cancelled while it waits for them, the hold is in force anyway.
-	// INVALID_ARGUMENT with a field violation for each wrong field; no hold is created then.
-	CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error)
-	// ListHolds returns the active holds, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`.
-	ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error)
-	// ReleaseHold ends a hold: the next run, or the next task of the active run, deletes its obsolete rows. It returns
-	// a hold that was already released unchanged. NOT_FOUND for an unknown hold.
-	ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error)
-	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
-	GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error)
-	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
-	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
-	// judges anew.
-	//
-	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
-	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
-	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
-	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
-	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
-	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
-	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
-	// never deleted anything is refused by a guard until a run follows a saved plan with it.
-	//
-	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
-	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
-	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
-	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
-	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
-	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
-	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
-	GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error)
-	// WhoAmI returns the caller's identity and role.
-	WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error)
-	// GetServer returns the version, the replicas and the configuration of the service.
-	GetServer(ctx context.Context, in *GetServerRequest, opts ...grpc.CallOption) (*GetServerResponse, error)
-	// ListAudit returns the audit, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`.
-	ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error)
 }
 
 type cleanupServiceClient struct {
@@ -307,16 +225,6 @@ func (c *cleanupServiceClient) ListTasks(ctx context.Context, in *ListTasksReque
 	return out, nil
 }
 
-func (c *cleanupServiceClient) ListTables(ctx context.Context, in *ListTablesRequest, opts ...grpc.CallOption) (*ListTablesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListTablesResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ListTables_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 func (c *cleanupServiceClient) GetOptions(ctx context.Context, in *GetOptionsRequest, opts ...grpc.CallOption) (*GetOptionsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetOptionsResponse)
@@ -357,178 +265,19 @@ func (c *cleanupServiceClient) SetSchedule(ctx context.Context, in *SetScheduleR
 	return out, nil
 }
 
-func (c *cleanupServiceClient) ListRemoteDeliveries(ctx context.Context, in *ListRemoteDeliveriesRequest, opts ...grpc.CallOption) (*ListRemoteDeliveriesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListRemoteDeliveriesResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ListRemoteDeliveries_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ExplainTask(ctx context.Context, in *ExplainTaskRequest, opts ...grpc.CallOption) (*ExplainTaskResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainTaskResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ExplainTask_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ExplainRow(ctx context.Context, in *ExplainRowRequest, opts ...grpc.CallOption) (*ExplainRowResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ExplainRowResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ExplainRow_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) CreateHold(ctx context.Context, in *CreateHoldRequest, opts ...grpc.CallOption) (*CreateHoldResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(CreateHoldResponse)
-	err := c.cc.Invoke(ctx, CleanupService_CreateHold_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ListHolds(ctx context.Context, in *ListHoldsRequest, opts ...grpc.CallOption) (*ListHoldsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListHoldsResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ListHolds_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ReleaseHold(ctx context.Context, in *ReleaseHoldRequest, opts ...grpc.CallOption) (*ReleaseHoldResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ReleaseHoldResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ReleaseHold_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetGuardsResponse)
-	err := c.cc.Invoke(ctx, CleanupService_GetGuards_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SetGuardsResponse)
-	err := c.cc.Invoke(ctx, CleanupService_SetGuards_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListPoliciesResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ListPolicies_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetPolicyResponse)
-	err := c.cc.Invoke(ctx, CleanupService_GetPolicy_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(SetPolicyResponse)
-	err := c.cc.Invoke(ctx, CleanupService_SetPolicy_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(DeletePolicyResponse)
-	err := c.cc.Invoke(ctx, CleanupService_DeletePolicy_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) GetForecast(ctx context.Context, in *GetForecastRequest, opts ...grpc.CallOption) (*GetForecastResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetForecastResponse)
-	err := c.cc.Invoke(ctx, CleanupService_GetForecast_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) WhoAmI(ctx context.Context, in *WhoAmIRequest, opts ...grpc.CallOption) (*WhoAmIResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(WhoAmIResponse)
-	err := c.cc.Invoke(ctx, CleanupService_WhoAmI_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) GetServer(ctx context.Context, in *GetServerRequest, opts ...grpc.CallOption) (*GetServerResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(GetServerResponse)
-	err := c.cc.Invoke(ctx, CleanupService_GetServer_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-func (c *cleanupServiceClient) ListAudit(ctx context.Context, in *ListAuditRequest, opts ...grpc.CallOption) (*ListAuditResponse, error) {
-	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
-	out := new(ListAuditResponse)
-	err := c.cc.Invoke(ctx, CleanupService_ListAudit_FullMethodName, in, out, cOpts...)
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
 // CleanupServiceServer is the server API for CleanupService service.
 // All implementations must embed UnimplementedCleanupServiceServer
 // for forward compatibility.
 //
-// CleanupService runs the cleanup of a Campaign database and reports its progress.
+// CleanupService runs the cleanup of a Campaign database and reports its progress. With it belong the tasks of a run,
+// their retention options, and the schedule.
 //
-// If the server authenticates callers, each call needs a role. Each role includes the roles before it: viewer for
-// Get…, List…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs; operator for RunCleanup, CancelRun,
-// SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy, DeletePolicy, guards, holds, ListAudit, and RunCleanup with
-// `accept_guards`. Any call fails with UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is
-// too low, with RESOURCE_EXHAUSTED if the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used
-// now.
+// If the server authenticates callers, each call of this service and of the others needs a role. Each role includes the
+// roles before it: viewer for Get…, List…, Explain…, WhoAmI, WatchRun, dry runs, and CancelRun of one's own dry runs;
+// operator for RunCleanup, CancelRun, SetPace, PauseRun and ResumeRun; admin for SetOptions, SetSchedule, SetPolicy,
+// DeletePolicy, guards, holds, ListAudit, user data, and RunCleanup with `accept_guards`. Any call fails with
+// UNAUTHENTICATED without valid credentials, with PERMISSION_DENIED if the role is too low, with RESOURCE_EXHAUSTED if
+// the caller exceeds a limit, and with UNAVAILABLE if the database cannot be used now.
 type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
@@ -574,11 +323,6 @@ type CleanupServiceServer interface {
 	// ListTasks returns the tasks of the pipeline, in the order of a run. INVALID_ARGUMENT for a negative `page_size` and
 	// an invalid `page_token`.
 	ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error)
-	// ListTables returns the tables of this database: how large they are, how fast they grow, and which tasks cover them.
-	// Sizes are estimates of the server: the list locks no table. It has no table of the system and of this service.
-	// INVALID_ARGUMENT for a negative `page_size`, an unknown `order_by` or `view`, and an invalid `page_token`;
-	// FAILED_PRECONDITION if two schemas have the tables of Campaign.
-	ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error)
 	// GetOptions returns the effective retention options, their defaults, and which of them are stored.
 	// FAILED_PRECONDITION if the database is not a Campaign database.
 	GetOptions(context.Context, *GetOptionsRequest) (*GetOptionsResponse, error)
@@ -594,67 +338,6 @@ type CleanupServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error)
-	// ListRemoteDeliveries returns the deliveries that remain on mid-sourcing servers, because no database was
-	// configured for these servers when the deliveries were deleted here. They are ordered by account, then by remote
-	// id. An entry is removed once its delivery is deleted on its server. INVALID_ARGUMENT for a negative `page_size`
-	// and an invalid `page_token`.
-	ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error)
-	// ExplainTask returns what a task would do now: its statements with their cutoffs, how rows are found, and what it
-	// skips and why. It changes and locks nothing. It does not take into account what earlier tasks would change.
-	// NOT_FOUND for an unknown task.
-	ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error)
-	// ExplainRow returns whether and why the next run would delete a row: the verdict of each step on its table, with
-	// each part of its rule. It changes and locks nothing, and returns only columns that rules read.
-	//
-	// A proxy logs the key unless it is sent in the body of a POST. A text key needs the role admin
-	// (PERMISSION_DENIED), and is audited.
-	//
-	// Errors: INVALID_ARGUMENT for a key that does not identify one row; FAILED_PRECONDITION for a table that no task
-	// covers (ErrorInfo reason NOT_COVERED), and for a row that no index finds within 5 seconds (NO_INDEX).
-	ExplainRow(context.Context, *ExplainRowRequest) (*ExplainRowResponse, error)
-	// CreateHold puts rows or tables on hold until the hold is released or expires. It returns when all batches have
-	// ended that may have begun before. If the call is cancelled while it waits for them, the hold is in force anyway.
-	// INVALID_ARGUMENT with a field violation for each wrong field; no hold is created then.
-	CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error)
-	// ListHolds returns the active holds, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`.
-	ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error)
-	// ReleaseHold ends a hold: the next run, or the next task of the active run, deletes its obsolete rows. It returns
-	// a hold that was already released unchanged. NOT_FOUND for an unknown hold.
-	ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error)
-	// GetGuards returns the settings of the guards, and the guards that refuse tasks until an admin accepts them.
-	GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error)
-	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
-	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
-	// judges anew.
-	//
-	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
-	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
-	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
-	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
-	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
-	// SetPolicy creates or replaces a policy; with `update_mask` it changes fields of an existing one. It is checked
-	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
-	// never deleted anything is refused by a guard until a run follows a saved plan with it.
-	//
-	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
-	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
-	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
-	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
-	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
-	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
-	// from a sample where that takes longer. It changes and locks nothing, and is made once a minute at most.
-	GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error)
-	// WhoAmI returns the caller's identity and role.
-	WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error)
-	// GetServer returns the version, the replicas and the configuration of the service.
-	GetServer(context.Context, *GetServerRequest) (*GetServerResponse, error)
-	// ListAudit returns the audit, newest first. INVALID_ARGUMENT for a negative `page_size` and an invalid
-	// `page_token`.
-	ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error)
 	mustEmbedUnimplementedCleanupServiceServer()
 }
 
@@ -692,9 +375,6 @@ func (UnimplementedCleanupServiceServer) ResumeRun(context.Context, *ResumeRunRe
 func (UnimplementedCleanupServiceServer) ListTasks(context.Context, *ListTasksRequest) (*ListTasksResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListTasks not implemented")
 }
-func (UnimplementedCleanupServiceServer) ListTables(context.Context, *ListTablesRequest) (*ListTablesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListTables not implemented")
-}
 func (UnimplementedCleanupServiceServer) GetOptions(context.Context, *GetOptionsRequest) (*GetOptionsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetOptions not implemented")
 }
@@ -706,54 +386,6 @@ func (UnimplementedCleanupServiceServer) GetSchedule(context.Context, *GetSchedu
 }
 func (UnimplementedCleanupServiceServer) SetSchedule(context.Context, *SetScheduleRequest) (*SetScheduleResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetSchedule not implemented")
-}
-func (UnimplementedCleanupServiceServer) ListRemoteDeliveries(context.Context, *ListRemoteDeliveriesRequest) (*ListRemoteDeliveriesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListRemoteDeliveries not implemented")
-}
-func (UnimplementedCleanupServiceServer) ExplainTask(context.Context, *ExplainTaskRequest) (*ExplainTaskResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExplainTask not implemented")
-}
-func (UnimplementedCleanupServiceServer) ExplainRow(context.Context, *ExplainRowRequest) (*ExplainRowResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ExplainRow not implemented")
-}
-func (UnimplementedCleanupServiceServer) CreateHold(context.Context, *CreateHoldRequest) (*CreateHoldResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method CreateHold not implemented")
-}
-func (UnimplementedCleanupServiceServer) ListHolds(context.Context, *ListHoldsRequest) (*ListHoldsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListHolds not implemented")
-}
-func (UnimplementedCleanupServiceServer) ReleaseHold(context.Context, *ReleaseHoldRequest) (*ReleaseHoldResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ReleaseHold not implemented")
-}
-func (UnimplementedCleanupServiceServer) GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetGuards not implemented")
-}
-func (UnimplementedCleanupServiceServer) SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method SetGuards not implemented")
-}
-func (UnimplementedCleanupServiceServer) ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListPolicies not implemented")
-}
-func (UnimplementedCleanupServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
-}
-func (UnimplementedCleanupServiceServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
-}
-func (UnimplementedCleanupServiceServer) DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method DeletePolicy not implemented")
-}
-func (UnimplementedCleanupServiceServer) GetForecast(context.Context, *GetForecastRequest) (*GetForecastResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetForecast not implemented")
-}
-func (UnimplementedCleanupServiceServer) WhoAmI(context.Context, *WhoAmIRequest) (*WhoAmIResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method WhoAmI not implemented")
-}
-func (UnimplementedCleanupServiceServer) GetServer(context.Context, *GetServerRequest) (*GetServerResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method GetServer not implemented")
-}
-func (UnimplementedCleanupServiceServer) ListAudit(context.Context, *ListAuditRequest) (*ListAuditResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method ListAudit not implemented")
 }
 func (UnimplementedCleanupServiceServer) mustEmbedUnimplementedCleanupServiceServer() {}
 func (UnimplementedCleanupServiceServer) testEmbeddedByValue()                        {}
@@ -924,24 +556,6 @@ func _CleanupService_ListTasks_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
-func _CleanupService_ListTables_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListTablesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ListTables(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ListTables_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ListTables(ctx, req.(*ListTablesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 func _CleanupService_GetOptions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetOptionsRequest)
 	if err := dec(in); err != nil {
@@ -1014,294 +628,6 @@ func _CleanupService_SetSchedule_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
-func _CleanupService_ListRemoteDeliveries_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListRemoteDeliveriesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ListRemoteDeliveries(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ListRemoteDeliveries_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ListRemoteDeliveries(ctx, req.(*ListRemoteDeliveriesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ExplainTask_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainTaskRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ExplainTask(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ExplainTask_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ExplainTask(ctx, req.(*ExplainTaskRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ExplainRow_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ExplainRowRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ExplainRow(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ExplainRow_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ExplainRow(ctx, req.(*ExplainRowRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_CreateHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(CreateHoldRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).CreateHold(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_CreateHold_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).CreateHold(ctx, req.(*CreateHoldRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ListHolds_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListHoldsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ListHolds(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ListHolds_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ListHolds(ctx, req.(*ListHoldsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ReleaseHold_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ReleaseHoldRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ReleaseHold(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ReleaseHold_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ReleaseHold(ctx, req.(*ReleaseHoldRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_GetGuards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetGuardsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).GetGuards(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_GetGuards_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).GetGuards(ctx, req.(*GetGuardsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_SetGuards_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SetGuardsRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).SetGuards(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_SetGuards_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).SetGuards(ctx, req.(*SetGuardsRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ListPolicies_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListPoliciesRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ListPolicies(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ListPolicies_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ListPolicies(ctx, req.(*ListPoliciesRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetPolicyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).GetPolicy(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_GetPolicy_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).GetPolicy(ctx, req.(*GetPolicyRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(SetPolicyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).SetPolicy(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_SetPolicy_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).SetPolicy(ctx, req.(*SetPolicyRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_DeletePolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(DeletePolicyRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).DeletePolicy(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_DeletePolicy_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).DeletePolicy(ctx, req.(*DeletePolicyRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_GetForecast_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetForecastRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).GetForecast(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_GetForecast_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).GetForecast(ctx, req.(*GetForecastRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_WhoAmI_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(WhoAmIRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).WhoAmI(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_WhoAmI_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).WhoAmI(ctx, req.(*WhoAmIRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_GetServer_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(GetServerRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).GetServer(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_GetServer_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).GetServer(ctx, req.(*GetServerRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
-func _CleanupService_ListAudit_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
-	in := new(ListAuditRequest)
-	if err := dec(in); err != nil {
-		return nil, err
-	}
-	if interceptor == nil {
-		return srv.(CleanupServiceServer).ListAudit(ctx, in)
-	}
-	info := &grpc.UnaryServerInfo{
-		Server:     srv,
-		FullMethod: CleanupService_ListAudit_FullMethodName,
-	}
-	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(CleanupServiceServer).ListAudit(ctx, req.(*ListAuditRequest))
-	}
-	return interceptor(ctx, in, info, handler)
-}
-
 // CleanupService_ServiceDesc is the grpc.ServiceDesc for CleanupService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -1338,10 +664,6 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _CleanupService_ListTasks_Handler,
 		},
 		{
-			MethodName: "ListTables",
-			Handler:    _CleanupService_ListTables_Handler,
-		},
-		{
 			MethodName: "GetOptions",
 			Handler:    _CleanupService_GetOptions_Handler,
 		},
@@ -1356,70 +678,6 @@ var CleanupService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetSchedule",
 			Handler:    _CleanupService_SetSchedule_Handler,
-		},
-		{
-			MethodName: "ListRemoteDeliveries",
-			Handler:    _CleanupService_ListRemoteDeliveries_Handler,
-		},
-		{
-			MethodName: "ExplainTask",
-			Handler:    _CleanupService_ExplainTask_Handler,
-		},
-		{
-			MethodName: "ExplainRow",
-			Handler:    _CleanupService_ExplainRow_Handler,
-		},
-		{
-			MethodName: "CreateHold",
-			Handler:    _CleanupService_CreateHold_Handler,
-		},
-		{
-			MethodName: "ListHolds",
-			Handler:    _CleanupService_ListHolds_Handler,
-		},
-		{
-			MethodName: "ReleaseHold",
-			Handler:    _CleanupService_ReleaseHold_Handler,
-		},
-		{
-			MethodName: "GetGuards",
-			Handler:    _CleanupService_GetGuards_Handler,
-		},
-		{
-			MethodName: "SetGuards",
-			Handler:    _CleanupService_SetGuards_Handler,
-		},
-		{
-			MethodName: "ListPolicies",
-			Handler:    _CleanupService_ListPolicies_Handler,
-		},
-		{
-			MethodName: "GetPolicy",
-			Handler:    _CleanupService_GetPolicy_Handler,
-		},
-		{
-			MethodName: "SetPolicy",
-			Handler:    _CleanupService_SetPolicy_Handler,
-		},
-		{
-			MethodName: "DeletePolicy",
-			Handler:    _CleanupService_DeletePolicy_Handler,
-		},
-		{
-			MethodName: "GetForecast",
-			Handler:    _CleanupService_GetForecast_Handler,
-		},
-		{
-			MethodName: "WhoAmI",
-			Handler:    _CleanupService_WhoAmI_Handler,
-		},
-		{
-			MethodName: "GetServer",
-			Handler:    _CleanupService_GetServer_Handler,
-		},
-		{
-			MethodName: "ListAudit",
-			Handler:    _CleanupService_ListAudit_Handler,
 		},
 	},
 	Streams: []grpc.StreamDesc{

@@ -667,7 +667,7 @@ var File_cleanup_v1_guard_proto protoreflect.FileDescriptor
 const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\n" +
 	"\x16cleanup/v1/guard.proto\x12\n" +
-	"cleanup.v1\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x04\n" +
+	"cleanup.v1\x1a\x15cleanup/v1/hold.proto\x1a\x1egoogle/protobuf/duration.proto\x1a google/protobuf/field_mask.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc9\x04\n" +
 	"\x06Guards\x12\x1e\n" +
 	"\bmin_rows\x18\x01 \x01(\x03H\x00R\aminRows\x88\x01\x01\x12/\n" +
 	"\x11max_share_percent\x18\x02 \x01(\x01H\x01R\x0fmaxSharePercent\x88\x01\x01\x12\x1b\n" +
@@ -730,7 +730,14 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"\x10GUARD_KIND_CLOCK\x10\x06\x12\x13\n" +
 	"\x0fGUARD_KIND_IDLE\x10\a\x12\x14\n" +
 	"\x10GUARD_KIND_FIRST\x10\b\x12\x15\n" +
-	"\x11GUARD_KIND_POLICY\x10\tB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x11GUARD_KIND_POLICY\x10\t2\x89\x03\n" +
+	"\fGuardService\x12H\n" +
+	"\tGetGuards\x12\x1c.cleanup.v1.GetGuardsRequest\x1a\x1d.cleanup.v1.GetGuardsResponse\x12H\n" +
+	"\tSetGuards\x12\x1c.cleanup.v1.SetGuardsRequest\x1a\x1d.cleanup.v1.SetGuardsResponse\x12K\n" +
+	"\n" +
+	"CreateHold\x12\x1d.cleanup.v1.CreateHoldRequest\x1a\x1e.cleanup.v1.CreateHoldResponse\x12H\n" +
+	"\tListHolds\x12\x1c.cleanup.v1.ListHoldsRequest\x1a\x1d.cleanup.v1.ListHoldsResponse\x12N\n" +
+	"\vReleaseHold\x12\x1e.cleanup.v1.ReleaseHoldRequest\x1a\x1f.cleanup.v1.ReleaseHoldResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_guard_proto_rawDescOnce sync.Once
@@ -758,6 +765,12 @@ var file_cleanup_v1_guard_proto_goTypes = []any{
 	(*durationpb.Duration)(nil),   // 8: google.protobuf.Duration
 	(*timestamppb.Timestamp)(nil), // 9: google.protobuf.Timestamp
 	(*fieldmaskpb.FieldMask)(nil), // 10: google.protobuf.FieldMask
+	(*CreateHoldRequest)(nil),     // 11: cleanup.v1.CreateHoldRequest
+	(*ListHoldsRequest)(nil),      // 12: cleanup.v1.ListHoldsRequest
+	(*ReleaseHoldRequest)(nil),    // 13: cleanup.v1.ReleaseHoldRequest
+	(*CreateHoldResponse)(nil),    // 14: cleanup.v1.CreateHoldResponse
+	(*ListHoldsResponse)(nil),     // 15: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldResponse)(nil),   // 16: cleanup.v1.ReleaseHoldResponse
 }
 var file_cleanup_v1_guard_proto_depIdxs = []int32{
 	8,  // 0: cleanup.v1.Guards.max_clock_difference:type_name -> google.protobuf.Duration
@@ -772,8 +785,18 @@ var file_cleanup_v1_guard_proto_depIdxs = []int32{
 	10, // 9: cleanup.v1.SetGuardsRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 10: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
 	3,  // 11: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
+	4,  // 12: cleanup.v1.GuardService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
+	6,  // 13: cleanup.v1.GuardService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
+	11, // 14: cleanup.v1.GuardService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest
+	12, // 15: cleanup.v1.GuardService.ListHolds:input_type -> cleanup.v1.ListHoldsRequest
+	13, // 16: cleanup.v1.GuardService.ReleaseHold:input_type -> cleanup.v1.ReleaseHoldRequest
+	5,  // 17: cleanup.v1.GuardService.GetGuards:output_type -> cleanup.v1.GetGuardsResponse
+	7,  // 18: cleanup.v1.GuardService.SetGuards:output_type -> cleanup.v1.SetGuardsResponse
+	14, // 19: cleanup.v1.GuardService.CreateHold:output_type -> cleanup.v1.CreateHoldResponse
+	15, // 20: cleanup.v1.GuardService.ListHolds:output_type -> cleanup.v1.ListHoldsResponse
+	16, // 21: cleanup.v1.GuardService.ReleaseHold:output_type -> cleanup.v1.ReleaseHoldResponse
+	17, // [17:22] is the sub-list for method output_type
+	12, // [12:17] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -784,6 +807,7 @@ func file_cleanup_v1_guard_proto_init() {
 	if File_cleanup_v1_guard_proto != nil {
 		return
 	}
+	file_cleanup_v1_hold_proto_init()
 	file_cleanup_v1_guard_proto_msgTypes[0].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -793,7 +817,7 @@ func file_cleanup_v1_guard_proto_init() {
 			NumEnums:      1,
 			NumMessages:   7,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_cleanup_v1_guard_proto_goTypes,
 		DependencyIndexes: file_cleanup_v1_guard_proto_depIdxs,

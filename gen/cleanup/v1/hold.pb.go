@@ -384,6 +384,309 @@ func (*HeldEverything) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{3}
 }
 
+// CreateHoldRequest creates a hold.
+type CreateHoldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hold. Output-only fields are ignored.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateHoldRequest) Reset() {
+	*x = CreateHoldRequest{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateHoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateHoldRequest) ProtoMessage() {}
+
+func (x *CreateHoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateHoldRequest.ProtoReflect.Descriptor instead.
+func (*CreateHoldRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreateHoldRequest) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// CreateHoldResponse has the stored hold, which is in force.
+type CreateHoldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hold.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateHoldResponse) Reset() {
+	*x = CreateHoldResponse{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateHoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateHoldResponse) ProtoMessage() {}
+
+func (x *CreateHoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateHoldResponse.ProtoReflect.Descriptor instead.
+func (*CreateHoldResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *CreateHoldResponse) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
+// ListHoldsRequest asks for a page of holds.
+type ListHoldsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The largest number of holds to return: 1 to 1,000. 0, the default, returns 50; a larger number returns 1,000.
+	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
+	// The `next_page_token` of the previous page; empty for the first.
+	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
+	// Whether to return also holds that were released or have expired. False by default.
+	IncludeEnded  bool `protobuf:"varint,3,opt,name=include_ended,json=includeEnded,proto3" json:"include_ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsRequest) Reset() {
+	*x = ListHoldsRequest{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsRequest) ProtoMessage() {}
+
+func (x *ListHoldsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsRequest.ProtoReflect.Descriptor instead.
+func (*ListHoldsRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ListHoldsRequest) GetPageSize() int32 {
+	if x != nil {
+		return x.PageSize
+	}
+	return 0
+}
+
+func (x *ListHoldsRequest) GetPageToken() string {
+	if x != nil {
+		return x.PageToken
+	}
+	return ""
+}
+
+func (x *ListHoldsRequest) GetIncludeEnded() bool {
+	if x != nil {
+		return x.IncludeEnded
+	}
+	return false
+}
+
+// ListHoldsResponse is a page of holds, newest first.
+type ListHoldsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The holds.
+	Holds []*Hold `protobuf:"bytes,1,rep,name=holds,proto3" json:"holds,omitempty"`
+	// The token of the next page; empty on the last page.
+	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListHoldsResponse) Reset() {
+	*x = ListHoldsResponse{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListHoldsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListHoldsResponse) ProtoMessage() {}
+
+func (x *ListHoldsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListHoldsResponse.ProtoReflect.Descriptor instead.
+func (*ListHoldsResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *ListHoldsResponse) GetHolds() []*Hold {
+	if x != nil {
+		return x.Holds
+	}
+	return nil
+}
+
+func (x *ListHoldsResponse) GetNextPageToken() string {
+	if x != nil {
+		return x.NextPageToken
+	}
+	return ""
+}
+
+// ReleaseHoldRequest ends a hold.
+type ReleaseHoldRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The id of the hold.
+	HoldId        string `protobuf:"bytes,1,opt,name=hold_id,json=holdId,proto3" json:"hold_id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldRequest) Reset() {
+	*x = ReleaseHoldRequest{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldRequest) ProtoMessage() {}
+
+func (x *ReleaseHoldRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldRequest) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ReleaseHoldRequest) GetHoldId() string {
+	if x != nil {
+		return x.HoldId
+	}
+	return ""
+}
+
+// ReleaseHoldResponse has the released hold.
+type ReleaseHoldResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The hold.
+	Hold          *Hold `protobuf:"bytes,1,opt,name=hold,proto3" json:"hold,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseHoldResponse) Reset() {
+	*x = ReleaseHoldResponse{}
+	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseHoldResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseHoldResponse) ProtoMessage() {}
+
+func (x *ReleaseHoldResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_cleanup_v1_hold_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseHoldResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseHoldResponse) Descriptor() ([]byte, []int) {
+	return file_cleanup_v1_hold_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ReleaseHoldResponse) GetHold() *Hold {
+	if x != nil {
+		return x.Hold
+	}
+	return nil
+}
+
 var File_cleanup_v1_hold_proto protoreflect.FileDescriptor
 
 const file_cleanup_v1_hold_proto_rawDesc = "" +
@@ -422,7 +725,23 @@ const file_cleanup_v1_hold_proto_rawDesc = "" +
 	"\x03ids\x18\x01 \x03(\x03R\x03ids\"\x1f\n" +
 	"\tHeldTable\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x10\n" +
-	"\x0eHeldEverythingB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x0eHeldEverything\"9\n" +
+	"\x11CreateHoldRequest\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\":\n" +
+	"\x12CreateHoldResponse\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04hold\"s\n" +
+	"\x10ListHoldsRequest\x12\x1b\n" +
+	"\tpage_size\x18\x01 \x01(\x05R\bpageSize\x12\x1d\n" +
+	"\n" +
+	"page_token\x18\x02 \x01(\tR\tpageToken\x12#\n" +
+	"\rinclude_ended\x18\x03 \x01(\bR\fincludeEnded\"c\n" +
+	"\x11ListHoldsResponse\x12&\n" +
+	"\x05holds\x18\x01 \x03(\v2\x10.cleanup.v1.HoldR\x05holds\x12&\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"-\n" +
+	"\x12ReleaseHoldRequest\x12\x17\n" +
+	"\ahold_id\x18\x01 \x01(\tR\x06holdId\";\n" +
+	"\x13ReleaseHoldResponse\x12$\n" +
+	"\x04hold\x18\x01 \x01(\v2\x10.cleanup.v1.HoldR\x04holdB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_hold_proto_rawDescOnce sync.Once
@@ -436,29 +755,39 @@ func file_cleanup_v1_hold_proto_rawDescGZIP() []byte {
 	return file_cleanup_v1_hold_proto_rawDescData
 }
 
-var file_cleanup_v1_hold_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_cleanup_v1_hold_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_cleanup_v1_hold_proto_goTypes = []any{
 	(*Hold)(nil),                  // 0: cleanup.v1.Hold
 	(*HeldRows)(nil),              // 1: cleanup.v1.HeldRows
 	(*HeldTable)(nil),             // 2: cleanup.v1.HeldTable
 	(*HeldEverything)(nil),        // 3: cleanup.v1.HeldEverything
-	(*timestamppb.Timestamp)(nil), // 4: google.protobuf.Timestamp
+	(*CreateHoldRequest)(nil),     // 4: cleanup.v1.CreateHoldRequest
+	(*CreateHoldResponse)(nil),    // 5: cleanup.v1.CreateHoldResponse
+	(*ListHoldsRequest)(nil),      // 6: cleanup.v1.ListHoldsRequest
+	(*ListHoldsResponse)(nil),     // 7: cleanup.v1.ListHoldsResponse
+	(*ReleaseHoldRequest)(nil),    // 8: cleanup.v1.ReleaseHoldRequest
+	(*ReleaseHoldResponse)(nil),   // 9: cleanup.v1.ReleaseHoldResponse
+	(*timestamppb.Timestamp)(nil), // 10: google.protobuf.Timestamp
 }
 var file_cleanup_v1_hold_proto_depIdxs = []int32{
-	1, // 0: cleanup.v1.Hold.deliveries:type_name -> cleanup.v1.HeldRows
-	1, // 1: cleanup.v1.Hold.lists:type_name -> cleanup.v1.HeldRows
-	1, // 2: cleanup.v1.Hold.workflows:type_name -> cleanup.v1.HeldRows
-	2, // 3: cleanup.v1.Hold.table:type_name -> cleanup.v1.HeldTable
-	1, // 4: cleanup.v1.Hold.recipients:type_name -> cleanup.v1.HeldRows
-	3, // 5: cleanup.v1.Hold.everything:type_name -> cleanup.v1.HeldEverything
-	4, // 6: cleanup.v1.Hold.create_time:type_name -> google.protobuf.Timestamp
-	4, // 7: cleanup.v1.Hold.expire_time:type_name -> google.protobuf.Timestamp
-	4, // 8: cleanup.v1.Hold.release_time:type_name -> google.protobuf.Timestamp
-	9, // [9:9] is the sub-list for method output_type
-	9, // [9:9] is the sub-list for method input_type
-	9, // [9:9] is the sub-list for extension type_name
-	9, // [9:9] is the sub-list for extension extendee
-	0, // [0:9] is the sub-list for field type_name
+	1,  // 0: cleanup.v1.Hold.deliveries:type_name -> cleanup.v1.HeldRows
+	1,  // 1: cleanup.v1.Hold.lists:type_name -> cleanup.v1.HeldRows
+	1,  // 2: cleanup.v1.Hold.workflows:type_name -> cleanup.v1.HeldRows
+	2,  // 3: cleanup.v1.Hold.table:type_name -> cleanup.v1.HeldTable
+	1,  // 4: cleanup.v1.Hold.recipients:type_name -> cleanup.v1.HeldRows
+	3,  // 5: cleanup.v1.Hold.everything:type_name -> cleanup.v1.HeldEverything
+	10, // 6: cleanup.v1.Hold.create_time:type_name -> google.protobuf.Timestamp
+	10, // 7: cleanup.v1.Hold.expire_time:type_name -> google.protobuf.Timestamp
+	10, // 8: cleanup.v1.Hold.release_time:type_name -> google.protobuf.Timestamp
+	0,  // 9: cleanup.v1.CreateHoldRequest.hold:type_name -> cleanup.v1.Hold
+	0,  // 10: cleanup.v1.CreateHoldResponse.hold:type_name -> cleanup.v1.Hold
+	0,  // 11: cleanup.v1.ListHoldsResponse.holds:type_name -> cleanup.v1.Hold
+	0,  // 12: cleanup.v1.ReleaseHoldResponse.hold:type_name -> cleanup.v1.Hold
+	13, // [13:13] is the sub-list for method output_type
+	13, // [13:13] is the sub-list for method input_type
+	13, // [13:13] is the sub-list for extension type_name
+	13, // [13:13] is the sub-list for extension extendee
+	0,  // [0:13] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_hold_proto_init() }
@@ -480,7 +809,7 @@ func file_cleanup_v1_hold_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_hold_proto_rawDesc), len(file_cleanup_v1_hold_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1063,7 +1063,12 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\x11FILTER_OP_IS_NULL\x10\t\x12\x19\n" +
 	"\x15FILTER_OP_IS_NOT_NULL\x10\n" +
 	"\x12\x19\n" +
-	"\x15FILTER_OP_STARTS_WITH\x10\vB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x15FILTER_OP_STARTS_WITH\x10\v2\xc9\x02\n" +
+	"\rPolicyService\x12Q\n" +
+	"\fListPolicies\x12\x1f.cleanup.v1.ListPoliciesRequest\x1a .cleanup.v1.ListPoliciesResponse\x12H\n" +
+	"\tGetPolicy\x12\x1c.cleanup.v1.GetPolicyRequest\x1a\x1d.cleanup.v1.GetPolicyResponse\x12H\n" +
+	"\tSetPolicy\x12\x1c.cleanup.v1.SetPolicyRequest\x1a\x1d.cleanup.v1.SetPolicyResponse\x12Q\n" +
+	"\fDeletePolicy\x12\x1f.cleanup.v1.DeletePolicyRequest\x1a .cleanup.v1.DeletePolicyResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_policy_proto_rawDescOnce sync.Once
@@ -1111,8 +1116,16 @@ var file_cleanup_v1_policy_proto_depIdxs = []int32{
 	1,  // 9: cleanup.v1.SetPolicyRequest.policy:type_name -> cleanup.v1.Policy
 	16, // 10: cleanup.v1.SetPolicyRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 11: cleanup.v1.SetPolicyResponse.policy:type_name -> cleanup.v1.Policy
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
+	7,  // 12: cleanup.v1.PolicyService.ListPolicies:input_type -> cleanup.v1.ListPoliciesRequest
+	9,  // 13: cleanup.v1.PolicyService.GetPolicy:input_type -> cleanup.v1.GetPolicyRequest
+	11, // 14: cleanup.v1.PolicyService.SetPolicy:input_type -> cleanup.v1.SetPolicyRequest
+	13, // 15: cleanup.v1.PolicyService.DeletePolicy:input_type -> cleanup.v1.DeletePolicyRequest
+	8,  // 16: cleanup.v1.PolicyService.ListPolicies:output_type -> cleanup.v1.ListPoliciesResponse
+	10, // 17: cleanup.v1.PolicyService.GetPolicy:output_type -> cleanup.v1.GetPolicyResponse
+	12, // 18: cleanup.v1.PolicyService.SetPolicy:output_type -> cleanup.v1.SetPolicyResponse
+	14, // 19: cleanup.v1.PolicyService.DeletePolicy:output_type -> cleanup.v1.DeletePolicyResponse
+	16, // [16:20] is the sub-list for method output_type
+	12, // [12:16] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -1133,7 +1146,7 @@ func file_cleanup_v1_policy_proto_init() {
 			NumEnums:      1,
 			NumMessages:   14,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_cleanup_v1_policy_proto_goTypes,
 		DependencyIndexes: file_cleanup_v1_policy_proto_depIdxs,

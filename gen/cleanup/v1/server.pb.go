@@ -784,7 +784,11 @@ const file_cleanup_v1_server_proto_rawDesc = "" +
 	"\x1bCREDENTIAL_TYPE_UNSPECIFIED\x10\x00\x12\x1f\n" +
 	"\x1bCREDENTIAL_TYPE_CERTIFICATE\x10\x01\x12\x19\n" +
 	"\x15CREDENTIAL_TYPE_TOKEN\x10\x02\x12\x17\n" +
-	"\x13CREDENTIAL_TYPE_JWT\x10\x03B7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
+	"\x13CREDENTIAL_TYPE_JWT\x10\x032\xe4\x01\n" +
+	"\rServerService\x12?\n" +
+	"\x06WhoAmI\x12\x19.cleanup.v1.WhoAmIRequest\x1a\x1a.cleanup.v1.WhoAmIResponse\x12H\n" +
+	"\tGetServer\x12\x1c.cleanup.v1.GetServerRequest\x1a\x1d.cleanup.v1.GetServerResponse\x12H\n" +
+	"\tListAudit\x12\x1c.cleanup.v1.ListAuditRequest\x1a\x1d.cleanup.v1.ListAuditResponseB7Z5github.com/cleanupd/cleanupd/gen/cleanup/v1;cleanupv1b\x06proto3"
 
 var (
 	file_cleanup_v1_server_proto_rawDescOnce sync.Once
@@ -828,8 +832,14 @@ var file_cleanup_v1_server_proto_depIdxs = []int32{
 	0,  // 9: cleanup.v1.AuditEntry.role:type_name -> cleanup.v1.Role
 	1,  // 10: cleanup.v1.AuditEntry.credential_type:type_name -> cleanup.v1.CredentialType
 	12, // 11: cleanup.v1.AuditEntry.details:type_name -> google.protobuf.Struct
-	12, // [12:12] is the sub-list for method output_type
-	12, // [12:12] is the sub-list for method input_type
+	2,  // 12: cleanup.v1.ServerService.WhoAmI:input_type -> cleanup.v1.WhoAmIRequest
+	4,  // 13: cleanup.v1.ServerService.GetServer:input_type -> cleanup.v1.GetServerRequest
+	7,  // 14: cleanup.v1.ServerService.ListAudit:input_type -> cleanup.v1.ListAuditRequest
+	3,  // 15: cleanup.v1.ServerService.WhoAmI:output_type -> cleanup.v1.WhoAmIResponse
+	5,  // 16: cleanup.v1.ServerService.GetServer:output_type -> cleanup.v1.GetServerResponse
+	8,  // 17: cleanup.v1.ServerService.ListAudit:output_type -> cleanup.v1.ListAuditResponse
+	15, // [15:18] is the sub-list for method output_type
+	12, // [12:15] is the sub-list for method input_type
 	12, // [12:12] is the sub-list for extension type_name
 	12, // [12:12] is the sub-list for extension extendee
 	0,  // [0:12] is the sub-list for field type_name
@@ -848,7 +858,7 @@ func file_cleanup_v1_server_proto_init() {
 			NumEnums:      2,
 			NumMessages:   8,
 			NumExtensions: 0,
-			NumServices:   0,
+			NumServices:   1,
 		},
 		GoTypes:           file_cleanup_v1_server_proto_goTypes,
 		DependencyIndexes: file_cleanup_v1_server_proto_depIdxs,

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -37,7 +38,7 @@ func newErase(server *rpc.Server) *cobra.Command {
 			"bob.smith@example.com --variable Claims/apply --yes\n  cleanupd userdata erase --process-instance 30 " +
 			"--orphan-task 86",
 		Args: atMostOneUser,
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) (err error) {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) (err error) {
 			if len(args) > 0 {
 				req.UserId = args[0]
 			}

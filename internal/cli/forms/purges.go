@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -40,7 +41,7 @@ func newListPurges(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:   "List the rules in the order of their names",
 		Example: "  cleanupd userdata purges list -o yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := listPurges(cmd.Context(), client)
 			if err != nil {
 				return err
@@ -62,8 +63,8 @@ func newSetPurge(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd userdata purges set old-loans --application Loans --date-column complete_time --days 365 " +
 			"--enable",
 		Args:              flags.OneArgument("the name of the rule"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownPurges)),
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownPurges)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
 				return err
@@ -92,8 +93,8 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 		Short:             "Delete a rule; data that it has deleted is not restored",
 		Example:           "  cleanupd userdata purges delete old-loans",
 		Args:              flags.OneArgument("the name of the rule, as in cleanupd userdata purges"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownPurges)),
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownPurges)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			etag, err := purgeEtag(cmd, client, args[0])
 			if err != nil {
 				return err
@@ -109,14 +110,14 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 }
 
 // listPurges returns all rules.
-func listPurges(ctx context.Context, client rpc.UserDataClient) (*cleanupv1.ListFormsPurgesResponse, error) {
+func listPurges(ctx context.Context, client cleanupd.Client) (*cleanupv1.ListFormsPurgesResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListFormsPurgesResponse, error) {
 		return client.ListFormsPurges(ctx, &cleanupv1.ListFormsPurgesRequest{PageToken: token})
 	})
 }
 
 // purgeEtag returns the etag of a rule, empty if it does not exist.
-func purgeEtag(cmd *cobra.Command, client rpc.UserDataClient, name string) (string, error) {
+func purgeEtag(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	list, err := listPurges(cmd.Context(), client)
 	for _, p := range list.GetPurges() {
 		if p.GetName() == name {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -42,8 +43,8 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata receipt 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111\n  cleanupd userdata receipt " +
 			"01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 --html receipt.html",
 		Args:              flags.OneArgument("the id of a receipt, as in cleanupd userdata receipts"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownReceipts)),
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownReceipts)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.GetReceipt(cmd.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: args[0]})
 			if err != nil {
 				return err
@@ -111,7 +112,7 @@ func newReceipts(server *rpc.Server) *cobra.Command {
 		Short:   "List the receipts of erasures, newest first",
 		Example: "  cleanupd userdata receipts\n  cleanupd userdata receipts -o json | jq '.receipts[0]'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			fetch := func(size int32, token string) (*cleanupv1.ListReceiptsResponse, int, error) {
 				req := &cleanupv1.ListReceiptsRequest{PageSize: size, PageToken: token}
 				page, err := client.ListReceipts(cmd.Context(), req)

@@ -3,6 +3,7 @@ package forms
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -24,7 +25,7 @@ func newSweep(server *rpc.Server) *cobra.Command {
 			"day. The exit status is 1 if a document could not be deleted.",
 		Example: "  cleanupd userdata sweep --dry-run\n  cleanupd userdata sweep --yes",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			question := "Delete these documents, and note the ones that a later sweep may delete?"
 			return eraseAfterPreview(cmd, yes, dryRun, question, func(dryRun bool) (bool, error) {
 				stream, err := client.SweepDocuments(cmd.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})

@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -26,8 +27,8 @@ func newVerify(server *rpc.Server) *cobra.Command {
 		Example: "  cleanupd userdata verify 01a20895-0d6e-7d3c-8d7e-5a4fb3a0c111 bob.smith@example.com --variable " +
 			"Claims/apply",
 		Args:              receiptAndUser,
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteUserData(server, knownReceipts)),
-		RunE: rpc.WithUserData(server, func(cmd *cobra.Command, client rpc.UserDataClient, args []string) (err error) {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownReceipts)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) (err error) {
 			req.ReceiptId = args[0]
 			if len(args) > 1 {
 				req.UserId = args[1]

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -28,7 +29,7 @@ var ErrDiffers = errors.New("the stored policies differ from the file; it was a 
 type applier struct {
 	cmd    *cobra.Command
 	server *rpc.Server
-	client rpc.CleanupClient
+	client cleanupd.Client
 	output format.Output
 
 	prune, yes, dryRun bool
@@ -49,7 +50,7 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 			"  cleanupd policies apply policies.yaml --prune --yes",
 		Args:              flags.OneArgument("a file with policies"),
 		ValidArgsFunction: rpc.FirstArgument(flags.CompleteFiles),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			if !a.yes && !a.dryRun && !terminal.CanAsk() {
 				return flags.Errorf(
 					"applying needs confirmation, and there is no terminal to ask on: give --yes, or --dry-run to see " +

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
@@ -50,7 +51,7 @@ func newList(server *rpc.Server, output *format.Output) *cobra.Command {
 			"the rule as it is: before that, other runs are refused by the guard policy.",
 		Example: "  cleanupd policies list -o json | jq -r '.policies[].name'",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := listPolicies(cmd.Context(), client)
 			if err != nil {
 				return err
@@ -66,8 +67,8 @@ func newGet(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short:             "Show a policy, with warnings",
 		Example:           "  cleanupd policies get old-orders",
 		Args:              flags.OneArgument("the name of a policy, as in cleanupd policies"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, known)),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, known)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: args[0]})
 			if err != nil {
 				return err
@@ -87,7 +88,7 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 			"the API; cleanupd policies export prints examples.",
 		Example: "  cleanupd policies set -f old-orders.yaml",
 		Args:    flags.NoArguments,
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, _ []string) error {
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			if file == "" {
 				return flags.Errorf("--file is required: the file with the policy")
 			}
@@ -123,8 +124,8 @@ func newDelete(server *rpc.Server) *cobra.Command {
 		Short:             "Delete a policy; rows that it has deleted or changed are not restored",
 		Example:           "  cleanupd policies delete old-orders",
 		Args:              flags.OneArgument("the name of a policy, as in cleanupd policies"),
-		ValidArgsFunction: rpc.FirstArgument(rpc.CompleteCleanup(server, known)),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, known)),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			etag, err := etagOf(cmd, client, args[0])
 			if err != nil {
 				return err
@@ -140,7 +141,7 @@ func newDelete(server *rpc.Server) *cobra.Command {
 }
 
 // etagOf returns the etag of a policy, empty if it does not exist.
-func etagOf(cmd *cobra.Command, client rpc.CleanupClient, name string) (string, error) {
+func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
 	if status.Code(err) == codes.NotFound {
 		err = nil

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/internal/flags"
@@ -16,8 +17,8 @@ func newExport(server *rpc.Server) *cobra.Command {
 		Use:               "export [NAME …]",
 		Short:             "Print policies as apply reads them, all or the named ones",
 		Example:           "  cleanupd policies export >policies.yaml\n  cleanupd policies export old-orders",
-		ValidArgsFunction: rpc.CompleteCleanup(server, known),
-		RunE: rpc.WithCleanup(server, func(cmd *cobra.Command, client rpc.CleanupClient, args []string) error {
+		ValidArgsFunction: rpc.Complete(server, known),
+		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := listPolicies(cmd.Context(), client, rpc.Raw())
 			if err != nil {
 				return err

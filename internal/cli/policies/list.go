@@ -6,13 +6,14 @@ import (
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 )
 
 // listPolicies returns all policies.
 func listPolicies(
-	ctx context.Context, client rpc.CleanupClient, options ...grpc.CallOption,
+	ctx context.Context, client cleanupd.Client, options ...grpc.CallOption,
 ) (*cleanupv1.ListPoliciesResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListPoliciesResponse, error) {
 		return client.ListPolicies(ctx, &cleanupv1.ListPoliciesRequest{PageToken: token}, options...)
@@ -20,7 +21,7 @@ func listPolicies(
 }
 
 // known offers the names of the policies.
-func known(ctx context.Context, client rpc.CleanupClient) (list []cobra.Completion, err error) {
+func known(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	resp, err := listPolicies(ctx, client)
 	for _, p := range resp.GetPolicies() {
 		list = append(list, cobra.CompletionWithDesc(p.GetName(), p.GetTable()+": "+condition(p)))

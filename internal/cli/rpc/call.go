@@ -4,34 +4,13 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd"
 )
 
-// CleanupClient is a client of CleanupService.
-type CleanupClient = cleanupv1.CleanupServiceClient
-
-// UserDataClient is a client of UserDataService.
-type UserDataClient = cleanupv1.UserDataServiceClient
-
-// WithCleanup returns a command's function that calls do with a client of CleanupService.
-func WithCleanup(
-	server *Server, do func(cmd *cobra.Command, client CleanupClient, args []string) error,
-) func(*cobra.Command, []string) error {
-	return with(server, cleanupv1.NewCleanupServiceClient, do)
-}
-
-// WithUserData returns a command's function that calls do with a client of UserDataService.
-func WithUserData(
-	server *Server, do func(cmd *cobra.Command, client UserDataClient, args []string) error,
-) func(*cobra.Command, []string) error {
-	return with(server, cleanupv1.NewUserDataServiceClient, do)
-}
-
-func with[C any](
-	server *Server, newClient func(grpc.ClientConnInterface) C,
-	do func(cmd *cobra.Command, client C, args []string) error,
+// WithClient returns a command's function that calls do with a client of the server.
+func WithClient(
+	server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error,
 ) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		notice, err := server.useContext(cmd)
@@ -46,6 +25,6 @@ func with[C any](
 			fmt.Fprintln(cmd.ErrOrStderr(), notice)
 		}
 		defer func() { _ = conn.Close() }()
-		return PlainError(nameFields(cmd, server.Explain(do(cmd, newClient(conn), args))))
+		return PlainError(nameFields(cmd, server.Explain(do(cmd, cleanupd.NewClient(conn), args))))
 	}
 }

@@ -7,9 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"google.golang.org/grpc"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd"
 	"github.com/cleanupd/cleanupd/internal/cli/contexts"
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
@@ -18,7 +17,7 @@ import (
 const completionTimeout = time.Second
 
 // Source returns what can be typed, with descriptions.
-type Source[C any] func(ctx context.Context, client C) ([]cobra.Completion, error)
+type Source func(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error)
 
 // CompleteFlag completes the values of a flag.
 func CompleteFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
@@ -35,23 +34,11 @@ func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// CompleteCleanup returns a completion with the answers of CleanupService.
-func CompleteCleanup(server *Server, sources ...Source[CleanupClient]) cobra.CompletionFunc {
-	return completeFrom(server, cleanupv1.NewCleanupServiceClient, sources)
-}
-
-// CompleteUserData returns a completion with the answers of UserDataService.
-func CompleteUserData(server *Server, sources ...Source[UserDataClient]) cobra.CompletionFunc {
-	return completeFrom(server, cleanupv1.NewUserDataServiceClient, sources)
-}
-
-// completeFrom returns a completion that asks the server what can be typed, and offers nothing if it does not answer in
+// Complete returns a completion that asks the server what can be typed, and offers nothing if it does not answer in
 // time. It offers no names of files.
-func completeFrom[C any](
-	server *Server, newClient func(grpc.ClientConnInterface) C, sources []Source[C],
-) cobra.CompletionFunc {
+func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		list, err := offers(cmd, server, newClient, sources)
+		list, err := offers(cmd, server, sources)
 		if err != nil { // nothing may be printed between what the user types
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -61,9 +48,7 @@ func completeFrom[C any](
 }
 
 // offers returns what all sources return. One that fails offers nothing.
-func offers[C any](
-	cmd *cobra.Command, server *Server, newClient func(grpc.ClientConnInterface) C, sources []Source[C],
-) (list []cobra.Completion, err error) {
+func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.Completion, err error) {
 	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // which cobra does not do for a completion
 		return nil, err
 	}
@@ -77,7 +62,7 @@ func offers[C any](
 	defer func() { _ = conn.Close() }()
 	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
 	defer cancel()
-	client := newClient(conn)
+	client := cleanupd.NewClient(conn)
 	for _, ask := range sources {
 		some, err := ask(ctx, client)
 		if err == nil {

@@ -6,11 +6,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
 // PrintTarget prints the server, and the database that it cleans, before the user is asked about a change.
-func PrintTarget(cmd *cobra.Command, server *Server, client CleanupClient) error {
+func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) error {
 	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/cleanupd/cleanupd"
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
@@ -28,7 +29,7 @@ const resumeTimeout = time.Minute
 type Run struct {
 	ctx        context.Context
 	server     *rpc.Server
-	client     rpc.CleanupClient
+	client     cleanupd.Client
 	request    *cleanupv1.RunCleanupRequest // nil if the run was started before
 	receive    func() (*cleanupv1.RunEvent, error)
 	accepted   func() bool // whether the server accepted the call that has ended
@@ -48,7 +49,7 @@ type Printer interface {
 
 // Start starts a run. The request gets an id, unless it has one, by which it can be repeated and starts only one run.
 func Start(
-	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, request *cleanupv1.RunCleanupRequest,
+	ctx context.Context, server *rpc.Server, client cleanupd.Client, request *cleanupv1.RunCleanupRequest,
 ) (*Run, error) {
 	// Only a server that has answered is worth waiting for: a wrong address fails at once.
 	if _, err := client.WhoAmI(ctx, &cleanupv1.WhoAmIRequest{}); err != nil {
@@ -64,7 +65,7 @@ func Start(
 
 // NewRun returns a run that was started before, and whose events a stream sends.
 func NewRun(
-	ctx context.Context, server *rpc.Server, client rpc.CleanupClient, stream cleanupv1.CleanupService_WatchRunClient,
+	ctx context.Context, server *rpc.Server, client cleanupd.Client, stream cleanupv1.CleanupService_WatchRunClient,
 ) *Run {
 	r := &Run{ctx: ctx, server: server, client: client}
 	r.receive, r.accepted = receiver(stream, nil)
