@@ -20,7 +20,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 
-	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
@@ -106,14 +106,14 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 }
 
 // dial returns a client of the API of a server without TLS.
-func dial(t *testing.T, s *server) cleanupv1.CleanupServiceClient {
+func dial(t *testing.T, s *server) cleanupd.Client {
 	t.Helper()
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return cleanupv1.NewCleanupServiceClient(conn)
+	return cleanupd.NewClient(conn)
 }
 
 // stop ends the server by a signal, and waits for its end.
