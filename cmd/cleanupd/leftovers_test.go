@@ -26,7 +26,7 @@ func TestLeftovers(t *testing.T) {
 		r.grpc,
 		"--task",
 		"deliveries",
-	); code != 0 || !strings.Contains(out, "succeeded, 3 rows deleted, 3 deliveries left on mid-sourcing servers\n") ||
+	); code != 0 || !strings.Contains(out, "succeeded, 3 rows deleted, 3 deliveries retained on mid-sourcing servers\n") ||
 		!strings.Contains(out, `account "far"`) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}

@@ -59,14 +59,14 @@ func TestLeftoversOfATakeover(t *testing.T) {
 	result := events[len(events)-1].Run.Result("deliveries")
 	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesRetained != n/2 {
 		t.Errorf(
-			"%d entries are wrong; %d deliveries are counted as left there, want %d",
+			"%d entries are wrong; %d deliveries are counted as retained there, want %d",
 			bad,
 			result.RemoteDeliveriesRetained,
 			n/2,
 		)
 	}
 	if db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") < 2 ||
-		!said(events, "WARNING", `"far"`, "left there") {
+		!said(events, "WARNING", `"far"`, "retained there") {
 		t.Errorf("the log: %q", logs(events))
 	}
 }

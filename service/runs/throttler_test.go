@@ -40,7 +40,7 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 
 // throttled waits for a progress event that begins with a reason.
 func throttled(db *pgtest.DB, reason string) {
-	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'ThrottledBy', $1)", reason)
+	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'Throttle', $1)", reason)
 }
 
 // atWork waits until a number of the application's sessions are in a state.
@@ -284,7 +284,7 @@ func TestReceiverOfWAL(t *testing.T) {
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, 10)
 	if n := db.Int(
-		"SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'ThrottledBy' LIKE 'replica%'",
+		"SELECT count(*) FROM cleanupd.event WHERE body -> 'Progress' ->> 'Throttle' LIKE 'replica%'",
 	); n != 0 {
 		t.Errorf("batches waited for the receiver: %q", logs(events))
 	}
