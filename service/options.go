@@ -20,31 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// optionField is a field of the message Options with its option.
-type optionField struct {
-	name       string
-	option     campaign.Option
-	outputOnly bool
-}
-
-// optionFields are the fields of the message Options, in their order there.
-var optionFields = []optionField{
-	{name: "storage_optimization", option: campaign.NoStats},
-	{name: "tracking_stat_purge_delay_days", option: campaign.TrackingStatPurge},
-	{name: "tracking_log_purge_delay_days", option: campaign.TrackingLogPurge},
-	{name: "broad_log_purge_delay_days", option: campaign.BroadLogPurge},
-	{name: "recycled_delivery_purge_delay_days", option: campaign.RecycledDeliveryPurge},
-	{name: "rejects_purge_delay_days", option: campaign.RejectsPurge},
-	{name: "visitor_purge_delay_days", option: campaign.VisitorPurge},
-	{name: "proposition_purge_delay_days", option: campaign.PropositionPurge},
-	{name: "event_purge_delay_days", option: campaign.EventPurge},
-	{name: "event_histo_purge_delay_days", option: campaign.EventHistoPurge},
-	{name: "audit_trail_purge_delay_days", option: campaign.AuditTrailPurge},
-	{name: "app_subscription_rcp_purge_delay_days", option: campaign.AppSubscriptionPurge},
-	{name: "last_cleanup_time", option: campaign.LastCleanup, outputOnly: true},
-	{name: "last_error_stat_coalesce_time", option: campaign.LastErrorStatCoalesce, outputOnly: true},
-}
-
 var optionDescriptors = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
 // optionsLock is the advisory lock that serializes changes of options: "options" in ASCII.
@@ -124,9 +99,9 @@ func (s *Service) SetOptions(
 // optionDetails returns the fields that changed, with their old and new values.
 func optionDetails(from, to *cleanupv1.Options) audit.Details {
 	out, before, after := audit.Details{}, fieldValues(from), fieldValues(to)
-	for _, f := range optionFields {
-		if before[f.name] != after[f.name] {
-			out[f.name] = map[string]any{"from": before[f.name], "to": after[f.name]}
+	for _, f := range campaign.AllOptions {
+		if before[f.Field] != after[f.Field] {
+			out[f.Field] = map[string]any{"from": before[f.Field], "to": after[f.Field]}
 		}
 	}
 	return out
@@ -152,30 +127,30 @@ func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	paths := in.GetUpdateMask().GetPaths()
 	wrong := checkMask(in.GetUpdateMask(), in.GetOptions())
 	var changes []optionChange
-	for _, f := range optionFields {
-		field := optionDescriptors.ByName(protoreflect.Name(f.name))
-		if (len(paths) > 0 && !slices.Contains(paths, f.name)) || (len(paths) == 0 && !message.Has(field)) {
+	for _, f := range campaign.AllOptions {
+		field := optionDescriptors.ByName(protoreflect.Name(f.Field))
+		if (len(paths) > 0 && !slices.Contains(paths, f.Field)) || (len(paths) == 0 && !message.Has(field)) {
 			continue
 		}
 		problem := ""
 		switch {
-		case f.outputOnly:
+		case f.IsOutputOnly():
 			problem = "is output only"
 		case !message.Has(field):
 			changes = append(changes, func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error {
-				return campaign.ResetOption(ctx, tx, c, f.option)
+				return campaign.ResetOption(ctx, tx, c, f)
 			})
 		default:
 			value := storedValue(message, field)
-			if problem = f.problem(value); problem != "" {
+			if problem = problemWith(f, value); problem != "" {
 				break
 			}
 			changes = append(changes, func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error {
-				return campaign.StoreNumber(ctx, tx, c, f.option, value)
+				return campaign.StoreNumber(ctx, tx, c, f, value)
 			})
 		}
 		if problem != "" {
-			wrong.Add("options."+f.name, problem)
+			wrong.Add("options."+f.Field, problem)
 		}
 	}
 	if wrong != nil {
@@ -184,13 +159,13 @@ func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	return changes, nil
 }
 
-// problem returns why a value cannot be stored, or an empty text.
-func (f optionField) problem(value int) string {
-	err := f.option.Check(value)
+// problemWith returns why a value cannot be stored, or an empty text.
+func problemWith(f campaign.Option, value int) string {
+	err := f.Check(value)
 	switch {
 	case err == nil:
 		return ""
-	case !f.option.IsDelay():
+	case !f.IsDelay():
 		return "must be STORAGE_OPTIMIZATION_VACUUM_ANALYZE, STORAGE_OPTIMIZATION_NONE or STORAGE_OPTIMIZATION_ANALYZE"
 	}
 	return err.Error()
@@ -204,18 +179,18 @@ func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	}
 	values := map[string]int{}
 	var wrong failure.Violations
-	for _, f := range optionFields {
-		field := optionDescriptors.ByName(protoreflect.Name(f.name))
+	for _, f := range campaign.AllOptions {
+		field := optionDescriptors.ByName(protoreflect.Name(f.Field))
 		if !o.ProtoReflect().Has(field) {
 			continue
 		}
 		problem := "is output only"
-		if !f.outputOnly {
-			values[f.option.Name] = storedValue(o.ProtoReflect(), field)
-			problem = f.problem(values[f.option.Name])
+		if !f.IsOutputOnly() {
+			values[f.Name] = storedValue(o.ProtoReflect(), field)
+			problem = problemWith(f, values[f.Name])
 		}
 		if problem != "" {
-			wrong.Add("what_if."+f.name, problem)
+			wrong.Add("what_if."+f.Field, problem)
 		}
 	}
 	if wrong == nil && len(values) == 0 {
@@ -233,9 +208,9 @@ func whatIfMessage(values map[string]int) *cleanupv1.Options {
 		return nil
 	}
 	o := &cleanupv1.Options{}
-	for _, f := range optionFields {
-		if value, ok := values[f.option.Name]; ok {
-			setField(o, f.name, value)
+	for _, f := range campaign.AllOptions {
+		if value, ok := values[f.Name]; ok {
+			setField(o, f.Field, value)
 		}
 	}
 	return o
@@ -257,24 +232,26 @@ func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 		Defaults:   &cleanupv1.Options{},
 		Customized: &fieldmaskpb.FieldMask{},
 		Etag:       optionsEtag(stored),
+		Names:      map[string]string{},
 	}
-	for _, f := range optionFields {
-		if stored.Stored(f.option) {
-			out.Customized.Paths = append(out.Customized.Paths, f.name)
+	for _, f := range campaign.AllOptions {
+		out.Names[optionDescriptors.ByName(protoreflect.Name(f.Field)).JSONName()] = f.Name
+		if stored.Stored(f) {
+			out.Customized.Paths = append(out.Customized.Paths, f.Field)
 		}
-		value, err := effectiveValue(stored, f.option)
+		value, err := effectiveValue(stored, f)
 		if err != nil {
 			out.Invalid = append(out.Invalid, &cleanupv1.InvalidOption{
-				Field: f.name, Option: f.option.Name, StoredValue: stored.Number(f.option), Reason: err.Error(),
+				Field: f.Field, Option: f.Name, StoredValue: stored.Number(f), Reason: err.Error(),
 			})
 		}
-		if f.outputOnly {
+		if f.IsOutputOnly() {
 			continue
 		}
-		if err == nil || !f.option.IsDelay() {
-			setField(out.Options, f.name, value)
+		if err == nil || !f.IsDelay() {
+			setField(out.Options, f.Field, value)
 		}
-		setField(out.Defaults, f.name, f.option.Default)
+		setField(out.Defaults, f.Field, f.Default)
 	}
 	last, _ := stored.Moment(campaign.LastCleanup) // the loop has reported its error
 	out.Options.LastCleanupTime = timestamp(last)
@@ -290,7 +267,7 @@ func effectiveValue(stored *campaign.Options, o campaign.Option) (int, error) {
 	case o.IsDelay():
 		delay, err := stored.Delay(o)
 		return int(delay / campaign.Day), err
-	case o.IsMoment():
+	case o.IsOutputOnly():
 		_, err := stored.Moment(o)
 		return 0, err
 	}
@@ -309,9 +286,9 @@ func setField(o *cleanupv1.Options, name string, value int) {
 // optionsEtag returns the etag of the options that a caller may set.
 func optionsEtag(stored *campaign.Options) string {
 	var values []any
-	for _, f := range optionFields {
-		if !f.outputOnly {
-			values = append(values, stored.Stored(f.option), stored.Number(f.option), stored.Text(f.option))
+	for _, f := range campaign.AllOptions {
+		if !f.IsOutputOnly() {
+			values = append(values, stored.Stored(f), stored.Number(f), stored.Text(f))
 		}
 	}
 	return etag.Of(values...)

@@ -20,8 +20,8 @@ const MaxDays = 24_855
 
 // Option describes a row of XtkOption that the cleanup reads.
 type Option struct {
-	// Name is the row's sName.
-	Name string
+	// Name is the row's sName, and Field the field of the API's message Options.
+	Name, Field string
 	// Default applies if the option has no row: days for a delay, the code for NoStats.
 	Default int
 	kind    kind
@@ -31,34 +31,40 @@ type Option struct {
 type kind int
 
 const (
-	delay  kind = iota // seconds in iLongValue, or in sStringValue if the row's type is text
-	code               // a number there
-	moment             // tsTimeStampValue
+	delay     kind = iota // 1 to MaxDays days: seconds in iLongValue, or in sStringValue if the row's type is text
+	code                  // VacuumAnalyze, NoStatistics or AnalyzeOnly, there
+	timestamp             // tsTimeStampValue, which the service alone writes
 )
 
-// The options, as Adobe's page describes them.
-var (
-	NoStats               = Option{"XtkCleanup_NoStats", VacuumAnalyze, code}
-	TrackingStatPurge     = Option{"NmsCleanup_TrackingStatPurgeDelay", 365, delay}
-	TrackingLogPurge      = Option{"NmsCleanup_TrackingLogPurgeDelay", 365, delay}
-	BroadLogPurge         = Option{"NmsCleanup_BroadLogPurgeDelay", 180, delay}
-	RecycledDeliveryPurge = Option{"NmsCleanup_RecycledDeliveryPurgeDelay", 7, delay}
-	RejectsPurge          = Option{"NmsCleanup_RejectsPurgeDelay", 180, delay}
-	VisitorPurge          = Option{"NmsCleanup_VisitorPurgeDelay", 30, delay}
-	PropositionPurge      = Option{"NmsCleanup_PropositionPurgeDelay", 365, delay}
-	EventPurge            = Option{"NmsCleanup_EventPurgeDelay", 30, delay}
-	EventHistoPurge       = Option{"NmsCleanup_EventHistoPurgeDelay", 365, delay}
-	AuditTrailPurge       = Option{"XtkCleanup_AuditTrailPurgeDelay", 180, delay}
-	AppSubscriptionPurge  = Option{"NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, delay}
-	LastCleanup           = Option{"NmsCleanup_LastCleanup", 0, moment}
-	LastErrorStatCoalesce = Option{"NmsLastErrorStatCoalesce", 0, moment}
-)
+// AllOptions are the options, in the order of the API's message.
+var AllOptions []Option
 
-var allOptions = []Option{
-	NoStats, TrackingStatPurge, TrackingLogPurge, BroadLogPurge, RecycledDeliveryPurge, RejectsPurge, VisitorPurge,
-	PropositionPurge, EventPurge, EventHistoPurge, AuditTrailPurge, AppSubscriptionPurge, LastCleanup,
-	LastErrorStatCoalesce,
+func option(name, field string, standard int, k kind) Option {
+	o := Option{name, field, standard, k}
+	AllOptions = append(AllOptions, o)
+	return o
 }
+
+// The options, as Adobe's page describes them. With its field in the message Options, which says what it is for, a line
+// here is all that the service, the command line, the console and the documents need.
+var (
+	NoStats               = option("XtkCleanup_NoStats", "storage_optimization", VacuumAnalyze, code)
+	TrackingStatPurge     = option("NmsCleanup_TrackingStatPurgeDelay", "tracking_stat_purge_delay_days", 365, delay)
+	TrackingLogPurge      = option("NmsCleanup_TrackingLogPurgeDelay", "tracking_log_purge_delay_days", 365, delay)
+	BroadLogPurge         = option("NmsCleanup_BroadLogPurgeDelay", "broad_log_purge_delay_days", 180, delay)
+	RecycledDeliveryPurge = option("NmsCleanup_RecycledDeliveryPurgeDelay", "recycled_delivery_purge_delay_days", 7, delay)
+	RejectsPurge          = option("NmsCleanup_RejectsPurgeDelay", "rejects_purge_delay_days", 180, delay)
+	VisitorPurge          = option("NmsCleanup_VisitorPurgeDelay", "visitor_purge_delay_days", 30, delay)
+	PropositionPurge      = option("NmsCleanup_PropositionPurgeDelay", "proposition_purge_delay_days", 365, delay)
+	EventPurge            = option("NmsCleanup_EventPurgeDelay", "event_purge_delay_days", 30, delay)
+	EventHistoPurge       = option("NmsCleanup_EventHistoPurgeDelay", "event_histo_purge_delay_days", 365, delay)
+	AuditTrailPurge       = option("XtkCleanup_AuditTrailPurgeDelay", "audit_trail_purge_delay_days", 180, delay)
+	AppSubscriptionPurge  = option(
+		"NmsCleanup_AppSubscriptionRcpPurgeDelay", "app_subscription_rcp_purge_delay_days", 180, delay,
+	)
+	LastCleanup           = option("NmsCleanup_LastCleanup", "last_cleanup_time", 0, timestamp)
+	LastErrorStatCoalesce = option("NmsLastErrorStatCoalesce", "last_error_stat_coalesce_time", 0, timestamp)
+)
 
 // Values of NoStats.
 const (
@@ -70,8 +76,8 @@ const (
 // IsDelay reports whether the option is a number of days.
 func (o Option) IsDelay() bool { return o.kind == delay }
 
-// IsMoment reports whether the option is a time.
-func (o Option) IsMoment() bool { return o.kind == moment }
+// IsOutputOnly reports whether the option is a time, which only the service writes.
+func (o Option) IsOutputOnly() bool { return o.kind == timestamp }
 
 // Check fails if a value cannot be stored: days for a delay, the code for NoStats.
 func (o Option) Check(value int) error {
@@ -155,7 +161,7 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN '' END", typeText)
 	}
 	var names []string
-	for _, opt := range allOptions {
+	for _, opt := range AllOptions {
 		names = append(names, opt.Name)
 	}
 	rows, _ := db.Query(
@@ -273,7 +279,7 @@ func (o *Options) With(values map[string]int) *Options {
 func (o *Options) InForce() map[string]string {
 	mode, _ := o.Statistics()
 	texts := map[string]string{NoStats.Name: fmt.Sprint(mode)}
-	for _, opt := range allOptions {
+	for _, opt := range AllOptions {
 		if !opt.IsDelay() {
 			continue
 		}

@@ -42,6 +42,9 @@ const fill = (text: string, values: Record<string, string | number>) =>
     String((one === undefined ? values[name] : String(values[name]) === '1' ? one : many) ?? ''),
   )
 
+/** Returns the text for a key that may have none. */
+export const maybe = (key: string) => (words as Record<string, string>)[key]
+
 /** Returns the text for a key. */
 export const t = (key: Key, values: Record<string, string | number> = {}) => fill(words[key], values)
 

@@ -3261,7 +3261,9 @@ type GetOptionsResponse struct {
 	// Changes with every change of a stored option. Pass it to SetOptions to fail if an option has changed in between.
 	Etag string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	// Stored values that cannot be used, with the reasons.
-	Invalid       []*InvalidOption `protobuf:"bytes,5,rep,name=invalid,proto3" json:"invalid,omitempty"`
+	Invalid []*InvalidOption `protobuf:"bytes,5,rep,name=invalid,proto3" json:"invalid,omitempty"`
+	// The names of the XtkOption rows, by the JSON names of the fields.
+	Names         map[string]string `protobuf:"bytes,6,rep,name=names,proto3" json:"names,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3327,6 +3329,13 @@ func (x *GetOptionsResponse) GetEtag() string {
 func (x *GetOptionsResponse) GetInvalid() []*InvalidOption {
 	if x != nil {
 		return x.Invalid
+	}
+	return nil
+}
+
+func (x *GetOptionsResponse) GetNames() map[string]string {
+	if x != nil {
+		return x.Names
 	}
 	return nil
 }
@@ -3925,7 +3934,7 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x11ListTasksResponse\x12&\n" +
 	"\x05tasks\x18\x01 \x03(\v2\x10.cleanup.v1.TaskR\x05tasks\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\x13\n" +
-	"\x11GetOptionsRequest\"\xf9\x01\n" +
+	"\x11GetOptionsRequest\"\xf4\x02\n" +
 	"\x12GetOptionsResponse\x12-\n" +
 	"\aoptions\x18\x01 \x01(\v2\x13.cleanup.v1.OptionsR\aoptions\x12/\n" +
 	"\bdefaults\x18\x02 \x01(\v2\x13.cleanup.v1.OptionsR\bdefaults\x12:\n" +
@@ -3933,7 +3942,12 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"customized\x18\x03 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"customized\x12\x12\n" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\x123\n" +
-	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid\"\x93\x01\n" +
+	"\ainvalid\x18\x05 \x03(\v2\x19.cleanup.v1.InvalidOptionR\ainvalid\x12?\n" +
+	"\x05names\x18\x06 \x03(\v2).cleanup.v1.GetOptionsResponse.NamesEntryR\x05names\x1a8\n" +
+	"\n" +
+	"NamesEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x93\x01\n" +
 	"\x11SetOptionsRequest\x12-\n" +
 	"\aoptions\x18\x01 \x01(\v2\x13.cleanup.v1.OptionsR\aoptions\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
@@ -4050,7 +4064,7 @@ func file_cleanup_v1_cleanup_proto_rawDescGZIP() []byte {
 }
 
 var file_cleanup_v1_cleanup_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
-var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_cleanup_v1_cleanup_proto_msgTypes = make([]protoimpl.MessageInfo, 42)
 var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(RunState)(0),                 // 0: cleanup.v1.RunState
 	(TaskState)(0),                // 1: cleanup.v1.TaskState
@@ -4102,41 +4116,42 @@ var file_cleanup_v1_cleanup_proto_goTypes = []any{
 	(*SetScheduleResponse)(nil),   // 47: cleanup.v1.SetScheduleResponse
 	nil,                           // 48: cleanup.v1.TaskResult.MetadataEntry
 	nil,                           // 49: cleanup.v1.LogEntry.ParamsEntry
-	(*timestamppb.Timestamp)(nil), // 50: google.protobuf.Timestamp
-	(*Options)(nil),               // 51: cleanup.v1.Options
-	(*TrippedGuard)(nil),          // 52: cleanup.v1.TrippedGuard
-	(Pace)(0),                     // 53: cleanup.v1.Pace
-	(*Message)(nil),               // 54: cleanup.v1.Message
-	(*durationpb.Duration)(nil),   // 55: google.protobuf.Duration
-	(*fieldmaskpb.FieldMask)(nil), // 56: google.protobuf.FieldMask
-	(*InvalidOption)(nil),         // 57: cleanup.v1.InvalidOption
-	(*Schedule)(nil),              // 58: cleanup.v1.Schedule
+	nil,                           // 50: cleanup.v1.GetOptionsResponse.NamesEntry
+	(*timestamppb.Timestamp)(nil), // 51: google.protobuf.Timestamp
+	(*Options)(nil),               // 52: cleanup.v1.Options
+	(*TrippedGuard)(nil),          // 53: cleanup.v1.TrippedGuard
+	(Pace)(0),                     // 54: cleanup.v1.Pace
+	(*Message)(nil),               // 55: cleanup.v1.Message
+	(*durationpb.Duration)(nil),   // 56: google.protobuf.Duration
+	(*fieldmaskpb.FieldMask)(nil), // 57: google.protobuf.FieldMask
+	(*InvalidOption)(nil),         // 58: cleanup.v1.InvalidOption
+	(*Schedule)(nil),              // 59: cleanup.v1.Schedule
 }
 var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	0,  // 0: cleanup.v1.Run.state:type_name -> cleanup.v1.RunState
-	50, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
-	50, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
-	50, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
-	50, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
+	51, // 1: cleanup.v1.Run.reference_time:type_name -> google.protobuf.Timestamp
+	51, // 2: cleanup.v1.Run.create_time:type_name -> google.protobuf.Timestamp
+	51, // 3: cleanup.v1.Run.start_time:type_name -> google.protobuf.Timestamp
+	51, // 4: cleanup.v1.Run.end_time:type_name -> google.protobuf.Timestamp
 	10, // 5: cleanup.v1.Run.results:type_name -> cleanup.v1.TaskResult
-	51, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
+	52, // 6: cleanup.v1.Run.what_if:type_name -> cleanup.v1.Options
 	3,  // 7: cleanup.v1.Run.reason:type_name -> cleanup.v1.RefusalReason
-	52, // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	53, // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
-	50, // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
+	53, // 8: cleanup.v1.Run.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	54, // 9: cleanup.v1.Run.pace:type_name -> cleanup.v1.Pace
+	51, // 10: cleanup.v1.Run.pause_time:type_name -> google.protobuf.Timestamp
 	1,  // 11: cleanup.v1.TaskResult.state:type_name -> cleanup.v1.TaskState
-	50, // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
-	50, // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
+	51, // 12: cleanup.v1.TaskResult.start_time:type_name -> google.protobuf.Timestamp
+	51, // 13: cleanup.v1.TaskResult.end_time:type_name -> google.protobuf.Timestamp
 	12, // 14: cleanup.v1.TaskResult.space:type_name -> cleanup.v1.TableSpace
-	54, // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
+	55, // 15: cleanup.v1.TaskResult.details:type_name -> cleanup.v1.Message
 	11, // 16: cleanup.v1.TaskResult.preview:type_name -> cleanup.v1.TablePreview
 	3,  // 17: cleanup.v1.TaskResult.reason:type_name -> cleanup.v1.RefusalReason
 	48, // 18: cleanup.v1.TaskResult.metadata:type_name -> cleanup.v1.TaskResult.MetadataEntry
 	4,  // 19: cleanup.v1.TablePreview.action:type_name -> cleanup.v1.PreviewAction
-	50, // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
-	50, // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
-	52, // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
-	50, // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
+	51, // 20: cleanup.v1.TablePreview.oldest_time:type_name -> google.protobuf.Timestamp
+	51, // 21: cleanup.v1.TablePreview.newest_time:type_name -> google.protobuf.Timestamp
+	53, // 22: cleanup.v1.TablePreview.guards:type_name -> cleanup.v1.TrippedGuard
+	51, // 23: cleanup.v1.RunEvent.time:type_name -> google.protobuf.Timestamp
 	14, // 24: cleanup.v1.RunEvent.run_started:type_name -> cleanup.v1.RunStarted
 	15, // 25: cleanup.v1.RunEvent.task_started:type_name -> cleanup.v1.TaskStarted
 	17, // 26: cleanup.v1.RunEvent.task_progress:type_name -> cleanup.v1.TaskProgress
@@ -4147,75 +4162,76 @@ var file_cleanup_v1_cleanup_proto_depIdxs = []int32{
 	5,  // 31: cleanup.v1.Throttle.reason:type_name -> cleanup.v1.ThrottleReason
 	16, // 32: cleanup.v1.TaskProgress.throttled_by:type_name -> cleanup.v1.Throttle
 	6,  // 33: cleanup.v1.TaskProgress.scan_method:type_name -> cleanup.v1.ScanMethod
-	53, // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
+	54, // 34: cleanup.v1.TaskProgress.pace:type_name -> cleanup.v1.Pace
 	10, // 35: cleanup.v1.TaskFinished.result:type_name -> cleanup.v1.TaskResult
 	2,  // 36: cleanup.v1.LogEntry.level:type_name -> cleanup.v1.LogLevel
 	49, // 37: cleanup.v1.LogEntry.params:type_name -> cleanup.v1.LogEntry.ParamsEntry
 	9,  // 38: cleanup.v1.RunFinished.run:type_name -> cleanup.v1.Run
 	7,  // 39: cleanup.v1.Task.kind:type_name -> cleanup.v1.TaskKind
-	55, // 40: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
-	51, // 41: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
-	52, // 42: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
-	53, // 43: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
+	56, // 40: cleanup.v1.RunCleanupRequest.max_duration:type_name -> google.protobuf.Duration
+	52, // 41: cleanup.v1.RunCleanupRequest.what_if:type_name -> cleanup.v1.Options
+	53, // 42: cleanup.v1.RunCleanupRequest.accept_guards:type_name -> cleanup.v1.TrippedGuard
+	54, // 43: cleanup.v1.RunCleanupRequest.pace:type_name -> cleanup.v1.Pace
 	13, // 44: cleanup.v1.RunCleanupResponse.event:type_name -> cleanup.v1.RunEvent
 	13, // 45: cleanup.v1.WatchRunResponse.event:type_name -> cleanup.v1.RunEvent
 	9,  // 46: cleanup.v1.GetRunResponse.run:type_name -> cleanup.v1.Run
 	8,  // 47: cleanup.v1.ListRunsRequest.view:type_name -> cleanup.v1.RunView
 	0,  // 48: cleanup.v1.ListRunsRequest.state:type_name -> cleanup.v1.RunState
-	50, // 49: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
-	50, // 50: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
+	51, // 49: cleanup.v1.ListRunsRequest.created_from_time:type_name -> google.protobuf.Timestamp
+	51, // 50: cleanup.v1.ListRunsRequest.created_before_time:type_name -> google.protobuf.Timestamp
 	9,  // 51: cleanup.v1.ListRunsResponse.runs:type_name -> cleanup.v1.Run
 	9,  // 52: cleanup.v1.CancelRunResponse.run:type_name -> cleanup.v1.Run
-	53, // 53: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
+	54, // 53: cleanup.v1.SetPaceRequest.pace:type_name -> cleanup.v1.Pace
 	9,  // 54: cleanup.v1.SetPaceResponse.run:type_name -> cleanup.v1.Run
 	9,  // 55: cleanup.v1.PauseRunResponse.run:type_name -> cleanup.v1.Run
 	9,  // 56: cleanup.v1.ResumeRunResponse.run:type_name -> cleanup.v1.Run
 	21, // 57: cleanup.v1.ListTasksResponse.tasks:type_name -> cleanup.v1.Task
-	51, // 58: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 59: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	56, // 60: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	57, // 61: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	51, // 62: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
-	56, // 63: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
-	51, // 64: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
-	51, // 65: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
-	56, // 66: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
-	57, // 67: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
-	58, // 68: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	58, // 69: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
-	56, // 70: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
-	58, // 71: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
-	22, // 72: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
-	24, // 73: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
-	26, // 74: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
-	28, // 75: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
-	30, // 76: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
-	32, // 77: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
-	34, // 78: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
-	36, // 79: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
-	38, // 80: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
-	40, // 81: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
-	42, // 82: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
-	44, // 83: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
-	46, // 84: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
-	23, // 85: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
-	25, // 86: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
-	27, // 87: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
-	29, // 88: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
-	31, // 89: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
-	33, // 90: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
-	35, // 91: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
-	37, // 92: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
-	39, // 93: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
-	41, // 94: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
-	43, // 95: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
-	45, // 96: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
-	47, // 97: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
-	85, // [85:98] is the sub-list for method output_type
-	72, // [72:85] is the sub-list for method input_type
-	72, // [72:72] is the sub-list for extension type_name
-	72, // [72:72] is the sub-list for extension extendee
-	0,  // [0:72] is the sub-list for field type_name
+	52, // 58: cleanup.v1.GetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 59: cleanup.v1.GetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 60: cleanup.v1.GetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 61: cleanup.v1.GetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	50, // 62: cleanup.v1.GetOptionsResponse.names:type_name -> cleanup.v1.GetOptionsResponse.NamesEntry
+	52, // 63: cleanup.v1.SetOptionsRequest.options:type_name -> cleanup.v1.Options
+	57, // 64: cleanup.v1.SetOptionsRequest.update_mask:type_name -> google.protobuf.FieldMask
+	52, // 65: cleanup.v1.SetOptionsResponse.options:type_name -> cleanup.v1.Options
+	52, // 66: cleanup.v1.SetOptionsResponse.defaults:type_name -> cleanup.v1.Options
+	57, // 67: cleanup.v1.SetOptionsResponse.customized:type_name -> google.protobuf.FieldMask
+	58, // 68: cleanup.v1.SetOptionsResponse.invalid:type_name -> cleanup.v1.InvalidOption
+	59, // 69: cleanup.v1.GetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	59, // 70: cleanup.v1.SetScheduleRequest.schedule:type_name -> cleanup.v1.Schedule
+	57, // 71: cleanup.v1.SetScheduleRequest.update_mask:type_name -> google.protobuf.FieldMask
+	59, // 72: cleanup.v1.SetScheduleResponse.schedule:type_name -> cleanup.v1.Schedule
+	22, // 73: cleanup.v1.CleanupService.RunCleanup:input_type -> cleanup.v1.RunCleanupRequest
+	24, // 74: cleanup.v1.CleanupService.WatchRun:input_type -> cleanup.v1.WatchRunRequest
+	26, // 75: cleanup.v1.CleanupService.GetRun:input_type -> cleanup.v1.GetRunRequest
+	28, // 76: cleanup.v1.CleanupService.ListRuns:input_type -> cleanup.v1.ListRunsRequest
+	30, // 77: cleanup.v1.CleanupService.CancelRun:input_type -> cleanup.v1.CancelRunRequest
+	32, // 78: cleanup.v1.CleanupService.SetPace:input_type -> cleanup.v1.SetPaceRequest
+	34, // 79: cleanup.v1.CleanupService.PauseRun:input_type -> cleanup.v1.PauseRunRequest
+	36, // 80: cleanup.v1.CleanupService.ResumeRun:input_type -> cleanup.v1.ResumeRunRequest
+	38, // 81: cleanup.v1.CleanupService.ListTasks:input_type -> cleanup.v1.ListTasksRequest
+	40, // 82: cleanup.v1.CleanupService.GetOptions:input_type -> cleanup.v1.GetOptionsRequest
+	42, // 83: cleanup.v1.CleanupService.SetOptions:input_type -> cleanup.v1.SetOptionsRequest
+	44, // 84: cleanup.v1.CleanupService.GetSchedule:input_type -> cleanup.v1.GetScheduleRequest
+	46, // 85: cleanup.v1.CleanupService.SetSchedule:input_type -> cleanup.v1.SetScheduleRequest
+	23, // 86: cleanup.v1.CleanupService.RunCleanup:output_type -> cleanup.v1.RunCleanupResponse
+	25, // 87: cleanup.v1.CleanupService.WatchRun:output_type -> cleanup.v1.WatchRunResponse
+	27, // 88: cleanup.v1.CleanupService.GetRun:output_type -> cleanup.v1.GetRunResponse
+	29, // 89: cleanup.v1.CleanupService.ListRuns:output_type -> cleanup.v1.ListRunsResponse
+	31, // 90: cleanup.v1.CleanupService.CancelRun:output_type -> cleanup.v1.CancelRunResponse
+	33, // 91: cleanup.v1.CleanupService.SetPace:output_type -> cleanup.v1.SetPaceResponse
+	35, // 92: cleanup.v1.CleanupService.PauseRun:output_type -> cleanup.v1.PauseRunResponse
+	37, // 93: cleanup.v1.CleanupService.ResumeRun:output_type -> cleanup.v1.ResumeRunResponse
+	39, // 94: cleanup.v1.CleanupService.ListTasks:output_type -> cleanup.v1.ListTasksResponse
+	41, // 95: cleanup.v1.CleanupService.GetOptions:output_type -> cleanup.v1.GetOptionsResponse
+	43, // 96: cleanup.v1.CleanupService.SetOptions:output_type -> cleanup.v1.SetOptionsResponse
+	45, // 97: cleanup.v1.CleanupService.GetSchedule:output_type -> cleanup.v1.GetScheduleResponse
+	47, // 98: cleanup.v1.CleanupService.SetSchedule:output_type -> cleanup.v1.SetScheduleResponse
+	86, // [86:99] is the sub-list for method output_type
+	73, // [73:86] is the sub-list for method input_type
+	73, // [73:73] is the sub-list for extension type_name
+	73, // [73:73] is the sub-list for extension extendee
+	0,  // [0:73] is the sub-list for field type_name
 }
 
 func init() { file_cleanup_v1_cleanup_proto_init() }
@@ -4246,7 +4262,7 @@ func file_cleanup_v1_cleanup_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_cleanup_v1_cleanup_proto_rawDesc), len(file_cleanup_v1_cleanup_proto_rawDesc)),
 			NumEnums:      9,
-			NumMessages:   41,
+			NumMessages:   42,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -15,26 +15,13 @@ import {
   useLoad,
 } from '../components'
 import { follow, start } from '../follow'
-import { number, percent, t, type Key } from '../i18n'
+import { maybe, number, percent, t, type Key } from '../i18n'
 import type { Context } from '../context'
 import { Purges } from './purges'
 
-const delays = [
-  'broadLogPurgeDelayDays',
-  'trackingLogPurgeDelayDays',
-  'trackingStatPurgeDelayDays',
-  'recycledDeliveryPurgeDelayDays',
-  'rejectsPurgeDelayDays',
-  'visitorPurgeDelayDays',
-  'propositionPurgeDelayDays',
-  'eventPurgeDelayDays',
-  'eventHistoPurgeDelayDays',
-  'auditTrailPurgeDelayDays',
-  'appSubscriptionRcpPurgeDelayDays',
-] as const
-/** Returns the name of a delay's option in Campaign. */
-const optionOf = (name: (typeof delays)[number]) =>
-  `${name.startsWith('audit') ? 'Xtk' : 'Nms'}Cleanup_${name[0]!.toUpperCase()}${name.slice(1, -'Days'.length)}`
+/** Returns the name of a delay: in the user's language, or made of its field. */
+const nameOf = (field: string) =>
+  maybe(`delay.${field}`) ?? field.replace(/(PurgeDelay)?Days$/, '').replace(/[A-Z]/g, c => ` ${c.toLowerCase()}`)
 const optimizations = ['VACUUM_ANALYZE', 'ANALYZE', 'NONE'].map(name => `STORAGE_OPTIMIZATION_${name}`)
 
 /** The unsaved changes; null resets an option to its default. */
@@ -64,6 +51,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
   const options = answer.options as Record<string, number | string | undefined>,
     defaults = answer.defaults as Record<string, number | string>
   const stored = (answer.customized ?? '').split(',')
+  const delays = Object.keys(defaults).filter(name => name.endsWith('Days'))
   const value = (name: string) =>
     (name in changes ? (changes[name] ?? defaults[name]) : options[name]) as number | string | undefined
   const change = (name: string, to: number | string | null) => {
@@ -103,9 +91,9 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
       {delays.map(name => (
         <div key={name} class={`delay ${name in changes ? 'changed' : ''}`}>
           <div>
-            <strong id={name}>{t(`delay.${name}` as Key)}</strong> <Code>{optionOf(name)}</Code>
+            <strong id={name}>{nameOf(name)}</strong> <Code>{answer.names![name]}</Code>
             <p class="quiet">
-              {t(`delay.${name}.help` as Key)} {t('retention.default', { days: number(defaults[name]) })}
+              {maybe(`delay.${name}.help`)} {t('retention.default', { days: number(defaults[name]) })}
             </p>
           </div>
           <input
@@ -132,7 +120,7 @@ function Form({ context, answer, reload }: { context: Context; answer: OptionsAn
               <button
                 type="button"
                 disabled={value(name) === defaults[name] && !stored.includes(name)}
-                aria-label={`${t('retention.reset')}: ${t(`delay.${name}` as Key)}`}
+                aria-label={`${t('retention.reset')}: ${nameOf(name)}`}
                 title={t('retention.reset')}
                 onClick={() => change(name, null)}
               >
