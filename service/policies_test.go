@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -725,4 +726,49 @@ func TestValuesOfPoliciesMeanOneThing(t *testing.T) {
 	}
 	_, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
 	wantCode(t, err, codes.InvalidArgument)
+}
+
+// A policy warns of owners whose code would get at tables of others: the table's, and those of its partitions and of
+// tables whose rows foreign keys delete with its rows.
+func TestPolicyWarnsOfOwners(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do(`CREATE TABLE event (id int, placed timestamptz) PARTITION BY RANGE (placed);
+		CREATE TABLE event_all PARTITION OF event DEFAULT;
+		CREATE TABLE basket (id int PRIMARY KEY, placed timestamptz);
+		CREATE TABLE item (basket int REFERENCES basket ON DELETE CASCADE)`)
+	owner := s.db.Role("mallory")
+	event, basket := oldOrders(), oldOrders()
+	event.Name, event.Table, event.Filters = "event", "event", nil
+	basket.Name, basket.Table, basket.Filters = "basket", "basket", nil
+	all := []*cleanupv1.Policy{oldOrders(), event, basket}
+	for _, p := range all {
+		if set := setPolicy(t, s, p); strings.Contains(codesOf(set.GetWarnings()), "SEVERAL_OWNERS") {
+			t.Errorf("one owner: %v", set)
+		}
+	}
+	s.db.Superuser("ALTER TABLE shop.order_line OWNER TO " + owner + "; ALTER TABLE event_all OWNER TO " + owner +
+		"; ALTER TABLE item OWNER TO " + owner +
+		"; GRANT ALL ON shop.order_line, event_all, item TO neolane; GRANT neolane TO " + owner)
+	for _, p := range all {
+		if d := s.warnings(t, p.GetName()); strings.Contains(d, "SEVERAL_OWNERS") {
+			t.Errorf("an owner who may become the service's role: %s", d)
+		}
+	}
+	s.db.Superuser("REVOKE neolane FROM " + owner)
+	for i, table := range []string{"shop.order_line", "public.event_all", "public.item"} {
+		set := setPolicy(t, s, all[i])
+		at := slices.IndexFunc(
+			set.GetWarnings(),
+			func(m *cleanupv1.Message) bool { return m.GetCode() == "SEVERAL_OWNERS" },
+		)
+		if at < 0 {
+			t.Errorf("no warning: %v", set)
+			continue
+		}
+		want := map[string]string{"table": table, "owner": owner, "others": "neolane"}
+		if got := set.GetWarnings()[at].GetParams(); !maps.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
+	}
 }

@@ -37,6 +37,16 @@ var (
 		"PostgreSQL looks for the rows that refer to a deleted row. Without an index it reads the whole table each time.",
 		"Create the indexes, best with CONCURRENTLY, before the first run.",
 	)
+	SeveralOwners = policies.warning(
+		"SEVERAL_OWNERS",
+		"code of {owner}, who owns {table}, runs with the service's rights, also those to tables of {others}",
+		"Triggers, index expressions, checks and row security of a table, of its partitions, and of tables whose rows "+
+			"foreign keys delete with its rows, are code of their owner. Runs that delete or update rows call it as the "+
+			"service's role, which may read or change tables of other owners, and the service's own.",
+		"Trust the owner, or move the table to a database with a server of its own, or revoke the rights to tables of "+
+			"others. `GRANT` the owner `TO` the service's role: batches of policies then run as the owner, unless the code "+
+			"resets the role.",
+	)
 	PolicyUnindexed = policies.warning(
 		"POLICY_UNINDEXED",
 		"no index of {table} serves keep_newest, so that each batch reads the whole table: {statement}",

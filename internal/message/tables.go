@@ -47,7 +47,7 @@ var (
 		"TABLES_CHANGED",
 		"{tables} changed while {task} worked: nothing of the batch was kept, and the rest of the task begins again",
 		"A table that the task cleans, or by which it judges rows, was renamed, replaced, rewritten or truncated, or got "+
-			"another foreign key, partition or row security. What was known of it no longer holds.",
+			"another owner, foreign key, partition or row security. What was known of it no longer holds.",
 		"Nothing, if that was intended. Let changes of the schema and the cleanup run at different hours.",
 	)
 	TableAttached = tables.warning(

@@ -167,6 +167,9 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	if err := warnOfOpenSchemas(ctx, s.log, s.pool, "nmsdelivery"); err != nil {
 		return err
 	}
+	if err := warnOfOwners(ctx, s.log, s.pool); err != nil {
+		return err
+	}
 	if err := warnOfBackups(ctx, s.log, s.pool); err != nil {
 		return err
 	}

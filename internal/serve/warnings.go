@@ -7,6 +7,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
 // unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement
@@ -37,6 +40,16 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 		}
 		return nil
 	})
+}
+
+// warnOfOwners warns of owners whose code gets at tables of others by runs.
+func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
+	owners, err := campaign.Owners(ctx, pool, 0)
+	for _, o := range owners {
+		m := message.SeveralOwners.With("table", o.Table, "owner", o.Name, "others", o.Others)
+		log.Warn(m.Text, "code", m.Code, "remedy", message.SeveralOwners.Remedy)
+	}
+	return err
 }
 
 // backupRoles finds the roles that own tables outside the schema cleanupd and may not read all tables in it: a pg_dump

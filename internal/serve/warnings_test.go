@@ -34,3 +34,31 @@ func TestSuperuserIsWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// A warning is logged for each owner whose code would get at tables of others, but not for an owner who may do with
+// these what the service may.
+func TestOwnersAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	service, owner := db.Role("service"), db.Role("mallory")
+	db.Do("CREATE TABLE log (id int); CREATE TABLE vip (id int); GRANT SELECT ON vip TO " + service)
+	db.Superuser("ALTER TABLE log OWNER TO " + owner)
+	pool := db.For(service).Pool
+	for _, c := range []struct{ superuser, want string }{
+		{"SELECT", ""}, // a run changes no table of that owner
+		{
+			"GRANT SELECT, DELETE ON log TO " + service,
+			"code of " + owner + ", who owns public.log, runs with the service's rights, also those to tables of neolane",
+		},
+		{"GRANT SELECT ON vip TO " + owner, ""},
+	} {
+		db.Superuser(c.superuser)
+		var log bytes.Buffer
+		if err := warnOfOwners(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), pool); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(log.String(), c.want) || (c.want == "") != (log.Len() == 0) {
+			t.Errorf("%s: %s", c.superuser, &log)
+		}
+	}
+}

@@ -27,9 +27,9 @@ type Leaf struct {
 func (l Leaf) Quoted() string { return pgx.Identifier{l.Schema, l.Name}.Sanitize() }
 
 // FactsSQL is SQL of what a rule was compiled for, and a batch requires, of a relation c that it sweeps or reads: which
-// one it is, its kind, its contents (a rewrite or TRUNCATE gives it others), whether row security is active, its foreign
-// keys and those that refer to it, and its partitions or children.
-const FactsSQL = `concat_ws(' ', c.oid, c.relkind, pg_relation_filenode(c.oid), row_security_active(c.oid),
+// one it is, its kind, its owner, its contents (a rewrite or TRUNCATE gives it others), whether row security is active,
+// its foreign keys and those that refer to it, and its partitions or children.
+const FactsSQL = `concat_ws(' ', c.oid, c.relkind, c.relowner, pg_relation_filenode(c.oid), row_security_active(c.oid),
   CASE WHEN c.relhastriggers THEN (SELECT 'keys ' || string_agg(DISTINCT k.tgconstraint::text, ',') FROM pg_trigger k
     WHERE k.tgrelid = c.oid AND k.tgconstrrelid <> 0) END,
   CASE WHEN c.relhassubclass THEN (SELECT 'parts ' || string_agg(concat_ws(':', i.inhrelid,

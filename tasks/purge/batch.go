@@ -42,10 +42,10 @@ func (w *worker) batch(ctx context.Context) error {
 	tx, err := w.table.session.begin(ctx, func(b *pgx.Batch) {
 		before = s.queueCounters(b)
 		if direct {
-			w.queueDirect(b, next, &n)
+			w.queueAsOwner(b, &n, func() { w.queueDirect(b, next, &n) })
 		} else {
 			w.queueWritten(b, -1, &n)
-			w.queuePicked(b, s.Companion, w.window(next), limit, &n)
+			w.queueAsOwner(b, &n, func() { w.queuePicked(b, s.Companion, w.window(next), limit, &n) })
 			w.queueWritten(b, 1, &n)
 		}
 		after = s.queueCounters(b)
@@ -160,6 +160,21 @@ func (w *worker) commit(ctx context.Context, tx pgx.Tx, n batchResult, done int6
 	w.progress.committed(&w.chunk, done, n, retained, w.sizer)
 	e.Spend(n.changed+n.paired+n.cascaded, n.begun)
 	return nil
+}
+
+// queueAsOwner queues statements that run as the table's owner if they may: then so do its triggers, also deferred
+// ones, which before PostgreSQL 18 run as the role that commits. The relations must be as before to the owner, too:
+// row security may hide rows by now. It is no boundary: a trigger may say RESET ROLE.
+func (w *worker) queueAsOwner(b *pgx.Batch, n *batchResult, queue func()) {
+	if w.info.owner == "" {
+		queue()
+		return
+	}
+	b.Queue("SET LOCAL ROLE " + w.info.owner)
+	queue()
+	b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
+	w.queueAfter(b, n)
+	b.Queue("RESET ROLE")
 }
 
 // queueDirect queues the plain statement for one window after another, however many rows each has: this takes half the

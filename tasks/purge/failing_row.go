@@ -125,7 +125,7 @@ func (w *worker) inSavepoint(ctx context.Context, tx pgx.Tx, row pgtype.TID, c *
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		b, s := &pgx.Batch{}, w.table.sweep
 		before := s.queueCounters(b)
-		w.queuePicked(b, c, w.statements.axis.rowWindow(row), 1, n)
+		w.queueAsOwner(b, n, func() { w.queuePicked(b, c, w.statements.axis.rowWindow(row), 1, n) })
 		b.Queue("SET CONSTRAINTS ALL IMMEDIATE")
 		after := s.queueCounters(b)
 		if err := tx.SendBatch(ctx, b).Close(); err != nil || s.Cascade == nil {

@@ -39,7 +39,8 @@ const changedSQL = `(SELECT COALESCE(string_agg(fact.relation, ', '), '')
 type ChangedError struct{ Relations string }
 
 func (e *ChangedError) Error() string {
-	return e.Relations + ": renamed, replaced, rewritten, or with other foreign keys or row security than before"
+	return e.Relations + ": renamed, replaced, rewritten, or with another owner, other foreign keys or row security " +
+		"than before"
 }
 
 // afterArgs returns the arguments of afterSQL.

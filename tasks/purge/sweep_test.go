@@ -16,6 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/badnet"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -653,5 +654,95 @@ func TestForeignKeysWithoutAnIndex(t *testing.T) {
 	); left[0] != "50 1 1" ||
 		a.deleted() != 50 {
 		t.Errorf("%s rows remain", left[0])
+	}
+}
+
+// Statements of batches, with their triggers, run as the table's owner if the role may become that role and the owner
+// would do the same; the rest of the transaction never does.
+func TestBatchesRunAsTheOwner(t *testing.T) {
+	t.Parallel()
+	const (
+		member   = "GRANT neolane TO %[1]s"
+		deferred = `CREATE CONSTRAINT TRIGGER who AFTER DELETE ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+			EXECUTE FUNCTION who()`
+	)
+	others := obsolete.And(sqlexpr.SQL("NOT EXISTS (SELECT FROM other WHERE other.id = r.id)"))
+	update := obsolete
+	update.Set = []purge.Assignment{{Column: "old", Value: sqlexpr.SQL("false")}}
+	for _, c := range []struct {
+		name, superuser, owner string // SQL
+		sweep                  purge.Sweep
+		asOwner                bool
+		failed                 int64
+	}{
+		{"a member", member, "", obsolete, true, 0},
+		{"no member", "", "", obsolete, false, 0},
+		{"an update", member, "", update, true, 0},
+		{"a deferred trigger", member, deferred, obsolete, true, 0},
+		{"a row that fails", member, "INSERT INTO child VALUES (8)", obsolete, true, 1},
+		{"no right to what the condition reads", member + "; ALTER TABLE other OWNER TO %[1]s", "", others, false, 0},
+		{"a right to what the condition reads", member, "", others, true, 0},
+		{"the service's schema in the search path", member + "; CREATE SCHEMA cleanupd AUTHORIZATION %[1]s; " +
+			"ALTER ROLE %[1]s SET search_path = cleanupd, public", "", obsolete, true, 0},
+		{"names that mean other things", member, "CREATE SCHEMA neolane", obsolete, false, 0},
+		{
+			"row security that hides rows from the owner", member + "; ALTER ROLE %[1]s BYPASSRLS",
+			"ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", obsolete, false, 0,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			db := rows(t, 100)
+			role := db.Role("service")
+			db.Do(`CREATE TABLE who (of text, name name); CREATE TABLE other (id int);
+				CREATE TABLE child (id int REFERENCES t);
+				CREATE FUNCTION who() RETURNS trigger LANGUAGE plpgsql AS
+					'BEGIN INSERT INTO who VALUES (''trigger'', current_user); RETURN coalesce(NEW, OLD); END';
+				CREATE TRIGGER first BEFORE DELETE OR UPDATE ON t FOR EACH ROW EXECUTE FUNCTION who();
+				GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO ` + role)
+			db.Superuser(fmt.Sprintf(c.superuser+" -- %[1]s", role))
+			db.Do(c.owner)
+			e, a := engine(db.For(role))
+			a.before = func(b *pgx.Batch) error {
+				b.Queue("INSERT INTO who VALUES ('ledger', current_user)")
+				return nil
+			}
+			result, err := e.Sweep(t.Context(), c.sweep, purge.Cursor{})
+			if err != nil || result.Failed != c.failed || db.Int("SELECT count(*) FROM t WHERE old") != c.failed {
+				t.Fatalf("%v: %v", result, err)
+			}
+			want := []string{"ledger " + role, "trigger " + role}
+			if c.asOwner {
+				want[1] = "trigger neolane"
+			}
+			if got := db.Strings("SELECT DISTINCT of || ' ' || name FROM who ORDER BY 1"); !slices.Equal(got, want) {
+				t.Errorf("%v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// A batch is undone if row security hides rows from the owner by now, though not from the role.
+func TestRowSecurityOfTheOwner(t *testing.T) {
+	t.Parallel()
+	db := rows(t, 20_000)
+	db.Do("CREATE TABLE parent (id int); INSERT INTO parent SELECT generate_series(1, 20000)")
+	role := db.Role("service")
+	db.Do("GRANT SELECT, DELETE ON t, parent TO " + role)
+	db.Superuser("GRANT neolane TO " + role + "; ALTER ROLE " + role + " BYPASSRLS")
+	orphans := obsolete
+	orphans.Where, orphans.Limit = sqlexpr.SQL("NOT EXISTS (SELECT FROM parent WHERE parent.id = r.id)"), 100
+	service := db.For(role)
+	facts := service.Strings("SELECT " + campaign.FactsSQL + " FROM pg_class c WHERE oid = 'parent'::regclass")
+	orphans.Facts = []purge.Fact{{Relation: "public.parent", Facts: facts[0]}}
+	db.Do("DELETE FROM parent WHERE id = 1")
+	e, a := engine(service)
+	a.after = func(purge.Delta) {
+		db.Do("ALTER TABLE parent ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY")
+	}
+	_, err := e.Sweep(t.Context(), orphans, purge.Cursor{})
+	changed := (*purge.ChangedError)(nil)
+	if !errors.As(err, &changed) || db.Int("SELECT count(*) FROM t") != 19_999 {
+		t.Errorf("%v: %d rows are left", err, db.Int("SELECT count(*) FROM t"))
 	}
 }

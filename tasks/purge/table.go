@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
@@ -71,6 +74,7 @@ type tableInfo struct {
 	blocks   int64    // its size
 	dense    float64  // rows per block from which on it is worth visiting every block
 	root     partitionRoot
+	owner    string // the table's owner, quoted, if the statements of batches may run as that role; otherwise empty
 }
 
 // partitionRoot names the partitioned table of a partition whose updated rows may have to move to another one.
@@ -97,7 +101,7 @@ const aboveSQL = `WITH RECURSIVE above (oid) AS (SELECT inhparent FROM pg_inheri
 // and which tables above it have a rule or a trigger of statements ($4, as in pg_trigger) that a command on the
 // relation itself bypasses; whether a table has triggers, and which foreign keys without an index refer to it; then its
 // size, and how many rows per block make it worth visiting every block: two, so that few blocks have none, or, if rows
-// are large, half of a full block.
+// are large, half of a full block; and the owner, if that is another role, which the session may become.
 const inspectSQL = aboveSQL + `
 SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev_type::text = $3 AND is_instead
     AND ` + ruleFires + `),
@@ -116,7 +120,10 @@ SELECT EXISTS (SELECT FROM pg_rewrite WHERE ev_class = $2::text::regclass AND ev
         AND i.indisvalid)
     ORDER BY 1),
   pg_relation_size(c.oid) / current_setting('block_size')::bigint, least(2, greatest(reltuples,
-    1) / greatest(relpages, 1) / 2)
+    1) / greatest(relpages, 1) / 2),
+  COALESCE((SELECT quote_ident(o.rolname) FROM pg_roles o WHERE o.oid = c.relowner AND NOT o.rolsuper
+    AND o.rolname <> current_user AND pg_has_role(session_user, o.oid,
+      CASE WHEN current_setting('server_version_num')::int < 160000 THEN 'MEMBER' ELSE 'SET' END)), '')
 FROM pg_class c WHERE c.oid = $1::text::regclass`
 
 // Bits of pg_trigger.tgtype.
@@ -138,7 +145,17 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	}
 	var unindexed []string
 	if err := t.read(
-		ctx, []any{&info.instead, &info.also, &info.bypassed, &info.triggers, &unindexed, &info.blocks, &info.dense},
+		ctx,
+		[]any{
+			&info.instead,
+			&info.also,
+			&info.bypassed,
+			&info.triggers,
+			&unindexed,
+			&info.blocks,
+			&info.dense,
+			&info.owner,
+		},
 		inspectSQL, s.Relation, cmp.Or(info.root.relation, s.Relation), command, event,
 	); err != nil {
 		return info, err
@@ -159,7 +176,37 @@ func (t *table) inspect(ctx context.Context) (info tableInfo, err error) {
 	accompanied := s.Paired != nil || s.Companion != nil || s.Cascade.Circular()
 	info.instead = info.instead || len(info.bypassed) > 0 || (info.also && accompanied)
 	info.plain = !info.triggers && !accompanied && info.root.relation == ""
+	if info.owner != "" && (accompanied || !t.ownerMay(ctx, info)) {
+		info.owner = ""
+	}
 	return info, nil
+}
+
+// ownerMay reports whether the statements of batches do the same as the table's owner: that role may run them, names
+// mean the same to it, and row security applies to neither.
+func (t *table) ownerMay(ctx context.Context, info tableInfo) bool {
+	const sight = "SELECT array_remove(current_schemas(false), 'cleanupd'), " + // which may be that of $user
+		"COALESCE(bool_or(row_security_active(to_regclass(name))), false) FROM unnest($1::text[]) AS name"
+	relations := []string{t.sweep.Relation}
+	for _, f := range t.sweep.Facts {
+		relations = append(relations, f.Relation)
+	}
+	var (
+		schemas, ownSchemas []string
+		hides, hidesFromOwn bool
+	)
+	s := &statements{t.sweep, blockAxis{}, info.root, info.triggers}
+	pick := s.pick(s.axis.window(0, 0, 1), 1, false)
+	explain, args := sqlexpr.Format("EXPLAIN %s", s.onRows(ofPicked("place", pick))).Build()
+	tx, err := t.session.begin(ctx, func(b *pgx.Batch) {
+		b.Queue(sight, relations).QueryRow(func(row pgx.Row) error { return row.Scan(&schemas, &hides) })
+		b.Queue("SET LOCAL ROLE " + info.owner)
+		b.Queue(sight, relations).QueryRow(func(row pgx.Row) error { return row.Scan(&ownSchemas, &hidesFromOwn) })
+		b.Queue(afterSQL, t.sweep.afterArgs()...)
+		b.Queue(explain, args...)
+	})
+	_ = tx.Rollback(ctx)
+	return err == nil && !hides && !hidesFromOwn && slices.Equal(schemas, ownSchemas)
 }
 
 // moveRootSQL returns the root of a table's partition tree, if any level of it above the table is partitioned by one

@@ -207,6 +207,13 @@ func warnings(
 	if table == nil {
 		return found, nil
 	}
+	owners, err := campaign.Owners(ctx, db, table.OID)
+	if err != nil {
+		return found, err
+	}
+	for _, o := range owners {
+		found = append(found, message.SeveralOwners.With("table", o.Table, "owner", o.Name, "others", o.Others))
+	}
 	if covering := covering(env, s.TaskName(), table); covering != nil {
 		found = append(found, message.PolicyTableCovered.With(
 			"table", table.Quoted(), "tasks", strings.Join(covering, ", "),

@@ -164,5 +164,7 @@ export const messages: Record<string, string> = {
     'Zeilen von {tables} halten Zeilen von {table}, auf die sie verweisen, durch Fremdschlüssel ohne ON DELETE',
   POLICY_KEY_UNINDEXED:
     'Fremdschlüssel auf {table} oder auf Tabellen, deren Zeilen mitgehen, haben keinen Index, sodass jede gelöschte Zeile das Lesen einer anderen Tabelle kostet: {statements}',
+  SEVERAL_OWNERS:
+    'Code von {owner}, Eigentümer von {table}, läuft mit den Rechten des Dienstes, auch denen an Tabellen von {others}',
   POLICY_UNINDEXED: 'Kein Index von {table} dient keep_newest, daher liest jeder Batch die ganze Tabelle: {statement}',
 }

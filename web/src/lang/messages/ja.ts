@@ -148,6 +148,8 @@ export const messages: Record<string, string> = {
   POLICY_REFUSED: '{tables} の行が、ON DELETE のない外部キーにより、参照先の {table} の行を保持します',
   POLICY_KEY_UNINDEXED:
     '{table}、またはその行とともに失われる行のテーブルへの外部キーに索引がなく、削除する行ごとに別のテーブル全体を読みます: {statements}',
+  SEVERAL_OWNERS:
+    '{table} の所有者 {owner} のコードは、{others} のテーブルへの権限も含め、サービスの権限で実行されます',
   POLICY_UNINDEXED:
     '{table} には keep_newest に使えるインデックスがないため、バッチごとにテーブル全体が読み取られます：{statement}',
 }
