@@ -172,11 +172,15 @@ type CleanupServiceClient interface {
 	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
 	// never deleted anything is refused by a guard until a run follows a saved plan with it.
 	//
+	// When it returns, no run goes on by another rule than the stored one, nor by a disabled policy: the task is stopped
+	// after its current batch, which is waited for, and the run goes on with the others. `description` and `limit` do not
+	// stop it.
+	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
 	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
+	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
+	// ABORTED for an outdated etag.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
@@ -638,11 +642,15 @@ type CleanupServiceServer interface {
 	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
 	// never deleted anything is refused by a guard until a run follows a saved plan with it.
 	//
+	// When it returns, no run goes on by another rule than the stored one, nor by a disabled policy: the task is stopped
+	// after its current batch, which is waited for, and the run goes on with the others. `description` and `limit` do not
+	// stop it.
+	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
 	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
+	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
+	// ABORTED for an outdated etag.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
 	// GetForecast returns how much each task will have to do, whether runs keep up with it, and when sequences reach their
 	// limits. It counts the rows that become obsolete in the next days, for at most 3 seconds a table, and estimates them
