@@ -33,6 +33,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -725,4 +726,104 @@ type lines struct{ n atomic.Int64 }
 func (l *lines) Write(p []byte) (int, error) {
 	l.n.Add(1)
 	return len(p), nil
+}
+
+// A viewer sees which columns a policy compares and assigns, and not with which values: not in the policy, in
+// explanations, previews, events or errors. What was masked cannot be stored.
+func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
+	t.Parallel()
+	ca := testca.New(t)
+	s := guarded(t, ca, newIssuer(t))
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := cleanupv1.NewCleanupServiceClient(conn)
+	as := func(role string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role)
+	}
+	s.db.Do(`CREATE TABLE person (id int PRIMARY KEY, at timestamptz, email text, name text);
+		INSERT INTO person VALUES (1, '2000-01-01', 'jane "j" @example.org', 'Jane Roe')`)
+	const secret, assigned = `jane "j" @example.org`, "somebody else"
+	_, err = client.SetPolicy(as("admin"), &cleanupv1.SetPolicyRequest{Policy: &cleanupv1.Policy{
+		Name:      "person",
+		Table:     "public.person",
+		Enabled:   true,
+		OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		Filters: []*cleanupv1.Filter{
+			{Column: "email", Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{secret}},
+		},
+		Assign: []*cleanupv1.Assign{{Column: "name", Value: proto.String(assigned)}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dryRun := func(role string) []proto.Message {
+		stream, err := client.RunCleanup(
+			as(role), &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"policy/person"}},
+		)
+		events, err := drain(t, stream, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []proto.Message
+		for _, e := range events {
+			all = append(all, e)
+		}
+		return all
+	}
+	dryRun("admin")
+	answers := func(role string) string {
+		var text strings.Builder
+		add := func(m proto.Message, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", role, err)
+			}
+			text.WriteString(protojson.Format(m) + "\n")
+		}
+		policy, err := client.GetPolicy(as(role), &cleanupv1.GetPolicyRequest{Name: "person"})
+		add(policy, err)
+		list, err := client.ListPolicies(as(role), &cleanupv1.ListPoliciesRequest{})
+		add(list, err)
+		task, err := client.ExplainTask(as(role), &cleanupv1.ExplainTaskRequest{Task: "policy/person"})
+		add(task, err)
+		row, err := client.ExplainRow(as(role), &cleanupv1.ExplainRowRequest{
+			Table: "public.person", Key: []*cleanupv1.KeyColumn{{Column: "id", Value: "1"}},
+		})
+		add(row, err)
+		runs, err := client.ListRuns(as(role), &cleanupv1.ListRunsRequest{})
+		add(runs, err)
+		run, err := client.GetRun(as(role), &cleanupv1.GetRunRequest{RunId: runs.GetRuns()[0].GetId()})
+		add(run, err)
+		tables, err := client.ListTables(as(role), &cleanupv1.ListTablesRequest{})
+		add(tables, err)
+		tasks, err := client.ListTasks(as(role), &cleanupv1.ListTasksRequest{})
+		add(tasks, err)
+		forecast, err := client.GetForecast(as(role), &cleanupv1.GetForecastRequest{})
+		add(forecast, err)
+		for _, e := range dryRun(role) {
+			add(e, nil)
+		}
+		return text.String()
+	}
+	for role, sees := range map[string]bool{"viewer": false, "operator": true} {
+		got := answers(role)
+		for _, value := range []string{"@example.org", assigned} {
+			if strings.Contains(got, value) != sees {
+				t.Errorf("%s sees %q: %t: %s", role, value, !sees, got)
+			}
+		}
+		if !strings.Contains(got, "email") || !strings.Contains(got, `\"public\".\"person\"`) {
+			t.Errorf("%s sees no column, or no table: %s", role, got)
+		}
+	}
+	seen, err := client.GetPolicy(as("viewer"), &cleanupv1.GetPolicyRequest{Name: "person"})
+	if err != nil || seen.GetPolicy().GetMaskedValues() != 2 || seen.GetPolicy().GetEtag() != "" {
+		t.Errorf("%v, %v", seen, err)
+	}
+	_, err = client.SetPolicy(as("admin"), &cleanupv1.SetPolicyRequest{Policy: seen.GetPolicy()})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); !strings.Contains(bad.String(), "masked_values") {
+		t.Errorf("%v", err)
+	}
 }

@@ -164,7 +164,8 @@ type CleanupServiceClient interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	// ListPolicies returns the policies, with masked values for viewers (`masked_values`). INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
 	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
 	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
@@ -634,7 +635,8 @@ type CleanupServiceServer interface {
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	// ListPolicies returns the policies, with masked values for viewers (`masked_values`). INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
 	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
 	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
