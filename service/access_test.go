@@ -28,6 +28,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 	"golang.org/x/oauth2"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
@@ -825,5 +826,48 @@ func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 	_, err = client.SetPolicy(as("admin"), &cleanupv1.SetPolicyRequest{Policy: seen.GetPolicy()})
 	if _, bad := wantCode(t, err, codes.InvalidArgument); !strings.Contains(bad.String(), "masked_values") {
 		t.Errorf("%v", err)
+	}
+}
+
+// Dry runs of a viewer have a rate, since each is stored for days. Those of others have none.
+func TestRateOfDryRuns(t *testing.T) {
+	t.Parallel()
+	ca := testca.New(t)
+	s := guarded(t, ca, newIssuer(t))
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	dryRun := func(role string) error {
+		stream, err := cleanupv1.NewCleanupServiceClient(conn).RunCleanup(
+			metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role),
+			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors"}},
+		)
+		_, err = drain(t, stream, err)
+		return err
+	}
+	for begun, started := time.Now(), 0; ; started++ {
+		err := dryRun("viewer")
+		if err == nil {
+			if most := 11 + int(time.Since(begun)/(10*time.Second)); started >= most {
+				t.Fatalf("a viewer has started %d dry runs in %s", started+1, time.Since(begun))
+			}
+			continue
+		}
+		wantCode(t, err, codes.ResourceExhausted)
+		details := status.Convert(err).Details()
+		if started < 10 || len(details) != 1 {
+			t.Fatalf("after %d dry runs: %v", started, err)
+		}
+		if retry, ok := details[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() > 11*time.Second {
+			t.Errorf("%v", details)
+		}
+		break
+	}
+	for range 12 {
+		if err := dryRun("operator"); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
