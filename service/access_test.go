@@ -18,7 +18,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -719,6 +721,39 @@ func TestRefusalsFillNothing(t *testing.T) {
 	if n := log.n.Load(); n != 4 { // of the viewer: audit and call; of nobody: over gRPC and over REST
 		t.Errorf("%d lines in the log", n)
 	}
+}
+
+// The log has the details of a call as the audit has them.
+func TestAuditInTheLog(t *testing.T) {
+	t.Parallel()
+	var (
+		log    bytes.Buffer
+		stored string
+	)
+	t.Cleanup(func() { // when the server has ended
+		_, text, _ := strings.Cut(log.String(), "details=")
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			t.Fatalf("%v in %s", err, log.String())
+		}
+		text, _ = strconv.Unquote(quoted)
+		var logged, want any
+		if err := errors.Join(
+			json.Unmarshal([]byte(text), &logged),
+			json.Unmarshal([]byte(stored), &want),
+		); err != nil ||
+			!reflect.DeepEqual(logged, want) {
+			t.Errorf("%s is logged, and %s stored: %v", text, stored, err)
+		}
+	})
+	s := serveAs(
+		t, database(t), true, nil,
+		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+	)
+	setPolicy(t, s, &cleanupv1.Policy{
+		Name: "audit", Table: "XtkAudit", OlderThan: &cleanupv1.OlderThan{Column: "tsChanged", Days: 30},
+	})
+	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'CleanupService/SetPolicy'")[0]
 }
 
 // lines counts the lines of a log.
