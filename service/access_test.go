@@ -18,7 +18,9 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,11 +30,13 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/coreos/go-oidc/v3/oidc/oidctest"
 	"golang.org/x/oauth2"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/reflect/protoregistry"
@@ -719,10 +723,186 @@ func TestRefusalsFillNothing(t *testing.T) {
 	}
 }
 
+// The log has the details of a call as the audit has them.
+func TestAuditInTheLog(t *testing.T) {
+	t.Parallel()
+	var (
+		log    bytes.Buffer
+		stored string
+	)
+	t.Cleanup(func() { // when the server has ended
+		_, text, _ := strings.Cut(log.String(), "details=")
+		quoted, err := strconv.QuotedPrefix(text)
+		if err != nil {
+			t.Fatalf("%v in %s", err, log.String())
+		}
+		text, _ = strconv.Unquote(quoted)
+		var logged, want any
+		if err := errors.Join(
+			json.Unmarshal([]byte(text), &logged),
+			json.Unmarshal([]byte(stored), &want),
+		); err != nil ||
+			!reflect.DeepEqual(logged, want) {
+			t.Errorf("%s is logged, and %s stored: %v", text, stored, err)
+		}
+	})
+	s := serveAs(
+		t, database(t), true, nil,
+		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
+	)
+	setPolicy(t, s, &cleanupv1.Policy{
+		Name: "audit", Table: "XtkAudit", OlderThan: &cleanupv1.OlderThan{Column: "tsChanged", Days: 30},
+	})
+	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'CleanupService/SetPolicy'")[0]
+}
+
 // lines counts the lines of a log.
 type lines struct{ n atomic.Int64 }
 
 func (l *lines) Write(p []byte) (int, error) {
 	l.n.Add(1)
 	return len(p), nil
+}
+
+// A viewer sees which columns a policy compares and assigns, and not with which values: not in the policy, in
+// explanations, previews, events or errors. What was masked cannot be stored.
+func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
+	t.Parallel()
+	ca := testca.New(t)
+	s := guarded(t, ca, newIssuer(t))
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	client := cleanupv1.NewCleanupServiceClient(conn)
+	as := func(role string) context.Context {
+		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role)
+	}
+	s.db.Do(`CREATE TABLE person (id int PRIMARY KEY, at timestamptz, email text, name text);
+		INSERT INTO person VALUES (1, '2000-01-01', 'jane "j" @example.org', 'Jane Roe')`)
+	const secret, assigned = `jane "j" @example.org`, "somebody else"
+	_, err = client.SetPolicy(as("admin"), &cleanupv1.SetPolicyRequest{Policy: &cleanupv1.Policy{
+		Name:      "person",
+		Table:     "public.person",
+		Enabled:   true,
+		OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
+		Filters: []*cleanupv1.Filter{
+			{Column: "email", Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{secret}},
+		},
+		Assign: []*cleanupv1.Assign{{Column: "name", Value: proto.String(assigned)}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dryRun := func(role string) []proto.Message {
+		stream, err := client.RunCleanup(
+			as(role), &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"policy/person"}},
+		)
+		events, err := drain(t, stream, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all []proto.Message
+		for _, e := range events {
+			all = append(all, e)
+		}
+		return all
+	}
+	dryRun("admin")
+	answers := func(role string) string {
+		var text strings.Builder
+		add := func(m proto.Message, err error) {
+			if err != nil {
+				t.Errorf("%s: %v", role, err)
+			}
+			text.WriteString(protojson.Format(m) + "\n")
+		}
+		policy, err := client.GetPolicy(as(role), &cleanupv1.GetPolicyRequest{Name: "person"})
+		add(policy, err)
+		list, err := client.ListPolicies(as(role), &cleanupv1.ListPoliciesRequest{})
+		add(list, err)
+		task, err := client.ExplainTask(as(role), &cleanupv1.ExplainTaskRequest{Task: "policy/person"})
+		add(task, err)
+		row, err := client.ExplainRow(as(role), &cleanupv1.ExplainRowRequest{
+			Table: "public.person", Key: []*cleanupv1.KeyColumn{{Column: "id", Value: "1"}},
+		})
+		add(row, err)
+		runs, err := client.ListRuns(as(role), &cleanupv1.ListRunsRequest{})
+		add(runs, err)
+		run, err := client.GetRun(as(role), &cleanupv1.GetRunRequest{RunId: runs.GetRuns()[0].GetId()})
+		add(run, err)
+		tables, err := client.ListTables(as(role), &cleanupv1.ListTablesRequest{})
+		add(tables, err)
+		tasks, err := client.ListTasks(as(role), &cleanupv1.ListTasksRequest{})
+		add(tasks, err)
+		forecast, err := client.GetForecast(as(role), &cleanupv1.GetForecastRequest{})
+		add(forecast, err)
+		for _, e := range dryRun(role) {
+			add(e, nil)
+		}
+		return text.String()
+	}
+	for role, sees := range map[string]bool{"viewer": false, "operator": true} {
+		got := answers(role)
+		for _, value := range []string{"@example.org", assigned} {
+			if strings.Contains(got, value) != sees {
+				t.Errorf("%s sees %q: %t: %s", role, value, !sees, got)
+			}
+		}
+		if !strings.Contains(got, "email") || !strings.Contains(got, `\"public\".\"person\"`) {
+			t.Errorf("%s sees no column, or no table: %s", role, got)
+		}
+	}
+	seen, err := client.GetPolicy(as("viewer"), &cleanupv1.GetPolicyRequest{Name: "person"})
+	if err != nil || seen.GetPolicy().GetMaskedValues() != 2 || seen.GetPolicy().GetEtag() != "" {
+		t.Errorf("%v, %v", seen, err)
+	}
+	_, err = client.SetPolicy(as("admin"), &cleanupv1.SetPolicyRequest{Policy: seen.GetPolicy()})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); !strings.Contains(bad.String(), "masked_values") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Dry runs of a viewer have a rate, since each is stored for days. Those of others have none.
+func TestRateOfDryRuns(t *testing.T) {
+	t.Parallel()
+	ca := testca.New(t)
+	s := guarded(t, ca, newIssuer(t))
+	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(credentials.NewTLS(shown{}.tls(ca))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	dryRun := func(role string) error {
+		stream, err := cleanupv1.NewCleanupServiceClient(conn).RunCleanup(
+			metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role),
+			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors"}},
+		)
+		_, err = drain(t, stream, err)
+		return err
+	}
+	for begun, started := time.Now(), 0; ; started++ {
+		err := dryRun("viewer")
+		if err == nil {
+			if most := 11 + int(time.Since(begun)/(10*time.Second)); started >= most {
+				t.Fatalf("a viewer has started %d dry runs in %s", started+1, time.Since(begun))
+			}
+			continue
+		}
+		wantCode(t, err, codes.ResourceExhausted)
+		details := status.Convert(err).Details()
+		if started < 10 || len(details) != 1 {
+			t.Fatalf("after %d dry runs: %v", started, err)
+		}
+		if retry, ok := details[0].(*errdetails.RetryInfo); !ok || retry.GetRetryDelay().AsDuration() > 11*time.Second {
+			t.Errorf("%v", details)
+		}
+		break
+	}
+	for range 12 {
+		if err := dryRun("operator"); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

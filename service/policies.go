@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/failure"
 	"github.com/cleanupd/cleanupd/service/audit"
 	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/tasks/policy"
@@ -59,8 +60,14 @@ func (s *Service) SetPolicy(
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMask(mask, given, "warnings").Err(); err != nil {
+	if err := checkMask(mask, given, "warnings", "masked_values").Err(); err != nil {
 		return nil, err
+	}
+	if given.GetMaskedValues() > 0 {
+		return nil, failure.Field(
+			"policy.masked_values",
+			"the values of the policy are masked, as viewers see them: take it from an export of an operator or administrator",
+		)
 	}
 	stored, err := s.policies.Set(ctx, policies.Change{
 		Name: name,

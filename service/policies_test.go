@@ -1,11 +1,14 @@
 package service_test
 
 import (
+	"context"
+	"errors"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/types/known/fieldmaskpb"
@@ -79,6 +82,128 @@ func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run)
 		t.Fatal(err)
 	}
 	return dry, run
+}
+
+// A policy that is disabled, deleted or given another rule in mid-run goes no further: when the call returns, no batch
+// of it is committed any more. The run goes on with its other tasks, and skips policies that were changed before they
+// began. A description does not matter.
+func TestPolicyChangedInMidRun(t *testing.T) {
+	t.Parallel()
+	set := func(change func(p *cleanupv1.Policy)) func(s *server, name string) error {
+		return func(s *server, name string) error {
+			out, err := s.GetPolicy(context.Background(), &cleanupv1.GetPolicyRequest{Name: name})
+			if err != nil {
+				return err
+			}
+			change(out.GetPolicy())
+			_, err = s.SetPolicy(context.Background(), &cleanupv1.SetPolicyRequest{Policy: out.GetPolicy()})
+			return err
+		}
+	}
+	const cancelled = cleanupv1.TaskState_TASK_STATE_CANCELLED
+	for name, test := range map[string]struct {
+		change func(s *server, name string) error
+		code   string
+	}{
+		"disabled": {set(func(p *cleanupv1.Policy) { p.Enabled = false }), "TASK_DISABLED"},
+		"changed":  {set(func(p *cleanupv1.Policy) { p.OlderThan.Days++ }), "POLICY_CHANGED"},
+		"deleted": {func(s *server, name string) error {
+			_, err := s.DeletePolicy(context.Background(), &cleanupv1.DeletePolicyRequest{Name: name})
+			return err
+		}, "TASK_REMOVED"},
+		"described": {set(func(p *cleanupv1.Policy) { p.Description, p.Limit = "Old orders", 50 }), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := shop(t)
+			s.db.Do(`CREATE TABLE shop.note (at timestamptz); INSERT INTO shop.note VALUES ('2000-01-01');
+				CREATE TABLE shop.word (at timestamptz); INSERT INTO shop.word VALUES ('2000-01-01');
+				CREATE TABLE finish (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
+				'BEGIN WHILE NOT EXISTS (SELECT FROM finish) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
+				CREATE TRIGGER wait BEFORE DELETE ON shop.order_line FOR EACH ROW WHEN (OLD.id > 600) EXECUTE FUNCTION wait()`)
+			if _, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+				Guards: &cleanupv1.Guards{}, Reason: "a test",
+			}); err != nil {
+				t.Fatal(err)
+			}
+			first := oldOrders()
+			first.Name, first.Limit, first.OlderThan.Days, first.Filters = "a", 20, 100, nil
+			second := &cleanupv1.Policy{Name: "b", Table: "shop.note", Enabled: true, OlderThan: &cleanupv1.OlderThan{
+				Column: "at", Days: 100,
+			}}
+			third := &cleanupv1.Policy{Name: "c", Table: "shop.word", Enabled: true, OlderThan: second.GetOlderThan()}
+			for _, p := range []*cleanupv1.Policy{first, second, third} {
+				setPolicy(t, s, p)
+			}
+			all := []string{"policy/a", "policy/b", "policy/c"}
+			_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: all, DryRun: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			detached, err := s.RunCleanup(t.Context(), &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), Detach: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			started, err := detached.Recv()
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.db.Until(
+				"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
+			)
+			before := s.db.Strings("SELECT rule::text FROM cleanupd.policy WHERE name = 'a'")[0]
+			changed := make(chan error, 1)
+			go func() { changed <- errors.Join(test.change(s, "b"), test.change(s, "a")) }()
+			s.db.Until("SELECT 1 - count(*) FROM cleanupd.policy WHERE name = 'a' AND rule::text = $1", before)
+			select {
+			case err := <-changed:
+				t.Fatalf("the change was acknowledged while a batch by the old rule was open: %v", err)
+			case <-time.After(200 * time.Millisecond):
+			}
+			s.db.Do("INSERT INTO finish DEFAULT VALUES")
+			if err := <-changed; err != nil {
+				t.Fatal(err)
+			}
+			left := s.db.Int("SELECT count(*) FROM shop.order_line")
+			watched, err := s.WatchRun(t.Context(), &cleanupv1.WatchRunRequest{RunId: started.GetEvent().GetRunId()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			events, err := drain(t, watched, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run := events[len(events)-1].GetRunFinished().GetRun()
+			if run.GetState() != cleanupv1.RunState_RUN_STATE_SUCCEEDED {
+				t.Errorf("%v", run)
+			}
+			byTask := map[string]*cleanupv1.TaskResult{}
+			for _, r := range run.GetResults() {
+				byTask[r.GetTask()] = r
+			}
+			a, b, c := byTask["policy/a"], byTask["policy/b"], byTask["policy/c"]
+			if c.GetRowsDeleted() != 1 {
+				t.Errorf("%v", c)
+			}
+			if test.code == "" {
+				if a.GetState() != cleanupv1.TaskState_TASK_STATE_SUCCEEDED || a.GetRowsDeleted() < 800 ||
+					b.GetRowsDeleted() != 1 {
+					t.Errorf("%v, %v", a, b)
+				}
+				return
+			}
+			if a.GetState() != cancelled || codesOf(a.GetDetails()) != test.code || a.GetRowsDeleted() != 1000-left ||
+				a.GetRowsDeleted() == 0 || a.GetRowsDeleted() > 800 {
+				t.Errorf("%v, %d of 1000 were left when the change was acknowledged", a, left)
+			}
+			if b.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED || codesOf(b.GetDetails()) != test.code {
+				t.Errorf("%v", b)
+			}
+			if now := s.db.Int("SELECT count(*) FROM shop.order_line"); now != left {
+				t.Errorf("%d rows are left, %d when the change was acknowledged", now, left)
+			}
+		})
+	}
 }
 
 // A policy is a task of runs like the others: the first run follows a saved plan, and others need none.

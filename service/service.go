@@ -37,9 +37,14 @@ type Service struct {
 // streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{
-		pool:     pool,
-		runs:     manager,
-		policies: &policies.Keeper{Pool: pool, Own: manager.Own, Config: manager.Configure},
+		pool: pool,
+		runs: manager,
+		policies: &policies.Keeper{
+			Pool:   pool,
+			Own:    manager.Own,
+			Config: manager.Configure,
+			Await:  manager.AwaitBatches,
+		},
 		Tables: &coverage.Lister{
 			Pool:   pool,
 			Masks:  inventory.Masks(tasks.Pipeline),

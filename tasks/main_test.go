@@ -141,6 +141,9 @@ const recording = "CREATE SCHEMA IF NOT EXISTS kept; CREATE TABLE IF NOT EXISTS 
 // DoneByTable implements pipeline.Counts. No test resumes a task of a saved plan.
 func (j *journal) DoneByTable(context.Context) ([]purge.Space, error) { return nil, nil }
 
+// PolicyChange implements pipeline.Safety.
+func (j *journal) PolicyChange(context.Context, plan.Task) (*message.Message, error) { return nil, nil }
+
 // History implements pipeline.Safety.
 func (j *journal) History(context.Context) (*guard.History, error) { return j.history, nil }
 

@@ -101,14 +101,25 @@ var (
 		"Restore the table, or let the role see all rows of it.",
 	)
 	TaskRemoved = runs.warning(
-		"TASK_REMOVED", "the task was removed meanwhile: skipped",
-		"A policy, or a purge of process instances, was deleted after the run had been requested.",
-		"Nothing.",
+		"TASK_REMOVED",
+		"{task} was removed meanwhile: no more is done of it",
+		"A policy, or a purge of process instances, was deleted after the run had been requested. Batches that were "+
+			"committed before are counted.",
+		"Nothing, or ask who removed it: `cleanupd audit` says who did.",
 	)
 	TaskDisabled = runs.warning(
-		"TASK_DISABLED", "the task was disabled meanwhile: skipped",
-		"A policy, or a purge of process instances, was disabled after the run had been requested.",
-		"Nothing.",
+		"TASK_DISABLED",
+		"{task} was disabled meanwhile: no more is done of it",
+		"A policy, or a purge of process instances, was disabled after the run had been requested. Batches that were "+
+			"committed before are counted.",
+		"Nothing, or ask who disabled it: `cleanupd audit` says who did.",
+	)
+	PolicyChanged = runs.warning(
+		"POLICY_CHANGED",
+		"the rule of {task} was changed meanwhile: no more is done of it",
+		"A policy was given another rule after the run had been requested. The run continues by neither: the new rule has to "+
+			"be previewed first. Batches that were committed before are counted.",
+		"Preview the policy, and let the next run follow that. `cleanupd audit` says who changed it.",
 	)
 )
 

@@ -173,6 +173,9 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	if err := warnOfBackups(ctx, s.log, s.pool); err != nil {
 		return err
 	}
+	if err := warnOfPublishedSchema(ctx, s.log, s.pool); err != nil {
+		return err
+	}
 	if err := checkInclude(ctx, s.pool, include); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
 // unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement
@@ -80,6 +81,17 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 		)
 	}
 	return nil
+}
+
+// warnOfPublishedSchema warns of publications that have had the tables of the service since these were created.
+func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
+	var publications string
+	err := pool.QueryRow(ctx, pipeline.PublishingSchema).Scan(&publications)
+	if publications != "" {
+		m := message.SchemaPublished.With("publications", publications)
+		log.Warn(m.Text, "code", m.Code, "remedy", message.SchemaPublished.Remedy)
+	}
+	return err
 }
 
 // openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects,

@@ -62,3 +62,24 @@ func TestOwnersAreWarnedOf(t *testing.T) {
 		}
 	}
 }
+
+// A publication that has the tables of the service is named when the server starts.
+func TestPublishedSchemaIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Campaign(t)
+	db.Do("CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.run (id int PRIMARY KEY)")
+	for _, publication := range []string{"", `CREATE PUBLICATION "All of it" FOR ALL TABLES`} {
+		if publication != "" {
+			db.Superuser(publication)
+		}
+		var log bytes.Buffer
+		if err := warnOfPublishedSchema(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), db.Pool); err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Contains(log.String(), "SCHEMA_PUBLISHED") &&
+			strings.Contains(log.String(), "All of it"); got !=
+			(publication != "") {
+			t.Errorf("%q: %s", publication, &log)
+		}
+	}
+}

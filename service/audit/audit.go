@@ -3,6 +3,7 @@ package audit
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -105,9 +106,10 @@ func (a *act) record(ctx context.Context, result string) {
 		}
 	}
 	c := a.caller
+	details, _ := json.Marshal(a.details) // as stored: a text handler would print pointers
 	a.log.Info(
 		"audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
-		"details", a.details, "result", result,
+		"details", json.RawMessage(details), "result", result,
 	)
 }
 

@@ -74,7 +74,7 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 			return nil, err
 		}
 	}
-	return stored, awaitBatches(ctx, m.calls)
+	return stored, m.AwaitBatches(ctx, "")
 }
 
 // awaitErasing waits until all current work on Forms databases has ended.
@@ -94,9 +94,10 @@ func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// awaitBatches waits until all current batches of runs have ended.
-func awaitBatches(ctx context.Context, pool *pgxpool.Pool) error {
-	active, err := store.DeletingRuns(ctx, pool)
+// AwaitBatches waits until all current batches of a task have ended, or those of all tasks if it is "".
+func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
+	pool := m.calls
+	active, err := store.DeletingRuns(ctx, pool, task)
 	if err != nil {
 		return err
 	}

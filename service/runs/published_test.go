@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 	"github.com/cleanupd/cleanupd/service/runs"
 	"github.com/cleanupd/cleanupd/service/runs/store"
@@ -66,5 +67,34 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 				t.Errorf("%s: %s", run.State, run.Error)
 			}
 		})
+	}
+}
+
+// A run says once that its schema is published, by which publications. One of other tables does not matter.
+func TestRunOfAPublishedSchema(t *testing.T) {
+	t.Parallel()
+	db := database(t)
+	m, work, _ := replica(t, db, "one", nil)
+	work()
+	warned := func() (found []string) {
+		for _, e := range watch(t, m, start(t, m, runs.Request{Tasks: []string{"sessions", "visitors"}}).ID) {
+			if e.Code == message.SchemaPublished.Code {
+				found = append(found, e.Params["publications"])
+			}
+		}
+		return found
+	}
+	db.Superuser("CREATE PUBLICATION others FOR TABLE XtkAudit")
+	if found := warned(); found != nil {
+		t.Errorf("%q", found)
+	}
+	db.Superuser(`CREATE PUBLICATION "All of it" FOR ALL TABLES`)
+	want := `"All of it"`
+	if db.Int("SELECT current_setting('server_version_num')::int") >= 150_000 {
+		db.Superuser("CREATE PUBLICATION ours FOR TABLES IN SCHEMA cleanupd")
+		want += ", ours"
+	}
+	if found := warned(); len(found) != 1 || found[0] != want {
+		t.Errorf("%q, want %q once", found, want)
 	}
 }

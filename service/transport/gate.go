@@ -188,7 +188,7 @@ func (g *gate) stream(
 	if err != nil {
 		return err
 	}
-	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.abortLate(ctx, info.FullMethod)})
+	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.abortLate(ctx, info.FullMethod), g.limits})
 }
 
 // admitted is a stream whose caller is known. Its requests are checked when they are received.
@@ -197,6 +197,7 @@ type admitted struct {
 	ctx    context.Context
 	method string
 	wait   *time.Timer
+	limits *limits
 }
 
 // Context implements grpc.ServerStream.
@@ -208,5 +209,8 @@ func (s *admitted) RecvMsg(m any) error {
 	if err := s.ServerStream.RecvMsg(m); err != nil {
 		return err
 	}
-	return authorize(s.ctx, s.method, m)
+	if err := authorize(s.ctx, s.method, m); err != nil {
+		return err
+	}
+	return s.limits.startDryRun(access.FromContext(s.ctx), m)
 }

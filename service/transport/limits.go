@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -9,10 +10,13 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/durationpb"
 
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
@@ -51,6 +55,12 @@ const (
 const (
 	signInBurst                 = 30
 	signInsPerSecond rate.Limit = 1
+)
+
+// Limits of how many dry runs a viewer may start at once, and from then on: each is stored for days, with what it found.
+const (
+	dryRunBurst = 10
+	dryRunEvery = 10 * time.Second
 )
 
 func (r byteRate) limiter() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
@@ -108,13 +118,14 @@ type usage struct {
 	bytes      *rate.Limiter
 	calls      *rate.Limiter
 	signIns    *rate.Limiter
+	dryRuns    *rate.Limiter
 	slots      chan struct{}
 }
 
 // idle reports whether the usage is the same as that of a new caller.
 func (u *usage) idle() bool {
 	return u.inProgress == [len(maxPerCaller)]int{} && u.calls.Tokens() >= float64(callBurst) &&
-		u.signIns.Tokens() >= float64(signInBurst)
+		u.signIns.Tokens() >= float64(signInBurst) && u.dryRuns.Tokens() >= dryRunBurst
 }
 
 // limits counts the resources of all callers.
@@ -142,6 +153,7 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 			bytes:   callersRate.limiter(),
 			calls:   rate.NewLimiter(callsPerSecond, callBurst),
 			signIns: rate.NewLimiter(signInsPerSecond, signInBurst),
+			dryRuns: rate.NewLimiter(rate.Every(dryRunEvery), dryRunBurst),
 			slots:   make(chan struct{}, maxActiveCalls),
 		}
 		l.callers[who] = u
@@ -186,6 +198,31 @@ func (l *limits) release(who string, r resource) {
 	if r == streamSlot {
 		l.streams--
 	}
+}
+
+// startDryRun fails with RESOURCE_EXHAUSTED, and with how long to wait, if a request starts another run of a viewer too
+// soon. Viewers start only dry runs.
+func (l *limits) startDryRun(c access.Caller, req any) error {
+	if _, ok := req.(*cleanupv1.RunCleanupRequest); !ok || c.Role > access.Viewer {
+		return nil
+	}
+	l.mu.Lock()
+	dryRuns := l.callers[c.String()].dryRuns // this call is one of its streams
+	l.mu.Unlock()
+	next := dryRuns.Reserve()
+	delay := next.Delay()
+	if delay == 0 {
+		return nil
+	}
+	next.Cancel()
+	wait := delay.Truncate(time.Second) + time.Second
+	return withDetails(
+		codes.ResourceExhausted,
+		fmt.Sprintf(
+			"%s may start %d dry runs at once, and then one every %s: wait %s", c, dryRunBurst, dryRunEvery, wait,
+		),
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)},
+	)
 }
 
 // limitActive is an interceptor that limits how many unary calls of a caller use the database at once. It fails with

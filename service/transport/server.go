@@ -121,8 +121,14 @@ func NewServer(c Config) (*Server, error) {
 				grpc.MaxRecvMsgSize(maxRequest),
 				grpc.MaxSendMsgSize(MaxResponse),
 				grpc.MaxHeaderListSize(maxHeaders),
-				grpc.ChainUnaryInterceptor(limits.limitActive, recovery.unaryStatus),
-				grpc.ChainStreamInterceptor(recovery.stream, g.stream, timeouts.stream, recovery.streamStatus),
+				grpc.ChainUnaryInterceptor(maskUnary, limits.limitActive, recovery.unaryStatus),
+				grpc.ChainStreamInterceptor(
+					recovery.stream,
+					g.stream,
+					maskStream,
+					timeouts.stream,
+					recovery.streamStatus,
+				),
 			)...)
 		gated := gatedRegistrar{server, g, recovery}
 		cleanupv1.RegisterCleanupServiceServer(gated, c.Cleanup)

@@ -36,7 +36,7 @@ type executor struct {
 const maxChanges = 10
 
 // Try implements pipeline.Executor. It tries a task again after transient errors of queries outside of its batches,
-// after a hold was created, and after relations have changed that its statements sweep or read.
+// after a hold was created or its policy changed, and after relations have changed that its statements sweep or read.
 func (x *executor) Try(ctx context.Context, task string, attempt func() error) error {
 	for changes := 0; ; {
 		err := x.run.Database.Engine.Retry(ctx, task, attempt)
@@ -44,6 +44,7 @@ func (x *executor) Try(ctx context.Context, task string, attempt func() error) e
 		switch {
 		case errors.Is(err, pipeline.ErrHoldCreated):
 			x.run.Database.Log(ctx, message.Infof("%s: a hold was created and applies to the rest of the task", task))
+		case errors.Is(err, pipeline.ErrPolicyChanged): // the next attempt stops, and says why
 		case errors.As(err, &changed) && changes < maxChanges:
 			changes++
 			x.run.Database.Forget()

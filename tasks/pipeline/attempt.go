@@ -49,6 +49,8 @@ type Attempt struct {
 	Retained purge.Retained
 	// ParentsRetained is true if parents had to be retained.
 	ParentsRetained bool
+	// Stopped says which change since the run read the task ended it, if one did.
+	Stopped []message.Message
 	// RowError is the first error of a row; nil if there was none here. Unfinished is what could not be completed: it
 	// fails the task when the rest is done.
 	RowError, Unfinished error
@@ -70,11 +72,17 @@ func (a *Attempt) traceTask(ctx context.Context, x Executor) (state State, err e
 // runPlan makes the attempt.
 func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 	r := a.run
+	change, err := r.Journal.Safety.PolicyChange(ctx, a.Task)
+	if err != nil {
+		return Failed, fmt.Errorf("read the policy: %w", err)
+	}
+	if change != nil {
+		return a.stop(ctx, *change), nil
+	}
 	if err := r.Database.Refresh(ctx); err != nil {
 		return Failed, err
 	}
 	ctx = r.Database.InZone(ctx)
-	var err error
 	if a.Plan, err = r.Database.Compile(a.Task); err != nil {
 		return Failed, err
 	}
@@ -103,8 +111,7 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return a.doOutside(ctx, x, o)
 	}
 	if a.Task.Disabled && !r.Config.DryRun {
-		a.Log(ctx, message.TaskDisabled.With())
-		return Skipped, nil
+		return a.stop(ctx, message.TaskDisabled.With("task", a.Task.Name)), nil
 	}
 	if a.Parents, err = a.Binder.Parents(ctx, a.Plan.Parents); err != nil {
 		return Failed, err
@@ -124,6 +131,16 @@ func (a *Attempt) runPlan(ctx context.Context, x Executor) (State, error) {
 		return Skipped, nil
 	}
 	return Succeeded, nil
+}
+
+// stop ends the task because of a change since the run read it, which may be after some of its batches.
+func (a *Attempt) stop(ctx context.Context, why message.Message) State {
+	a.Stopped = []message.Message{why}
+	a.Log(ctx, why)
+	if a.run.Journal.Counts.Done() > 0 {
+		return Cancelled
+	}
+	return Skipped
 }
 
 // NewAttempt returns an attempt of a compiled task, which is not made by Tasks: on a mid-sourcing server, or to
@@ -289,11 +306,9 @@ func (a *Attempt) isWritten(ctx context.Context, t *campaign.Table) (bool, error
 func (a *Attempt) doOutside(ctx context.Context, x Executor, t external.Task) (State, error) {
 	switch {
 	case t.Work == nil:
-		a.Log(ctx, message.TaskRemoved.With())
-		return Skipped, nil
+		return a.stop(ctx, message.TaskRemoved.With("task", a.Task.Name)), nil
 	case t.Disabled && !a.run.Config.DryRun:
-		a.Log(ctx, message.TaskDisabled.With())
-		return Skipped, nil
+		return a.stop(ctx, message.TaskDisabled.With("task", a.Task.Name)), nil
 	}
 	var err error
 	if a.Candidates, err = t.Candidates(ctx, a.run.Config.Now); err != nil {

@@ -87,16 +87,17 @@ func (r *Run) warnOfOtherCleaner(ctx context.Context) error {
 	return err
 }
 
+// PublishingSchema selects the names of the publications that have tables of the service; ” if there are none.
+const PublishingSchema = `SELECT COALESCE(string_agg(DISTINCT quote_ident(pubname), ', '), '')
+FROM pg_publication_tables WHERE schemaname = 'cleanupd'`
+
 // warnOfPublishedSchema warns if publications have the tables of the service. It fails if that is not known.
 func (r *Run) warnOfPublishedSchema(ctx context.Context) error {
 	if !r.Database.Env.Catalog.Publishes {
 		return nil
 	}
 	var publications string
-	err := r.Database.Primary.QueryRow(
-		ctx,
-		`SELECT COALESCE(string_agg(DISTINCT pubname, ', '), '') FROM pg_publication_tables WHERE schemaname = 'cleanupd'`,
-	).Scan(&publications)
+	err := r.Database.Primary.QueryRow(ctx, PublishingSchema).Scan(&publications)
 	if publications != "" {
 		r.Database.Log(ctx, message.SchemaPublished.With("publications", publications))
 	}

@@ -58,6 +58,8 @@ func (discard) Retried(string) {}
 
 func (d discard) Holds(ctx context.Context) (plan.Holds, error) { return d.holds(ctx) }
 
+func (discard) PolicyChange(context.Context, plan.Task) (*message.Message, error) { return nil, nil }
+
 func (discard) History(context.Context) (*guard.History, error) { return nil, nil }
 
 func (discard) Record(query sqlexpr.Expr) sqlexpr.Expr { return query }

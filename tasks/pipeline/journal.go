@@ -19,12 +19,16 @@ var (
 	ErrLost = errors.New("the run was lost")
 	// ErrHoldCreated reports that a hold was created since the task began: nothing of the batch was committed.
 	ErrHoldCreated = errors.New("a hold was created meanwhile")
+	// ErrPolicyChanged reports that the policy was changed, disabled or deleted since the run read it: nothing of the
+	// batch was committed.
+	ErrPolicyChanged = errors.New("the policy was changed meanwhile")
 )
 
 // Journal is where a run is reported. Every function with an error fails if another worker may have the run.
 type Journal struct {
 	// Ledger writes the counts of a batch in its transaction. If the run must stop, the batch is committed and fails
-	// with ErrStopped; if a hold was created since the task began, it is not committed and fails with ErrHoldCreated.
+	// with ErrStopped; if a hold was created since the task began, it is not committed and fails with ErrHoldCreated;
+	// if its policy was changed, with ErrPolicyChanged.
 	Ledger   purge.Ledger
 	Counts   Counts
 	Tasks    Tasks
@@ -80,6 +84,8 @@ type Activity interface {
 type Safety interface {
 	// Holds returns the holds.
 	Holds(ctx context.Context) (plan.Holds, error)
+	// PolicyChange returns which change of its policy since the run read it keeps a task from deleting; nil if none does.
+	PolicyChange(ctx context.Context, t plan.Task) (*message.Message, error)
 	// History returns what guards compare with, before the first task of the run or for the current one; nil to judge
 	// nothing.
 	History(ctx context.Context) (*guard.History, error)

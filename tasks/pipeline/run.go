@@ -126,7 +126,7 @@ func (r *Run) Task(ctx context.Context, x Executor, t plan.Task) (o Outcome, err
 		o.fail(sqlstate.Explain(err), err)
 	}
 	o.Options, o.Cutoffs = optionsOf(r.Config, r.Database.Env, t), r.cutoffs(a)
-	o.Retained, o.Details = a.Retained, retainedDetails(a.Retained)
+	o.Retained, o.Details = a.Retained, append(retainedDetails(a.Retained), a.Stopped...)
 	if failed := a.Retained.Tables; t.Vacuums && failed > 0 {
 		o.Details = []message.Message{message.ResultVacuum.With("tables", failed)}
 	}
@@ -170,5 +170,5 @@ func Lost(err error) error {
 // EndsAttempt reports whether an error is about the run rather than the current task, or ends its attempt.
 func EndsAttempt(err error) bool {
 	return errors.Is(err, ErrStopped) || errors.Is(err, ErrLost) || errors.Is(err, ErrHoldCreated) ||
-		errors.Is(err, context.Canceled)
+		errors.Is(err, ErrPolicyChanged) || errors.Is(err, context.Canceled)
 }

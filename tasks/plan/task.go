@@ -49,6 +49,9 @@ type Task struct {
 	Names []string
 	// Basis describes a rule that can be changed. A saved plan of another basis does not apply to the task.
 	Basis string
+	// Revision tells what is stored of a rule that can be changed, or disabled, from others: a run that has read it does
+	// not go on when it changes.
+	Revision string
 	// Advances, unless it is the zero value, is the option in which the reference time is stored if the task retained
 	// no row.
 	Advances campaign.Option

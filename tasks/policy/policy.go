@@ -33,6 +33,8 @@ type Policy struct {
 	// Relations are those of Table and of OrphanOf.ParentTable, as they were resolved when the policy was set. There are
 	// none before that: then the names are looked up.
 	Relations []Relation `json:"-"`
+	// Revision tells the stored rule, and whether it is enabled, from others; empty before it is stored.
+	Revision string `json:"-"`
 }
 
 // OlderThan is true of rows whose date is more than a number of days before the reference time.

@@ -32,6 +32,7 @@ func (p Policy) Task() plan.Task {
 		Description: fmt.Sprintf("%s rows of %s by a policy of this installation.", verb, p.Table),
 		Names:       p.names(),
 		Basis:       p.Basis(),
+		Revision:    p.Revision,
 		Disabled:    !p.Enabled,
 		Steps: []plan.Step{{
 			On:     p.tables,

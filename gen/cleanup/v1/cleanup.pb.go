@@ -105,13 +105,15 @@ const (
 	TaskState_TASK_STATE_RUNNING TaskState = 2
 	// Finished without an error.
 	TaskState_TASK_STATE_SUCCEEDED TaskState = 3
-	// Not selected for this run, or none of its steps applies to this database.
+	// Not selected for this run, or none of its steps applies to this database, or its policy was changed, disabled or
+	// deleted before it began; details says so (POLICY_CHANGED, TASK_DISABLED, TASK_REMOVED).
 	TaskState_TASK_STATE_SKIPPED TaskState = 4
 	// Ended by an error. Rows that were deleted before it remain deleted.
 	TaskState_TASK_STATE_FAILED TaskState = 5
 	// Not run, because an earlier task failed or the run was stopped.
 	TaskState_TASK_STATE_NOT_RUN TaskState = 6
-	// Stopped with the run before it was finished.
+	// Stopped before it was finished: with the run, or since its policy was changed, disabled or deleted; details says so
+	// (POLICY_CHANGED, TASK_DISABLED, TASK_REMOVED), and the run goes on with its other tasks. What it deleted is counted.
 	TaskState_TASK_STATE_CANCELLED TaskState = 7
 )
 

@@ -51,8 +51,9 @@ type CleanupServiceClient interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers. If the run
-	// does not succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
+	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
+	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
+	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
 	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this
@@ -282,8 +283,9 @@ type CleanupServiceServer interface {
 	// RunCleanup starts a run and streams its events until it ends. A client that disconnects does not stop the run.
 	//
 	// Errors: INVALID_ARGUMENT for an unknown task; ABORTED while another run is active (ErrorInfo reason RUN_ACTIVE,
-	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers. If the run
-	// does not succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
+	// with its run_id); RESOURCE_EXHAUSTED for a third dry run at the same time, or a second one of viewers, and (with
+	// a RetryInfo) for dry runs of a viewer beyond ten at once and then one every ten seconds. If the run does not
+	// succeed, the stream ends with CANCELLED, FAILED_PRECONDITION, UNAVAILABLE or INTERNAL, by its cause.
 	//
 	// If the database loses events that were sent, as in a failover to a standby that lagged, the stream ends with
 	// DATA_LOSS (ErrorInfo reason LOG_REPLACED, with run_id and after_sequence): watch the run again with this

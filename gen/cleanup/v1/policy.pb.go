@@ -145,7 +145,11 @@ type Policy struct {
 	// foreign keys delete or change rows of other tables (POLICY_CASCADES), no run has done the rule by a saved plan yet
 	// (POLICY_UNPROVEN), or the policy cannot run as it is (POLICY_UNUSABLE), with the reason. A list of policies has only
 	// POLICY_UNPROVEN.
-	Warnings      []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	Warnings []*Message `protobuf:"bytes,12,rep,name=warnings,proto3" json:"warnings,omitempty"`
+	// Output only. How many values of `filters` and `assign` are masked, as "…": all of them, for callers of the role
+	// viewer, who get no etag either, and see "…" in place of quoted values wherever a rule or a problem of the policy is
+	// shown. SetPolicy refuses a policy with masked values.
+	MaskedValues  int32 `protobuf:"varint,13,opt,name=masked_values,json=maskedValues,proto3" json:"masked_values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -262,6 +266,13 @@ func (x *Policy) GetWarnings() []*Message {
 		return x.Warnings
 	}
 	return nil
+}
+
+func (x *Policy) GetMaskedValues() int32 {
+	if x != nil {
+		return x.MaskedValues
+	}
+	return 0
 }
 
 // OlderThan compares a date with the reference time of the run. A NULL date never matches.
@@ -990,7 +1001,7 @@ var File_cleanup_v1_policy_proto protoreflect.FileDescriptor
 const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\n" +
 	"\x17cleanup/v1/policy.proto\x12\n" +
-	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xc5\x03\n" +
+	"cleanup.v1\x1a\x18cleanup/v1/message.proto\x1a google/protobuf/field_mask.proto\"\xea\x03\n" +
 	"\x06Policy\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05table\x18\x02 \x01(\tR\x05table\x12 \n" +
@@ -1006,7 +1017,8 @@ const file_cleanup_v1_policy_proto_rawDesc = "" +
 	"\x06assign\x18\n" +
 	" \x03(\v2\x12.cleanup.v1.AssignR\x06assign\x12\x12\n" +
 	"\x04etag\x18\v \x01(\tR\x04etag\x12/\n" +
-	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\"7\n" +
+	"\bwarnings\x18\f \x03(\v2\x13.cleanup.v1.MessageR\bwarnings\x12#\n" +
+	"\rmasked_values\x18\r \x01(\x05R\fmaskedValues\"7\n" +
 	"\tOlderThan\x12\x16\n" +
 	"\x06column\x18\x01 \x01(\tR\x06column\x12\x12\n" +
 	"\x04days\x18\x02 \x01(\x05R\x04days\"^\n" +

@@ -31,7 +31,8 @@ const (
 //
 // PolicyService keeps policies: retention rules for tables that the tasks of the application do not know.
 type PolicyServiceClient interface {
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	// ListPolicies returns the policies, with masked values for viewers (`masked_values`). INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListPolicies(ctx context.Context, in *ListPoliciesRequest, opts ...grpc.CallOption) (*ListPoliciesResponse, error)
 	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
 	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
@@ -39,11 +40,15 @@ type PolicyServiceClient interface {
 	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
 	// never deleted anything is refused by a guard until a run follows a saved plan with it.
 	//
+	// When it returns, no run goes on by another rule than the stored one, nor by a disabled policy: the task is stopped
+	// after its current batch, which is waited for, and the run goes on with the others. `description` and `limit` do not
+	// stop it.
+	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
 	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
+	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
+	// ABORTED for an outdated etag.
 	DeletePolicy(ctx context.Context, in *DeletePolicyRequest, opts ...grpc.CallOption) (*DeletePolicyResponse, error)
 }
 
@@ -101,7 +106,8 @@ func (c *policyServiceClient) DeletePolicy(ctx context.Context, in *DeletePolicy
 //
 // PolicyService keeps policies: retention rules for tables that the tasks of the application do not know.
 type PolicyServiceServer interface {
-	// ListPolicies returns the policies. INVALID_ARGUMENT for a negative `page_size` and an invalid `page_token`.
+	// ListPolicies returns the policies, with masked values for viewers (`masked_values`). INVALID_ARGUMENT for a negative
+	// `page_size` and an invalid `page_token`.
 	ListPolicies(context.Context, *ListPoliciesRequest) (*ListPoliciesResponse, error)
 	// GetPolicy returns a policy. NOT_FOUND for an unknown name.
 	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
@@ -109,11 +115,15 @@ type PolicyServiceServer interface {
 	// against the database first: tables and columns, their types, and the rights of the service's role. A policy that has
 	// never deleted anything is refused by a guard until a run follows a saved plan with it.
 	//
+	// When it returns, no run goes on by another rule than the stored one, nor by a disabled policy: the task is stopped
+	// after its current batch, which is waited for, and the run goes on with the others. `description` and `limit` do not
+	// stop it.
+	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; NOT_FOUND with `update_mask` for an unknown
 	// name; ABORTED for an outdated etag; FAILED_PRECONDITION if the role lacks rights, with the GRANT.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
-	// DeletePolicy deletes a policy. The active run does not execute its task any more, unless that has begun. NOT_FOUND
-	// for an unknown name; ABORTED for an outdated etag.
+	// DeletePolicy deletes a policy. A run does nothing more of its task, as with SetPolicy. NOT_FOUND for an unknown name;
+	// ABORTED for an outdated etag.
 	DeletePolicy(context.Context, *DeletePolicyRequest) (*DeletePolicyResponse, error)
 	mustEmbedUnimplementedPolicyServiceServer()
 }

@@ -26,6 +26,8 @@ type Keeper struct {
 	Own func(ctx context.Context, db campaign.Querier) error
 	// Config returns the configuration of a run, with all tasks as they are now.
 	Config func(ctx context.Context, db campaign.Querier) (pipeline.Config, error)
+	// Await waits until the current batches of a task have ended.
+	Await func(ctx context.Context, task string) error
 }
 
 // Change is a change of one policy.
@@ -96,7 +98,7 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// Set stores a policy. It fails with failure.Violations, failure.Precondition if the role lacks rights, or
+// Set stores a policy. When it returns, no run goes on by the rule before. It fails with failure.Violations, failure.Precondition if the role lacks rights, or
 // etag.ErrStale.
 func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
@@ -133,15 +135,18 @@ func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 		}
 		return c.Note(ctx, tx, before, &d.Policy)
 	})
-	if errors.Is(err, errChecked) {
-		err = nil
+	switch {
+	case errors.Is(err, errChecked):
+		return d, nil
+	case err != nil:
+		return d, err
 	}
-	return d, err
+	return d, k.Await(ctx, d.TaskName())
 }
 
-// Delete deletes a policy. It fails with ErrNotFound, or etag.ErrStale.
+// Delete deletes a policy. When it returns, no run goes on by it. It fails with ErrNotFound, or etag.ErrStale.
 func (k *Keeper) Delete(ctx context.Context, c Change) error {
-	return k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
+	err := k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if before == nil {
 			return NotFound(c.Name)
 		}
@@ -150,6 +155,10 @@ func (k *Keeper) Delete(ctx context.Context, c Change) error {
 		}
 		return c.Note(ctx, tx, before, nil)
 	})
+	if err != nil {
+		return err
+	}
+	return k.Await(ctx, policy.Prefix+c.Name)
 }
 
 // change calls do in a transaction, with the current policy; nil if there is none.

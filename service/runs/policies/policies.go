@@ -9,6 +9,7 @@ import (
 
 	"github.com/cleanupd/cleanupd/internal/etag"
 	"github.com/cleanupd/cleanupd/internal/failure"
+	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
@@ -28,7 +29,7 @@ type Stored struct {
 
 // selectPolicies reads policies with the identities of what has the names of their relations now.
 const selectPolicies = `
-SELECT rule, reviewed_basis, relations, ARRAY(
+SELECT rule, ` + store.PolicyRevision + `, reviewed_basis, relations, ARRAY(
   SELECT concat_ws(' ', c.oid, (
     SELECT string_agg(` + campaign.ColumnIdentity + `, ' ' ORDER BY used.place)
     FROM jsonb_array_elements_text(r.of -> 'columns') WITH ORDINALITY AS used (name, place)
@@ -45,7 +46,7 @@ func scan(row pgx.CollectableRow) (s Stored, err error) {
 		proven     string
 		identities []string
 	)
-	if err = row.Scan(&s.Policy, &proven, &s.Relations, &identities); err != nil {
+	if err = row.Scan(&s.Policy, &s.Revision, &proven, &s.Relations, &identities); err != nil {
 		return s, err
 	}
 	for i, identity := range identities {

@@ -183,8 +183,13 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	return all, last, err
 }
 
-// DeletingRuns reads the ids of the runs that delete now.
-func DeletingRuns(ctx context.Context, db campaign.Querier) ([]uuid.UUID, error) {
-	rows, _ := db.Query(ctx, "SELECT id FROM cleanupd.run WHERE state IN ('RUNNING', 'PAUSED') AND NOT dry_run")
+// DeletingRuns reads the ids of the runs that delete now: with a task, or with any if it is "".
+func DeletingRuns(ctx context.Context, db campaign.Querier, task string) ([]uuid.UUID, error) {
+	rows, _ := db.Query(
+		ctx,
+		`SELECT id FROM cleanupd.run r WHERE state IN ('RUNNING', 'PAUSED') AND NOT dry_run AND ($1 = ''
+			OR EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id AND t.name = $1 AND t.state = 'RUNNING'))`,
+		task,
+	)
 	return pgx.CollectRows(rows, pgx.RowTo[uuid.UUID])
 }

@@ -14,17 +14,40 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// The SQLSTATEs of the service's own: the epoch has ended, or a hold was created since the task began.
+// The SQLSTATEs of the service's own: the epoch has ended, or a hold was created, or the policy changed, since the task
+// began.
 const (
-	stateFenced      = "CU001"
-	stateHoldCreated = "CU002"
+	stateFenced        = "CU001"
+	stateHoldCreated   = "CU002"
+	statePolicyChanged = "CU003"
 )
 
+// PolicyRevision is the SQL for what changes if the rule of a policy does, or if it is enabled or disabled.
+const PolicyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
+
+// Known is what a task has read that may change while it works.
+type Known struct {
+	// LastHold is the number of the last hold; nil if holds do not matter.
+	LastHold *int64
+	// Policy is the name of the policy that the task carries out, of which it has read Revision; nil if that does not
+	// matter.
+	Policy, Revision *string
+}
+
+// args adds what is known to the arguments of a statement.
+func (k Known) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
+	args["last_hold"], args["policy"], args["revision"] = k.LastHold, k.Policy, k.Revision
+	return args
+}
+
 // orFail returns a query of the order of a run. It fails, and its transaction with it, if from has no order because the
-// epoch has ended, or if a hold was created after @last_hold; NULL if that does not matter.
+// epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is not @revision; NULL if
+// that does not matter.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
+		WHEN @policy::text IS NOT NULL AND NOT EXISTS (SELECT FROM cleanupd.policy
+			WHERE name = @policy AND ` + PolicyRevision + ` = @revision) THEN ARRAY[cleanupd.policy_changed()]
 		ELSE max(fields) END FROM ` + from
 }
 
@@ -68,26 +91,24 @@ func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["dependent"], args["on_hold"], args["tables_retained"] = r.Dependent, r.OnHold, r.Tables
 }
 
-// ProceedStatement returns a query of the order of a run, for ParseOrder. lastHold is the number of the last hold
-// that the current task has read; nil if holds do not matter. LedgerError translates its errors.
-func ProceedStatement(e Epoch, lastHold *int64) (sql string, args pgx.StrictNamedArgs) {
-	return askToProceed, e.args(pgx.StrictNamedArgs{"last_hold": lastHold})
+// ProceedStatement returns a query of the order of a run, for ParseOrder. LedgerError translates its errors.
+func ProceedStatement(e Epoch, k Known) (sql string, args pgx.StrictNamedArgs) {
+	return askToProceed, e.args(k.args(pgx.StrictNamedArgs{}))
 }
 
 // LedgerStatement returns a statement that adds a batch to the exact counts of a task. Its result and its errors are as
 // with ProceedStatement.
-func LedgerStatement(e Epoch, lastHold *int64, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
-	args = e.args(pgx.StrictNamedArgs{
-		"last_hold": lastHold,
-		"task":      task,
-		"deleted":   d.Deleted,
-		"updated":   d.Updated,
-		"cascaded":  d.Cascaded,
-		"dropped":   d.Dropped,
-		"batches":   Batches(d),
-		"cursor":    d.Cursor,
-		"recorded":  d.Recorded,
-	})
+func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
+	args = e.args(k.args(pgx.StrictNamedArgs{
+		"task":     task,
+		"deleted":  d.Deleted,
+		"updated":  d.Updated,
+		"cascaded": d.Cascaded,
+		"dropped":  d.Dropped,
+		"batches":  Batches(d),
+		"cursor":   d.Cursor,
+		"recorded": d.Recorded,
+	}))
 	relations, roots := []string{}, []string{}
 	rows, updated, cascaded, tables, indexes := []int64{}, []int64{}, []int64{}, []int64{}, []int64{}
 	for _, s := range d.Space {
@@ -109,13 +130,16 @@ func Batches(d purge.Delta) int64 {
 	return max(d.Statements, 1)
 }
 
-// LedgerError translates an error of a statement of the ledger to ErrFenced or pipeline.ErrHoldCreated.
+// LedgerError translates an error of a statement of the ledger to ErrFenced, pipeline.ErrHoldCreated or
+// pipeline.ErrPolicyChanged.
 func LedgerError(err error) error {
 	switch {
 	case sqlstate.Is(err, stateFenced):
 		return ErrFenced
 	case sqlstate.Is(err, stateHoldCreated):
 		return pipeline.ErrHoldCreated
+	case sqlstate.Is(err, statePolicyChanged):
+		return pipeline.ErrPolicyChanged
 	}
 	return err
 }
@@ -164,12 +188,16 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	if o.Details != nil {
 		args["details"] = o.Details
 	}
-	addRetained(args, o.Retained)
+	retained := ""
+	if o.State != pipeline.Cancelled { // the batches have counted what it retained
+		retained = setRetained + ", "
+		addRetained(args, o.Retained)
+	}
 	_, err := tx.Exec(
 		ctx,
 		`WITH run AS (SELECT FROM cleanupd.run WHERE `+inEpoch+` FOR UPDATE)
 		UPDATE cleanupd.task
-			SET state = @state, error = @error, detail = @detail, details = @details, `+setRetained+`, preview = @preview,
+			SET state = @state, error = @error, detail = @detail, details = @details, `+retained+`preview = @preview,
 			saved_plan = @saved_plan, reason = @reason, metadata = @metadata, end_time = clock_timestamp()
 		WHERE EXISTS (SELECT FROM run) AND run_id = @run_id AND name = @task AND epoch = @epoch`,
 		args,

@@ -137,11 +137,11 @@ func (r *Run) Result(task string) *Result {
 	return &r.Results[i]
 }
 
-// FailedTask returns the name of the first task that failed, or was stopped with the run, or "".
+// FailedTask returns the name of the first task that failed, or else of one that was stopped, or "".
 func (r *Run) FailedTask() string {
-	for _, t := range r.Results {
-		if t.State == pipeline.Failed || t.State == pipeline.Cancelled {
-			return t.Task
+	for _, state := range []pipeline.State{pipeline.Failed, pipeline.Cancelled} {
+		if i := slices.IndexFunc(r.Results, func(t Result) bool { return t.State == state }); i >= 0 {
+			return r.Results[i].Task
 		}
 	}
 	return ""

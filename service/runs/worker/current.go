@@ -23,7 +23,7 @@ type current struct {
 	before   int64     // the rows it had deleted and updated by then
 	written  time.Time // when the ledger was last written
 	cursor   purge.Cursor
-	lastHold *int64 // the number of the last hold when the task read them; nil if it reads none
+	known    store.Known
 
 	throttle       purge.Throttle // as last reported
 	throttledSince time.Time
@@ -35,6 +35,7 @@ func (c *current) start(task string, p store.Progress) {
 	defer c.mu.Unlock()
 	c.task, c.progress, c.changed, c.expected = task, p, true, -1
 	c.since, c.before, c.written, c.cursor = time.Now(), p.RowsDeleted+p.RowsUpdated, time.Time{}, purge.Cursor{}
+	c.known.Policy, c.known.Revision = nil, nil
 }
 
 // end makes no task the current one.
@@ -55,14 +56,21 @@ func (c *current) name() string {
 func (c *current) setLastHold(number int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.lastHold = &number
+	c.known.LastHold = &number
 }
 
-// holdSeen returns the number of the last hold that the task has read; nil if it reads none.
-func (c *current) holdSeen() *int64 {
+// setPolicy sets which revision the task has read of its policy.
+func (c *current) setPolicy(name, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lastHold
+	c.known.Policy, c.known.Revision = &name, &revision
+}
+
+// knows returns what the task has read that may change.
+func (c *current) knows() store.Known {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.known
 }
 
 // unchanged reports whether a batch changed nothing that has to be written now.

@@ -2,15 +2,20 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/cleanupd/cleanupd/internal/message"
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
+	"github.com/cleanupd/cleanupd/service/runs/policies"
 	"github.com/cleanupd/cleanupd/service/runs/store"
 	"github.com/cleanupd/cleanupd/tasks/guard"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
@@ -131,7 +136,9 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) erro
 	})
 	if err == nil {
 		r.progressed()
-		r.w.Metrics.TaskEnded(run, result)
+		if o.State != pipeline.Cancelled { // counted with the run
+			r.w.Metrics.TaskEnded(run, result)
+		}
 	}
 	return err
 }
@@ -146,6 +153,26 @@ func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
 		s.current.setLastHold(last)
 	}
 	return holds, err
+}
+
+// PolicyChange implements pipeline.Safety.
+func (s safety) PolicyChange(ctx context.Context, t plan.Task) (why *message.Message, err error) {
+	if t.Kind != plan.Policy || s.claim.DryRun {
+		return nil, nil
+	}
+	name := strings.TrimPrefix(t.Name, policy.Prefix)
+	s.current.setPolicy(name, t.Revision)
+	now, err := policies.Get(ctx, s.w.Pool, name)
+	changed := message.PolicyChanged.With("task", t.Name)
+	switch {
+	case errors.Is(err, policies.ErrNotFound):
+		changed = message.TaskRemoved.With("task", t.Name)
+	case err != nil || now.Revision == t.Revision:
+		return nil, err
+	case !now.Enabled:
+		changed = message.TaskDisabled.With("task", t.Name)
+	}
+	return &changed, nil
 }
 
 // History implements pipeline.Safety.

@@ -27,14 +27,14 @@ func (a *attempt) newEntry(d purge.Delta) *entry {
 		return e
 	}
 	e := &entry{attempt: a, delta: d, counted: true}
-	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.current.holdSeen(), a.current.name(), d)
+	e.sql, e.args = store.LedgerStatement(a.claim.Epoch, a.current.knows(), a.current.name(), d)
 	return e
 }
 
 // newQuestion returns an entry that asks whether to proceed.
 func (a *attempt) newQuestion() *entry {
 	e := &entry{attempt: a}
-	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.holdSeen())
+	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.knows())
 	return e
 }
 

@@ -141,6 +141,10 @@ CREATE FUNCTION cleanupd.hold_created() RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
   RAISE 'a hold was created since the task began' USING ERRCODE = 'CU002';
 END $$;
+CREATE FUNCTION cleanupd.policy_changed() RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+  RAISE 'the policy was changed since the task began' USING ERRCODE = 'CU003';
+END $$;
 
 -- The deliveries that stay on mid-sourcing servers, since they were deleted here alone: an entry is written with the
 -- deletion, and goes when its delivery is gone there, however old its run is.
@@ -358,4 +362,4 @@ DROP TABLE cleanupd.forecast, cleanupd.sequence_sample, cleanupd.table_sampler, 
   cleanupd.guard_refusal, cleanupd.guards, cleanupd.policy, cleanupd.hold, cleanupd.audit, cleanupd.notification,
   cleanupd.missed_run, cleanupd.schedule, cleanupd.remote_delivery, cleanupd.event, cleanupd.space, cleanupd.task,
   cleanupd.run, cleanupd.replica, cleanupd.instance;
-DROP FUNCTION cleanupd.fenced(), cleanupd.hold_created();
+DROP FUNCTION cleanupd.fenced(), cleanupd.hold_created(), cleanupd.policy_changed();

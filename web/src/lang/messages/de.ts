@@ -75,8 +75,9 @@ export const messages: Record<string, string> = {
   STATISTICS_OPTION_UNUSABLE: 'Für keine Tabelle läuft VACUUM: {error}',
   LAST_CLEANUP_UNKNOWN:
     '{table} wird nicht bereinigt, weil der Zeitpunkt der letzten Bereinigung nicht bekannt ist: {problem}',
-  TASK_REMOVED: 'Die Aufgabe wurde inzwischen entfernt: übersprungen',
-  TASK_DISABLED: 'Die Aufgabe wurde inzwischen deaktiviert: übersprungen',
+  TASK_REMOVED: '{task} wurde inzwischen entfernt: nichts weiter davon geschieht',
+  TASK_DISABLED: '{task} wurde inzwischen deaktiviert: nichts weiter davon geschieht',
+  POLICY_CHANGED: 'Die Regel von {task} wurde inzwischen geändert: nichts weiter davon geschieht',
 
   BATCH_HALVED: '{table}: Ein Batch dauerte zu lange; die nächsten haben höchstens {rows} {rows|Zeile|Zeilen}',
   BATCH_RETRIED: '{object}: {error}; höchstens {attempts} Versuche',

@@ -74,8 +74,9 @@ export const messages: Record<string, string> = {
   OPTION_UNUSABLE: '{table} n’est pas nettoyée : {error}',
   STATISTICS_OPTION_UNUSABLE: 'VACUUM n’est exécuté sur aucune table : {error}',
   LAST_CLEANUP_UNKNOWN: '{table} n’est pas nettoyée, car la date du dernier nettoyage n’est pas connue : {problem}',
-  TASK_REMOVED: 'La tâche a été retirée entre-temps : ignorée',
-  TASK_DISABLED: 'La tâche a été désactivée entre-temps : ignorée',
+  TASK_REMOVED: '{task} a été retirée entre-temps : rien de plus n’en est fait',
+  TASK_DISABLED: '{task} a été désactivée entre-temps : rien de plus n’en est fait',
+  POLICY_CHANGED: 'La règle de {task} a été modifiée entre-temps : rien de plus n’en est fait',
 
   BATCH_HALVED: '{table} : un lot a duré trop longtemps ; les suivants ont au plus {rows} {rows|ligne|lignes}',
   BATCH_RETRIED: '{object} : {error} ; {attempts} tentatives au plus',

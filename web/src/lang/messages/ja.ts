@@ -65,8 +65,9 @@ export const messages: Record<string, string> = {
   OPTION_UNUSABLE: '{table} はクリーンアップされません：{error}',
   STATISTICS_OPTION_UNUSABLE: 'どのテーブルにも VACUUM を実行しません：{error}',
   LAST_CLEANUP_UNKNOWN: '前回のクリーンアップの日時が不明なため、{table} はクリーンアップされません：{problem}',
-  TASK_REMOVED: 'タスクはその間に削除されました：スキップ',
-  TASK_DISABLED: 'タスクはその間に無効にされました：スキップ',
+  TASK_REMOVED: '{task} はその間に削除されました：これ以上は何も行われません',
+  TASK_DISABLED: '{task} はその間に無効にされました：これ以上は何も行われません',
+  POLICY_CHANGED: '{task} のルールはその間に変更されました：これ以上は何も行われません',
 
   BATCH_HALVED: '{table}：バッチに時間がかかりすぎました。次のバッチは最大 {rows} 行です',
   BATCH_RETRIED: '{object}：{error}。最大 {attempts} 回試行します',

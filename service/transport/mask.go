@@ -1,0 +1,185 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"regexp"
+	"strings"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/status"
+	protobuf "google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
+	"github.com/cleanupd/cleanupd/internal/message"
+	"github.com/cleanupd/cleanupd/service/access"
+	policies "github.com/cleanupd/cleanupd/tasks/policy"
+)
+
+// masked stands for a value that the caller may not see.
+const masked = "…"
+
+// maskUnary is an interceptor that masks the values of policies, such as addresses, in what viewers get.
+func maskUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+	out, err := handler(ctx, req)
+	if !isViewer(ctx) {
+		return out, err
+	}
+	if m, ok := out.(protobuf.Message); ok && err == nil {
+		out = maskedCopy(m)
+	}
+	return out, maskStatus(err)
+}
+
+// maskStream does so for streams.
+func maskStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
+	if !isViewer(stream.Context()) {
+		return handler(srv, stream)
+	}
+	return maskStatus(handler(srv, maskingStream{stream}))
+}
+
+func isViewer(ctx context.Context) bool { return access.FromContext(ctx).Role < access.Operator }
+
+type maskingStream struct{ grpc.ServerStream }
+
+// SendMsg implements grpc.ServerStream. Encoded events that name no policy are not decoded: a thousand viewers may
+// watch.
+func (s maskingStream) SendMsg(m any) error {
+	switch message := m.(type) {
+	case Encoded:
+		if !bytes.Contains(message, []byte(policies.Prefix)) {
+			break
+		}
+		var event cleanupv1.WatchRunResponse // RunCleanupResponse is the same on the wire
+		if err := protobuf.Unmarshal(message, &event); err != nil {
+			return err
+		}
+		mask(event.ProtoReflect())
+		m = &event
+	case protobuf.Message:
+		m = maskedCopy(message)
+	}
+	return s.ServerStream.SendMsg(m)
+}
+
+// maskedCopy masks a copy of a message: others may have the same one.
+func maskedCopy(m protobuf.Message) protobuf.Message {
+	m = protobuf.Clone(m)
+	mask(m.ProtoReflect())
+	return m
+}
+
+// maskStatus masks the text of an error that names a policy.
+func maskStatus(err error) error {
+	s, ok := status.FromError(err)
+	if err == nil || !ok || !strings.Contains(s.Message(), policies.Prefix) {
+		return err
+	}
+	p := s.Proto()
+	p.Message = maskText(p.GetMessage())
+	return status.FromProto(p).Err()
+}
+
+// mask masks the values of policies in a message and those in it.
+func mask(m protoreflect.Message) {
+	switch m := m.Interface().(type) {
+	case *cleanupv1.Policy:
+		maskPolicy(m)
+	case *cleanupv1.Run:
+		if strings.Contains(m.GetError(), policies.Prefix) {
+			m.Error = maskText(m.GetError())
+		}
+	case *cleanupv1.TaskResult:
+		if isPolicy(m.GetTask()) {
+			m.Error = maskText(m.GetError())
+			for _, p := range m.GetPreview() {
+				p.Rule = maskText(p.GetRule())
+			}
+		}
+	case *cleanupv1.ExplainTaskResponse:
+		if isPolicy(m.GetTask()) {
+			for _, s := range m.GetStatements() {
+				s.Rule = maskText(s.GetRule())
+				maskAll(s.GetParameters())
+			}
+		}
+	case *cleanupv1.ExplainedStep:
+		if isPolicy(m.GetTask()) {
+			m.Rule, m.Why = maskText(m.GetRule()), maskText(m.GetWhy())
+			for _, p := range m.GetParts() {
+				p.Text = maskText(p.GetText())
+				for i, v := range p.GetValues() { // COLUMN = VALUE, which the filter may be about
+					if column, _, ok := strings.Cut(v, " = "); ok {
+						p.Values[i] = column + " = " + masked
+					}
+				}
+			}
+		}
+	case *cleanupv1.Message:
+		if m.GetCode() == message.PolicyUnusable.Code {
+			m.Text = maskText(m.GetText())
+			maskParams(m.GetParams())
+		}
+	case *cleanupv1.LogEntry:
+		if m.GetCode() == message.PolicyUnusable.Code {
+			m.Message = maskText(m.GetMessage())
+			maskParams(m.GetParams())
+		}
+	}
+	m.Range(func(f protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		switch {
+		case f.Message() == nil || f.IsMap():
+		case f.IsList():
+			for i := range v.List().Len() {
+				mask(v.List().Get(i).Message())
+			}
+		default:
+			mask(v.Message())
+		}
+		return true
+	})
+}
+
+func isPolicy(task string) bool { return strings.HasPrefix(task, policies.Prefix) }
+
+// maskPolicy masks the values of a policy. An etag would tell whether guessed ones are right.
+func maskPolicy(p *cleanupv1.Policy) {
+	p.Etag = ""
+	for _, f := range p.GetFilters() {
+		maskAll(f.GetValues())
+		p.MaskedValues += int32(len(f.GetValues()))
+	}
+	for _, a := range p.GetAssign() {
+		if a.Value != nil {
+			a.Value = protobuf.String(masked)
+			p.MaskedValues++
+		}
+	}
+}
+
+func maskParams(params map[string]string) {
+	for name, value := range params {
+		params[name] = maskText(value)
+	}
+}
+
+func maskAll(values []string) {
+	for i := range values {
+		values[i] = masked
+	}
+}
+
+// quoted matches the quoted name of a table with its schema, or else a quoted text, as %q writes values.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\."(?:[^"\\]|\\.)*")?`)
+
+// maskText masks the quoted texts of a text except for names of tables with a schema.
+func maskText(text string) string {
+	return quoted.ReplaceAllStringFunc(text, func(found string) string {
+		if strings.Contains(found, `"."`) && !strings.Contains(found, `\`) {
+			return found
+		}
+		return masked
+	})
+}
