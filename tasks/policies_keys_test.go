@@ -85,7 +85,8 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 		}
 	}
 	for _, t := range tables { // circles
-		for id, row := range t.rows {
+		for _, id := range slices.Sorted(maps.Keys(t.rows)) {
+			row := t.rows[id]
 			for k, key := range t.keys {
 				if size := len(tables[key.parent].rows); row.refs[k] == 0 && size > 0 && rng.IntN(8) == 0 {
 					row.refs[k] = 1 + rng.IntN(size)
@@ -302,11 +303,6 @@ func TestRandomKeys(t *testing.T) {
 				got := keyedResult{j.deleted[name], j.cascaded[name], j.updated[name], of.Dependent, of.Failed}
 				exactly := want
 				want.cleared = max(want.cleared, got.cleared) // a row may be cleared by one batch and go with another
-				// A row that failed may be moved by the update that clears its key: then it is tried, and counted, again.
-				if slices.ContainsFunc(tables[i].keys, tableKey.clears) &&
-					got.failed+got.dependent >= want.failed+want.dependent {
-					want.failed, want.dependent = got.failed, got.dependent
-				}
 				if got != want {
 					t.Errorf("%+v of %s: the run did %+v, want %+v; log %q", p, before, got, want, j.logs)
 				}
