@@ -775,7 +775,7 @@ func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	client := cleanupv1.NewCleanupServiceClient(conn)
+	client := cleanupd.NewClient(conn)
 	as := func(role string) context.Context {
 		return metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role)
 	}
@@ -875,7 +875,7 @@ func TestRateOfDryRuns(t *testing.T) {
 	}
 	defer func() { _ = conn.Close() }()
 	dryRun := func(role string) error {
-		stream, err := cleanupv1.NewCleanupServiceClient(conn).RunCleanup(
+		stream, err := cleanupd.NewClient(conn).RunCleanup(
 			metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role),
 			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors"}},
 		)

@@ -297,3 +297,27 @@ func TestNamesOfHeldTables(t *testing.T) {
 		}
 	}
 }
+
+// Where the database is not Campaign, a hold can name the tables of policies, and what their foreign keys reach.
+func TestHoldsOfTablesOfPolicies(t *testing.T) {
+	t.Parallel()
+	s := shop(t)
+	s.db.Do("CREATE TABLE shop.note (line bigint REFERENCES shop.order_line ON DELETE CASCADE)")
+	hold := func() error {
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{
+			Reason: "a lawsuit", What: &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "shop.note"}},
+		}})
+		return err
+	}
+	err := hold()
+	_, bad := wantCode(t, err, codes.InvalidArgument)
+	if v := bad.GetFieldViolations(); len(v) != 1 || !strings.Contains(v[0].GetDescription(), "no policy") {
+		t.Errorf("the hold of a table that no policy reaches: %v", err)
+	}
+	if _, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: oldOrders()}); err != nil {
+		t.Fatal(err)
+	}
+	if err := hold(); err != nil {
+		t.Errorf("the hold of a table that a policy reaches: %v", err)
+	}
+}

@@ -82,6 +82,16 @@ func TestHoldsThatKeysReach(t *testing.T) {
 			[]int64{1, 2},
 			"is not followed",
 		},
+		"keys that are compared by an operator off the search path": {
+			"CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; ALTER TABLE NmsVisitor ADD email ext.citext UNIQUE; " +
+				"UPDATE NmsVisitor SET email = 'Visitor ' || iVisitorId; CREATE TABLE login (name ext.citext PRIMARY KEY, email " +
+				"ext.citext REFERENCES NmsVisitor (email) ON DELETE CASCADE); INSERT INTO login VALUES ('Ann', 'VISITOR 1'), " +
+				"('Bob', 'VISITOR 2'); CREATE TABLE session (login ext.citext REFERENCES login ON DELETE CASCADE, " +
+				"iRecipientId int); INSERT INTO session VALUES ('ANN', 6), ('BOB', 7)",
+			plan.Holds{Recipients: []int64{7}},
+			[]int64{2},
+			"",
+		},
 		"a key that nothing on hold has": {
 			"CREATE SCHEMA ext; CREATE TABLE ext.note (visitor int REFERENCES " +
 				"NmsVisitor (iVisitorId) ON DELETE CASCADE); INSERT INTO ext.note VALUES (1); REVOKE ALL ON SCHEMA ext " +

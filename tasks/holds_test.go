@@ -18,6 +18,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 	"github.com/cleanupd/cleanupd/tasks/plan"
+	"github.com/cleanupd/cleanupd/tasks/policy"
 	"github.com/cleanupd/cleanupd/tasks/preview"
 	"github.com/cleanupd/cleanupd/tasks/purge"
 	"github.com/cleanupd/cleanupd/tasks/refused"
@@ -537,5 +538,63 @@ func TestPlanByOtherHolds(t *testing.T) {
 	}
 	if err != nil && strings.Contains(err.Error(), "its id") {
 		t.Errorf("the error has the id of a hold: %v", err)
+	}
+}
+
+// Tables of policies may have the columns by which rows are on hold in other types, and in quotes. Rows with other
+// values there are deleted.
+func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
+	t.Parallel()
+	for column, values := range map[string][3]string{ // of two rows on hold, and of another one
+		`"iRecipientId" bigint`: {"7", "7", "8"}, "iRecipientId text": {" 7", "7.0", "seven"},
+		"iRecipientId numeric": {"7", "7.00", "7.5"}, `"iRecipientId" varchar`: {"7", "007", "77"},
+		"iRecipientId uuid": {
+			"", "", "77777777-7777-7777-7777-777777777777",
+		},
+		"iRecipientId jsonb": {"7", "7.0", "[7]"}, "iWorkflowId text": {"7", "7", ""},
+	} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.Empty(t)
+			db.Do("CREATE TABLE t (id int, at date, " + column + ")")
+			held := 0
+			for id, value := range values {
+				if value != "" || id == 2 {
+					db.Do("INSERT INTO t SELECT " + fmt.Sprint(id) + ", '2020-01-01', '" + value + "'")
+				}
+				if value != "" && id < 2 {
+					held++
+				}
+			}
+			p := policy.Policy{
+				Name:      "p",
+				Table:     "t",
+				Enabled:   true,
+				OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+			}
+			for _, dryRun := range []bool{true, false} {
+				j := newJournal(db)
+				j.holds = func() plan.Holds {
+					return plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}, Workflows: []int64{7}}
+				}
+				err := runWith(t, j, func(c *pipeline.Config) {
+					c.DryRun, c.Foreign = dryRun, true
+					c.Pipeline, c.Todo = []plan.Task{p.Task()}, []plan.Task{p.Task()}
+				})
+				if onHold, gone := j.retained["policy/p"].OnHold, j.deleted["policy/p"]; err != nil ||
+					onHold != int64(held) ||
+					gone != 1 {
+					t.Errorf(
+						"dry run %t: %d rows are on hold, want %d, and %d are deleted, want 1: %v",
+						dryRun,
+						onHold,
+						held,
+						gone,
+						err,
+					)
+				}
+			}
+			checkCount(t, db, int64(held), "SELECT count(*) FROM t")
+		})
 	}
 }

@@ -4,7 +4,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/cleanupd/cleanupd/internal/pgtest"
+	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/plan"
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
@@ -50,9 +54,21 @@ func TestOperatorsOffTheSearchPath(t *testing.T) {
 		"texts that refer to char": {policy: orphans("part", "code", "codes", "code"), left: "1"},
 		"texts that refer to char without an index": {
 			policy: orphans("part", "code", "codes", "code"),
-			sql:    "ALTER TABLE login DROP COLUMN state", left: "1",
+			sql: "ALTER TABLE part DROP CONSTRAINT part_code_fkey, ADD kind int DEFAULT 1;" +
+				"ALTER TABLE codes DROP CONSTRAINT codes_pkey, ADD kind int DEFAULT 1, ADD PRIMARY KEY (kind, code);" +
+				"ALTER TABLE part ADD FOREIGN KEY (kind, code) REFERENCES codes (kind, code)", left: "1",
 		},
 		"bigint that refers to numeric": {policy: orphans("part", "number", "numbers", "number"), left: "1"},
+		"an enum type": {
+			policy: orphans("login", "mood", "moods", "mood"), left: "1",
+			sql: "CREATE TYPE mood AS ENUM ('glad', 'sad'); CREATE TABLE moods (mood mood); INSERT INTO moods VALUES ('glad');" +
+				"ALTER TABLE login ADD mood mood DEFAULT 'sad'; UPDATE login SET mood = 'glad' WHERE id = 1",
+		},
+		"a composite type": {
+			policy: orphans("login", "pair", "pairs", "pair"), left: "1",
+			sql: "CREATE TYPE pair AS (a int, b int); CREATE TABLE pairs (pair pair); INSERT INTO pairs VALUES ('(1,2)');" +
+				"ALTER TABLE login ADD pair pair DEFAULT '(2,1)'; UPDATE login SET pair = '(1,2)' WHERE id = 1",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,6 +110,14 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 		"text and char": {
 			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "code", ParentTable: "codes", ParentColumn: "code"}}, "family",
 		},
+		"texts that are equal to others": {
+			policy.Policy{OlderThan: &policy.OlderThan{Column: "at", Days: 1}, Filters: []policy.Filter{
+				{Column: "folded", Op: "STARTS_WITH", Values: []string{"a"}},
+			}}, "nondeterministic",
+		},
+		"composite types": {
+			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "pair", ParentTable: "codes", ParentColumn: "couple"}}, "family",
+		},
 		"bigint and real": {
 			policy.Policy{OrphanOf: &policy.OrphanOf{Column: "id", ParentTable: "codes", ParentColumn: "number"}}, "family",
 		},
@@ -101,8 +125,12 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Empty(t)
-			db.Do(`CREATE TABLE codes (code char(8) PRIMARY KEY, number real UNIQUE); INSERT INTO codes VALUES ('a', 1);
-				CREATE TABLE part (id bigint PRIMARY KEY, code text, doc json, place point, points point[]);
+			db.Do(`CREATE TYPE pair AS (a int, b text); CREATE TYPE couple AS (a int, b int);
+				CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+				CREATE TABLE codes (code char(8) PRIMARY KEY, number real UNIQUE, couple couple);
+				INSERT INTO codes VALUES ('a', 1, '(1,1)');
+				CREATE TABLE part (id bigint PRIMARY KEY, code text, doc json, place point, points point[],
+					pair pair DEFAULT '(1,1)', at date DEFAULT '2020-01-01', folded text COLLATE nocase DEFAULT 'a');
 				INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
 			test.policy.Name, test.policy.Table = "p", "part"
 			j, _ := runPolicies(t, db, false, test.policy)
@@ -114,5 +142,74 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 				t.Errorf("%d rows; %s", db.Int("SELECT count(*) FROM part"), log)
 			}
 		})
+	}
+}
+
+// A text can be equal to others that it does not begin with. An operator family can have types that PostgreSQL does not
+// compare with each other; composite types it refuses only once there are rows.
+func TestTypesThatPoliciesCompare(t *testing.T) {
+	t.Parallel()
+	db := pgtest.Empty(t)
+	db.Superuser("CREATE SCHEMA ext; CREATE EXTENSION citext SCHEMA ext; GRANT USAGE ON SCHEMA ext TO PUBLIC")
+	db.Do(`CREATE COLLATION nocase (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		CREATE DOMAIN mail AS ext.citext; CREATE DOMAIN short AS varchar(3); CREATE DOMAIN folded AS text COLLATE nocase;
+		CREATE TYPE mood AS ENUM ('sad'); CREATE TYPE state AS ENUM ('sad');
+		CREATE TYPE pair AS (a int, b int); CREATE TYPE couple AS (a int, b int); CREATE DOMAIN pairs AS pair;
+		CREATE DOMAIN years AS int4range; CREATE TABLE child (at timestamptz); CREATE TABLE parent (at timestamptz)`)
+	old := policy.OlderThan{Column: "at", Days: 30}
+	type check struct {
+		policy policy.Policy
+		want   string // empty if it is accepted
+	}
+	checks := map[string]check{}
+	for of, want := range map[string]string{
+		"text": "", "varchar(3)": "", "char(3)": "", "name": "", "short": "", `text COLLATE "C"`: "",
+		"ext.citext": "nondeterministic", "mail": "nondeterministic", "text COLLATE nocase": "nondeterministic",
+		"folded": "nondeterministic", "mood": "nondeterministic", "int": "nondeterministic", "text[]": "nondeterministic",
+	} {
+		column := "starts_with " + of
+		db.Do("ALTER TABLE child ADD " + pgx.Identifier{column}.Sanitize() + " " + of)
+		checks[column] = check{policy.Policy{OlderThan: &old, Filters: []policy.Filter{
+			{Column: column, Op: "STARTS_WITH", Values: []string{"a"}},
+		}}, want}
+	}
+	for types, want := range map[[2]string]string{
+		{"mood", "mood"}: "", {"mood", "state"}: "family", {"mood[]", "mood[]"}: "", {"mood[]", "state[]"}: "family",
+		{"int[]", "int[]"}: "", {"int[]", "bigint[]"}: "family", {"text[]", "varchar[]"}: "family",
+		{"varchar", "text"}: "", {"int", "bigint"}: "", {"mail", "ext.citext"}: "", {"mail", "text"}: "family",
+		{"int4range", "int4range"}: "", {"years", "int4range"}: "", {"int4range", "int8range"}: "family",
+		{"int4multirange", "int4multirange"}: "", {"int4multirange", "int8multirange"}: "family",
+		{"int4range", "int4multirange"}: "family",
+		{"pair", "pair"}:                "", {"pairs", "pair"}: "", {"pair", "couple"}: "family",
+	} {
+		column := types[0] + " to " + types[1]
+		name := pgx.Identifier{column}.Sanitize()
+		db.Do("ALTER TABLE child ADD " + name + " " + types[0] + "; ALTER TABLE parent ADD " + name + " " + types[1])
+		checks[column] = check{policy.Policy{OrphanOf: &policy.OrphanOf{
+			Column: column, ParentTable: "parent", ParentColumn: column,
+		}}, want}
+	}
+	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+		catalog, err := campaign.LoadCatalog(
+			t.Context(),
+			tx,
+			campaign.Scope{Named: []string{"child", "parent"}, Foreign: true},
+		)
+		if err != nil {
+			return err
+		}
+		for name, c := range checks {
+			c.policy.Name, c.policy.Table = "p", "child"
+			switch err := c.policy.Check(t.Context(), tx, plan.Env{Catalog: catalog}); {
+			case c.want == "" && err != nil:
+				t.Errorf("%s: %v", name, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: got %v, want %s", name, err, c.want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }

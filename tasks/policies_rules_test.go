@@ -131,14 +131,14 @@ var comparisons = map[string]string{
 
 // addFilter adds a filter.
 func (p *randomPolicy) addFilter(rng *rand.Rand) {
-	c := choose(rng, p.table.columns)
-	op := choose(rng, []string{
-		"EQUAL", "NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "IN", "NOT_IN", "IS_NULL",
-		"IS_NOT_NULL", "STARTS_WITH",
-	})
-	if c.plain {
-		op = choose(rng, []string{"IS_NULL", "IS_NOT_NULL", "STARTS_WITH"})
+	c, ops := choose(rng, p.table.columns), []string{"IS_NULL", "IS_NOT_NULL"}
+	if !c.plain {
+		ops = append(ops, "EQUAL", "NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "IN", "NOT_IN")
 	}
+	if slices.Contains([]string{"text", "varchar", "bpchar"}, c.read) {
+		ops = append(ops, "STARTS_WITH")
+	}
+	op := choose(rng, ops)
 	f := policy.Filter{Column: p.table.spelling(rng, c.name), Op: op}
 	pool := append(append([]string{}, c.values...), c.others...)
 	value := func() string {

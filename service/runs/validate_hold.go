@@ -97,6 +97,9 @@ func findTable(
 		Scan(&stored, &inner, &materialized, &beneath)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
+		if c.Schema == "" { // not Campaign
+			return name, fmt.Sprintf("no policy, and no foreign key to its table, reaches a table %.64q", name), nil
+		}
 		return name, fmt.Sprintf("schema %q has no table %.64q", c.Schema, name), nil
 	case inner:
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err

@@ -29,6 +29,9 @@ type Column struct {
 	Type, Full, Kind string
 	// IsDate is true for a date, timestamp or timestamptz, or a domain over one.
 	IsDate bool
+	// Bytewise is true for a text, varchar, char or name whose values are equal if their bytes are, and only then: not
+	// for citext, and not if the collation says that case does not matter.
+	Bytewise bool
 	// NotNull is true if new values cannot be NULL, HasNulls if stored ones may be: a constraint that is NOT VALID (since
 	// PostgreSQL 18) holds for new ones only.
 	NotNull, HasNulls bool
@@ -43,10 +46,11 @@ type Column struct {
 	CanSelect, CanUpdate bool
 	// Identity is ColumnIdentity.
 	Identity string
-	// operators are the ones of the default B-tree operator class of the type, for Operator; nil if it has none. family
-	// is its operator family.
+	// operators are the ones of the default B-tree operator class of the type, for Operator; nil if it has none.
 	operators []string
-	family    uint32
+	// comparable is the same for columns that the operators compare with each other: those of an operator family, but of
+	// one type if the family has all enum, array, range or composite types. It is empty without operators.
+	comparable string
 }
 
 // ColumnIdentity is SQL that tells a column a of a table from others of the same name, or of another type.
@@ -180,7 +184,10 @@ WITH RECURSIVE based (oid, base, filled) AS (
   FROM pg_type d JOIN based ON d.typtype = 'd' AND d.typbasetype = based.oid)
 SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident(t.typname),
   format_type(a.atttypid, a.atttypmod), t.typcategory::text,
-  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype), a.attnotnull OR based.filled,
+  t.oid IN ('date'::regtype, 'timestamp'::regtype, 'timestamptz'::regtype),
+  t.oid IN ('text'::regtype, 'varchar'::regtype, 'bpchar'::regtype, 'name'::regtype)
+    AND (SELECT collisdeterministic FROM pg_collation WHERE oid = a.attcollation),
+  a.attnotnull OR based.filled,
   NOT a.attnotnull OR EXISTS (SELECT FROM pg_constraint k WHERE k.contype = 'n' AND k.conrelid = a.attrelid
     AND a.attnum = ANY (k.conkey) AND NOT k.convalidated),
   EXISTS (SELECT FROM pg_index i, unnest(a.attnum || generated.numbers) AS number
@@ -198,7 +205,7 @@ SELECT a.attrelid, a.attname::text, quote_ident(n.nspname) || '.' || quote_ident
     JOIN pg_namespace s ON s.oid = o.oprnamespace
     WHERE p.amopfamily = class.opcfamily AND p.amoplefttype = class.opcintype AND p.amoprighttype = class.opcintype
       AND p.amoppurpose = 's' ORDER BY p.amopstrategy),
-  COALESCE(class.opcfamily, 0), ` + ColumnIdentity + `, generated.names
+  concat_ws(' ', class.opcfamily, CASE WHEN class.typtype = 'p' THEN t.oid END), ` + ColumnIdentity + `, generated.names
 FROM pg_attribute a JOIN based ON based.oid = a.atttypid JOIN pg_type t ON t.oid = based.base
   JOIN pg_namespace n ON n.oid = t.typnamespace
   LEFT JOIN LATERAL (` + operatorClass + `) AS class ON t.typcategory <> 'A' OR EXISTS (
@@ -219,9 +226,9 @@ ORDER BY a.attrelid, a.attnum`
 		column Column
 	)
 	scan := []any{
-		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.NotNull, &column.HasNulls,
-		&column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
-		&column.operators, &column.family, &column.Identity, &column.Generates,
+		&oid, &column.Name, &column.Type, &column.Full, &column.Kind, &column.IsDate, &column.Bytewise, &column.NotNull,
+		&column.HasNulls, &column.Unique, &column.Generated, &column.Indexed, &column.CanSelect, &column.CanUpdate,
+		&column.operators, &column.comparable, &column.Identity, &column.Generates,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
 		column.operators = slices.Clone(column.operators)

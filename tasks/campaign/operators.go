@@ -28,7 +28,7 @@ func (e Equality) Among(column, key string, relation sqlexpr.Expr) sqlexpr.Expr 
 
 // operatorClass is a query for the default B-tree operator class of a type t that is no domain, as PostgreSQL finds it.
 const operatorClass = `
-  SELECT o.opcfamily, o.opcintype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'
+  SELECT o.opcfamily, o.opcintype, i.typtype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'
     JOIN pg_type i ON i.oid = o.opcintype
   WHERE o.opcdefault AND (o.opcintype = t.oid OR EXISTS (SELECT FROM pg_cast x WHERE x.castsource = t.oid
       AND x.casttarget = o.opcintype AND x.castmethod = 'b' AND x.castcontext = 'i')
@@ -64,5 +64,5 @@ func (t *Table) Equality(key string, child *Table, column string) (e Equality, o
 	if !named || !linkNamed {
 		return Equality{Operator: "="}, true
 	}
-	return Equality{Operator: of.Operator("=")}, of.family != 0 && of.family == link.family
+	return Equality{Operator: of.Operator("=")}, of.comparable != "" && of.comparable == link.comparable
 }

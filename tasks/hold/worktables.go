@@ -112,13 +112,13 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 	if _, err := tx.Exec(ctx, "SET LOCAL row_security = off"); err != nil {
 		return false, err
 	}
-	ids := sqlexpr.Arg(w.Binder.Env.Holds.Recipients, "bigint[]")
-	is := sqlexpr.Format("irecipientid = ANY (%s)", ids)
-	if t.RecipientTexts { // "7", " 7", "7.0"
-		is = sqlexpr.Format(`CASE WHEN irecipientid::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' `+
-			`THEN irecipientid::text::numeric = ANY (%s) END`, ids)
+	is := sqlexpr.OneOf
+	if t.RecipientTexts {
+		is = sqlexpr.OneOfTexts
 	}
-	query := sqlexpr.Format("SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(), is)
+	query := sqlexpr.Format(
+		"SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(), is("irecipientid", w.Binder.Env.Holds.Recipients),
+	)
 	err = query.QueryRow(ctx, tx).Scan(&has)
 	return has, err
 }

@@ -38,7 +38,7 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 		sides = append(sides, sqlexpr.Format("%s.tableoid = %d", r.alias, leaf))
 	}
 	for _, l := range own.columns {
-		sides = append(sides, sqlexpr.OneOf(r.alias+"."+l.column, l.ids))
+		sides = append(sides, l.of(r.alias))
 	}
 	for _, l := range own.messages {
 		for _, log := range messageLogs(c.sql.env, c.sql.plan) {

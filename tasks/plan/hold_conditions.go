@@ -68,7 +68,11 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 		found = append(found, HoldCondition{Condition: sqlexpr.Format("r.tableoid = %d", leaf)})
 	}
 	for _, l := range own.columns {
-		condition := sqlexpr.OneOf("r."+l.column, l.ids)
+		condition := l.of("r")
+		if !l.integer {
+			found = append(found, HoldCondition{Condition: condition})
+			continue
+		}
 		found = append(found, HoldCondition{
 			Condition: condition,
 			Column:    l.column, All: l.ids,

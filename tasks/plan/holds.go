@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cleanupd/cleanupd/tasks/campaign"
+	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
 // Holds are the rows and tables that are on hold, all holds together. They are retained although rules match.
@@ -55,10 +56,20 @@ func (h Holds) WorkTable(w campaign.WorkTable, owner string) bool {
 		slices.ContainsFunc(w.ListIDs(), func(id int64) bool { return slices.Contains(h.Lists, id) })
 }
 
-// holdLink is a column of a table, and the ids in it that put a row on hold.
+// holdLink is a column of a table, for SQL, and the ids in it that put a row on hold. Tables of policies may have other
+// types there than the application.
 type holdLink struct {
-	column string
-	ids    []int64
+	column  string
+	ids     []int64
+	integer bool
+}
+
+// of returns the condition that a row, given by its alias, has one of the ids.
+func (l holdLink) of(alias string) sqlexpr.Expr {
+	if !l.integer {
+		return sqlexpr.OneOfTexts(alias+"."+l.column, l.ids)
+	}
+	return sqlexpr.OneOf(alias+"."+l.column, l.ids)
 }
 
 // holdLinks describes which rows of a table are on hold themselves.
@@ -127,7 +138,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 		case step.Link != "":
 			columns[step.Link], belongs = step.ids, true
 		case step.Message != "" && table.Has(step.Message):
-			own.messages, belongs = append(own.messages, holdLink{step.Message, step.ids}), true
+			own.messages, belongs = append(own.messages, holdLink{step.Message, step.ids, true}), true
 		}
 	}
 	if !belongs { // a table that the operator includes
@@ -135,7 +146,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	}
 	for _, column := range []string{"iDeliveryId", "iJobId", "iGroupId", "iWorkflowId", "iRecipientId"} {
 		if ids := columns[column]; len(ids) > 0 && table.Has(column) {
-			own.columns = append(own.columns, holdLink{column, ids})
+			own.columns = append(own.columns, holdLink{table.Spell(column), ids, table.HasInteger(column)})
 		}
 	}
 	return own

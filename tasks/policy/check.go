@@ -147,8 +147,15 @@ func (c *checker) checkColumns() {
 	for i, f := range c.Filters {
 		field := fmt.Sprintf("policy.filters[%d].column", i)
 		column, ok := c.column(field, c.table, f.Column)
-		if op := ops[f.Op]; ok && op != plan.Null && op != plan.NotNull && op != plan.StartsWith {
+		switch op := ops[f.Op]; {
+		case !ok, op == plan.Null, op == plan.NotNull:
+		case op != plan.StartsWith:
 			c.checkOrder(field, column)
+		case !column.Bytewise: // what begins a text is compared byte by byte
+			c.wrong.Addf(
+				field, "%s is %s: STARTS_WITH is only for text, varchar, char and name, not with a nondeterministic "+
+					"collation, since texts may be equal to others there that they do not begin with", column.Name, column.Full,
+			)
 		}
 		if len(f.Values) > 0 {
 			c.checkZone(fmt.Sprintf("policy.filters[%d].values", i), column)

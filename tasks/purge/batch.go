@@ -21,6 +21,7 @@ type batchResult struct {
 	left                int64 // rows picked that a circular sweep did not delete
 	cascaded            int64 // rows that foreign keys deleted or changed, as affected has them
 	affected            []Affected
+	moved               bool       // a key has changed rows of the relation
 	statements, largest int64      // the statements that changed rows, and the most rows of one, with cascaded ones
 	last                pgtype.TID // of the rows picked
 	filenode            uint32

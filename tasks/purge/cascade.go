@@ -62,6 +62,11 @@ func (c *Cascade) Circular() bool {
 	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && !k.Clears })
 }
 
+// clearsItself reports whether keys change rows of the swept table when others of it are deleted.
+func (c *Cascade) clearsItself() bool {
+	return c != nil && slices.ContainsFunc(c.Keys, func(k ForeignKey) bool { return k.Child == 0 && k.Clears })
+}
+
 // nested reports whether no table is reached from itself, so that conditions can follow the keys one after another.
 func (c *Cascade) nested() bool {
 	var visit func(table int, path []int) bool
@@ -270,6 +275,7 @@ func (s *Sweep) settle(before, after counters, n *batchResult) error {
 				return ErrTookMore
 			}
 			a.Deleted = 0
+			n.moved = n.moved || a.Relation == s.Relation && a.Updated > 0 && n.changed > 0
 		case s.Paired != nil && a.Root == s.Paired.Relation:
 			counted := min(paired, a.Deleted)
 			paired, a.Deleted = paired-counted, a.Deleted-counted

@@ -124,25 +124,32 @@ func (l *localSweep) byBlock(ctx context.Context, from Cursor) error {
 		p.restart(from.Place, from.Filenode)
 		p.outcome.retain(from.Place, from.Retained)
 	}
-	// The end of the table is read again when it is reached, for rows that moved there while it was swept. After a
-	// rewrite, rows from below the cursor may be anywhere.
-	for range 2 {
-		end, filenode, err := l.table.size(ctx)
-		if err != nil {
-			return err
-		}
-		if p.filenode != filenode {
-			p.restart(0, filenode)
-		}
-		if p.next < end {
-			p.counted = p.next
-			// the last block may have got more rows, too
-			if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, true); err != nil {
+	// A row whose key the sweep itself has cleared moves to where there is room, also to what was swept before.
+	resumable := !l.table.sweep.Cascade.clearsItself()
+	for {
+		// The end of the table is read again when it is reached, for rows that moved there while it was swept. After a
+		// rewrite, rows from below the cursor may be anywhere.
+		for range 2 {
+			end, filenode, err := l.table.size(ctx)
+			if err != nil {
 				return err
 			}
+			if p.filenode != filenode {
+				p.restart(0, filenode)
+			}
+			if p.next < end {
+				p.counted = p.next
+				// the last block may have got more rows, too
+				if err := l.traverse(ctx, l.table.sweep, blockAxis{}, max(p.next-1, 0), end, resumable); err != nil {
+					return err
+				}
+			}
 		}
+		if !p.moved || p.ended() {
+			return nil
+		}
+		p.restart(0, p.filenode)
 	}
-	return nil
 }
 
 // foundAtOnce limits the rows that an index finds at a time: 16 MB of TIDs.
@@ -191,7 +198,7 @@ func (l *localSweep) passes(pass func(limit int64) (rows int64, err error)) (don
 			return false, nil
 		case err != nil || p.handled() == rows || p.ended():
 			return true, err
-		case p.changed > 0 && rows > limit: // the next ones
+		case p.moved, p.changed > 0 && rows > limit: // the next ones
 		case again:
 			again = false
 		default: // if there are more than the limit, retained rows may hide others

@@ -89,6 +89,7 @@ type progress struct {
 	counted   int64               // below this position retained rows were counted before
 	failed    map[pgtype.TID]bool // rows that failed
 	rewritten bool                // triggers have written rows of the table
+	moved     bool                // in this pass, keys have changed rows, which may be below the position now
 	outcome   *outcome
 }
 
@@ -103,13 +104,14 @@ func (p *progress) begin(a axis, from, end int64, resumable bool, l *pace.Limite
 
 // restart makes the sweep start over at a position, without any retained rows.
 func (p *progress) restart(position int64, filenode uint32) {
-	p.next, p.counted, p.filenode, p.outcome.retained = position, position, filenode, nil
+	p.next, p.counted, p.filenode = position, position, filenode
+	p.outcome.retained, p.outcome.raised, p.moved = nil, 0, false
 	clear(p.failed)
 }
 
 // startPass begins another pass over rows that are found anew. Rows that failed are not tried again.
 func (p *progress) startPass() {
-	p.changed, p.outcome.retained = 0, nil
+	p.changed, p.outcome.retained, p.moved = 0, nil, false
 	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})
 }
 
@@ -185,6 +187,7 @@ func (p *progress) committed(c *chunk, done int64, n batchResult, r Retained, s 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.changed, p.sizer = p.changed+n.changed, s
+	p.moved = p.moved || n.moved
 	p.outcome.retain(done, r)
 	p.outcome.result.addAffected(n.affected)
 	if c.from = done; done < c.to {

@@ -48,7 +48,8 @@ const (
 	FilterOp_FILTER_OP_IS_NULL FilterOp = 9
 	// Not NULL.
 	FilterOp_FILTER_OP_IS_NOT_NULL FilterOp = 10
-	// Beginning with the value, as text, case and accents included.
+	// Beginning with the value, byte by byte: only for text, varchar, char and name, not for citext, and not with a
+	// nondeterministic collation.
 	FilterOp_FILTER_OP_STARTS_WITH FilterOp = 11
 )
 
