@@ -242,9 +242,8 @@ func measure(
 	if r.Finished && obsolete != retained {
 		return r, fmt.Errorf("%d obsolete rows are left, of which %d are on hold", obsolete, retained)
 	}
-	r.RowsPerS, r.WAL, r.LongestStmt = float64(
-		before-after,
-	)/elapsed.Seconds(), to-from, percentile(statements.took, 0.99)
+	r.RowsPerS, r.WAL, r.LongestStmt = float64(before-after)/elapsed.Seconds(), to-from, percentile(statements.took,
+		0.99)
 	r.P50, r.P99 = percentile(beside, 0.5), percentile(beside, 0.99)
 	if b != nil {
 		r.BesideRowsPerS = float64(b.among) / b.busy.Seconds()

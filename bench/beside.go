@@ -49,10 +49,8 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 	if err != nil {
 		return nil, err
 	}
-	cmd := pg.Client(
-		ctx, "pgbench", "-n", "-c", "2", "-j", "1", "-T", "3600", "-R", besideRate, "-l", "--log-prefix",
-		filepath.Join(dir, "log"), besideDatabase,
-	)
+	cmd := pg.Client(ctx, "pgbench", "-n", "-c", "2", "-j", "1", "-T", "3600", "-R", besideRate, "-l", "--log-prefix",
+		filepath.Join(dir, "log"), besideDatabase)
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -65,7 +63,9 @@ func startBeside(ctx context.Context, pg *localpg.Server, super *pgx.Conn) (*bes
 			err = errors.New("pgbench has not ended a transaction")
 		}
 		return yes, err
-	}, backoff.WithBackOff(backoff.NewConstantBackOff(10*time.Millisecond)), backoff.WithMaxElapsedTime(beginning)); err != nil {
+	}, backoff.WithBackOff(
+		backoff.NewConstantBackOff(10*time.Millisecond),
+	), backoff.WithMaxElapsedTime(beginning)); err != nil {
 		_, ended := b.end()
 		return nil, errors.Join(err, ended)
 	}

@@ -33,9 +33,7 @@ const deletedSQL = "SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.
 
 // startBursts starts an application that runs for a time, rests for as long, and so on. conn is a connection to the
 // database that rows are deleted from.
-func startBursts(
-	ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration,
-) *bursts {
+func startBursts(ctx context.Context, pg *localpg.Server, super, conn *pgx.Conn, length time.Duration) *bursts {
 	b := &bursts{}
 	ctx, b.stop = context.WithCancel(ctx)
 	b.done.Go(func() {
@@ -111,9 +109,8 @@ func PrintBursts(w io.Writer, results []Result, idle Result) error {
 	fmt.Fprintln(table, "METHOD\tROWS/S BESIDE THE APPLICATION\tROWS/S WHILE IT RESTS\tAPPLICATION P50\tP99\t")
 	fmt.Fprintf(table, "(nothing)\t\t\t%s\t%s\t\n", short(idle.P50), short(idle.P99))
 	for _, r := range results {
-		fmt.Fprintf(
-			table, "%s\t%.0f\t%.0f\t%s\t%s\t\n", r.Method, r.BesideRowsPerS, r.RestRowsPerS, short(r.P50), short(r.P99),
-		)
+		fmt.Fprintf(table, "%s\t%.0f\t%.0f\t%s\t%s\t\n", r.Method, r.BesideRowsPerS, r.RestRowsPerS, short(r.P50),
+			short(r.P99))
 	}
 	return table.Flush()
 }

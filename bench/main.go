@@ -106,32 +106,20 @@ func newCommand() *cobra.Command {
 	f.IntVar(&o.Repeats, "repeats", 3, "how often each way is measured; results are medians")
 	f.DurationVar(&o.Limit, "limit", 20*time.Second, "how long one measurement may take")
 	f.BoolVar(&o.Alone, "alone", false, "measure without pgbench, on an otherwise idle server")
-	f.IntVar(
-		&o.Holds, "holds", 0,
-		fmt.Sprintf(
-			"compare the service without and with so many holds of %d recipients each, instead of all ways", holdSize,
-		),
-	)
-	f.DurationVar(
-		&o.Bursts, "bursts", 0,
-		"let the application run for this time and rest for as long, by turns, and compare BALANCED and GENTLE",
-	)
-	f.StringVar(
-		&o.SharedBuffers, "shared-buffers", "",
-		"shared_buffers of the private server, such as 1GB (default a quarter of the memory)",
-	)
+	f.IntVar(&o.Holds, "holds", 0,
+		fmt.Sprintf("compare the service without and with so many holds of %d recipients each, instead of all ways",
+			holdSize))
+	f.DurationVar(&o.Bursts, "bursts", 0,
+		"let the application run for this time and rest for as long, by turns, and compare BALANCED and GENTLE")
+	f.StringVar(&o.SharedBuffers, "shared-buffers", "",
+		"shared_buffers of the private server, such as 1GB (default a quarter of the memory)")
 	f.BoolVar(&full, "full", false, "measure all 96 kinds of table instead of six")
 	f.BoolVar(&policies, "policies", false, "measure policies on tables of another application instead of a task")
 	f.IntSliceVar(&only, "cell", nil, "measure only these kinds of table, by number; may be repeated (default all)")
-	f.StringArrayVar(
-		&o.Methods, "method", nil,
-		"compare only the baseline and the method with this name; may be repeated (default all)",
-	)
-	f.StringVar(
-		&chart,
-		"chart",
-		"",
-		"write a chart of speed against the application's p99 to this file (.svg, .png or .pdf), and one for each further cell",
-	)
+	f.StringArrayVar(&o.Methods, "method", nil,
+		"compare only the baseline and the method with this name; may be repeated (default all)")
+	f.StringVar(&chart, "chart", "",
+		"write a chart of speed against the application's p99 to this file (.svg, .png or .pdf), and one for each "+
+			"further cell")
 	return cmd
 }

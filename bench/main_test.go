@@ -26,20 +26,14 @@ func command(t *testing.T, arguments ...string) (string, error) {
 
 func TestUsage(t *testing.T) {
 	for _, c := range []struct{ arguments, says string }{
-		{
-			"--rows 1",
-			"--rows",
-		},
+		{"--rows 1", "--rows"},
 		{"--repeats 0", "--repeats"},
 		{"--rows 2000 --holds 3", "--holds"},
 		{"--holds -1", "--holds"},
 		{"--cell 7", "--cell"},
 		{"--policies --full", "--policies"},
 		{"--chart x.gif", "--chart"},
-		{
-			"--chart no/such/folder/x.svg",
-			"--chart",
-		},
+		{"--chart no/such/folder/x.svg", "--chart"},
 		{"now", "unknown command"},
 	} {
 		if _, err := command(t, strings.Fields(c.arguments)...); err == nil || !strings.Contains(err.Error(), c.says) {
@@ -76,11 +70,7 @@ func TestSmallTable(t *testing.T) {
 		!strings.Contains(out, "\none DELETE, VACUUM ") {
 		t.Error(out, err)
 	}
-	if _, err := command(
-		t,
-		"--shared-buffers",
-		"nonsense",
-	); err == nil ||
+	if _, err := command(t, "--shared-buffers", "nonsense"); err == nil ||
 		!strings.Contains(err.Error(), `"shared_buffers": "nonsense"`) {
 		t.Error(err)
 	}

@@ -45,8 +45,9 @@ const perCommit = 4
 // batched are the statements that are repeated.
 var batched = []Method{
 	{
-		Name:      "IN (SELECT … LIMIT)",
-		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old + " LIMIT " + limit + ")",
+		Name: "IN (SELECT … LIMIT)",
+		statement: "DELETE FROM " + table + " WHERE " + key + " IN (SELECT " + key + " FROM " + table + " WHERE " + old +
+			" LIMIT " + limit + ")",
 	},
 	{
 		Name: "ORDER BY … LIMIT, SKIP LOCKED",
@@ -54,8 +55,9 @@ var batched = []Method{
 			" WHERE " + old + " ORDER BY " + key + " LIMIT " + limit + " FOR UPDATE SKIP LOCKED)",
 	},
 	{
-		Name:      "ctid, LIMIT",
-		statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old + " LIMIT " + limit + "))",
+		Name: "ctid, LIMIT",
+		statement: "DELETE FROM " + table + " WHERE ctid = ANY (ARRAY(SELECT ctid FROM " + table + " WHERE " + old +
+			" LIMIT " + limit + "))",
 	},
 	{
 		Name: "keyset",
@@ -78,12 +80,9 @@ func allMethods() []Method {
 		m.Name, m.synchronous = m.Name+", synchronous", true
 		all = append(all, m)
 	}
-	return append(
-		all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, synchronous", synchronous: true},
-		Method{Name: "cleanupd, giving way", tight: true},
-		Method{Name: "cleanupd, gentle", pace: pace.Gentle},
-		Method{Name: "cleanupd, fast", pace: pace.Fast},
-	)
+	return append(all, Method{Name: "cleanupd"}, Method{Name: "cleanupd, synchronous", synchronous: true},
+		Method{Name: "cleanupd, giving way", tight: true}, Method{Name: "cleanupd, gentle", pace: pace.Gentle},
+		Method{Name: "cleanupd, fast", pace: pace.Fast})
 }
 
 // methods returns the methods to compare on a cell: with holds only the service, without and with them.

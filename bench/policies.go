@@ -106,10 +106,8 @@ func (c Cell) fillPolicies(ctx context.Context, pg *localpg.Server, name string)
 		return err
 	}
 	defer func() { _ = conn.Close(ctx) }()
-	group, at := max(
-		c.Group,
-		30,
-	), "CASE WHEN random() <= $1 / 100.0 THEN now() - interval '200 days' ELSE now() END - "+
+	group, at := max(c.Group,
+		30), "CASE WHEN random() <= $1 / 100.0 THEN now() - interval '200 days' ELSE now() END - "+
 		"random() * interval '10 days'"
 	if !c.Scattered {
 		at = "now() - interval '180 days' * (1 - i / $2::float8) / (1 - $1 / 100.0)"

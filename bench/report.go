@@ -16,10 +16,8 @@ func Print(w io.Writer, results []Result, idle Result) error {
 	for _, r := range results {
 		if cell == nil || *cell != r.Cell {
 			cell, measure = &r.Cell, r.RowsPerS
-			fmt.Fprintf(
-				table, "\n%s\nMETHOD\tROWS/S\tTIMES %s\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell,
-				strings.ToUpper(r.Method),
-			)
+			fmt.Fprintf(table, "\n%s\nMETHOD\tROWS/S\tTIMES %s\tSTATEMENT P99\tAPPLICATION P50\tP99\tWAL\t\n", r.Cell,
+				strings.ToUpper(r.Method))
 			if idle.P99 > 0 {
 				fmt.Fprintf(table, "(nothing)\t\t\t\t%s\t%s\t\t\n", short(idle.P50), short(idle.P99))
 			}
@@ -28,19 +26,15 @@ func Print(w io.Writer, results []Result, idle Result) error {
 		if !r.Finished {
 			unfinished = "did not finish"
 		}
-		fmt.Fprintf(
-			table, "%s\t%.0f\t%.2f\t%s\t%s\t%s\t%d MB\t%s\n", r.Method, r.RowsPerS, r.RowsPerS/measure,
-			short(r.LongestStmt), short(r.P50), short(r.P99), r.WAL>>20, unfinished,
-		)
+		fmt.Fprintf(table, "%s\t%.0f\t%.2f\t%s\t%s\t%s\t%d MB\t%s\n", r.Method, r.RowsPerS, r.RowsPerS/measure,
+			short(r.LongestStmt), short(r.P50), short(r.P99), r.WAL>>20, unfinished)
 	}
 	for _, half := range results {
 		for _, whole := range results {
 			same := half.Cell
 			if same.Rows *= 2; same == whole.Cell && half.Method == whole.Method && half.Method == "cleanupd" {
-				fmt.Fprintf(
-					table, "\n%s, instead of half as many rows: %.2f times the rows/s\n", whole.Cell,
-					whole.RowsPerS/half.RowsPerS,
-				)
+				fmt.Fprintf(table, "\n%s, instead of half as many rows: %.2f times the rows/s\n", whole.Cell,
+					whole.RowsPerS/half.RowsPerS)
 			}
 		}
 	}

@@ -58,15 +58,13 @@ func startService(ctx context.Context, url string, m Method, tracer pgx.QueryTra
 		return nil, err
 	}
 	s := &service{
-		manager: runs.New(
-			runs.Config{
-				Pool:        pool,
-				Replica:     "bench",
-				Log:         slog.New(slog.DiscardHandler),
-				Settings:    settings,
-				DefaultPace: m.pace,
-			},
-		),
+		manager: runs.New(runs.Config{
+			Pool:        pool,
+			Replica:     "bench",
+			Log:         slog.New(slog.DiscardHandler),
+			Settings:    settings,
+			DefaultPace: m.pace,
+		}),
 		pool: pool,
 	}
 	if _, _, err := s.manager.SetGuards(ctx, "", "", func(guards guard.Limits) guard.Limits {

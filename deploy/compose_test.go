@@ -32,16 +32,13 @@ func composeFits(t *testing.T, known map[string]bool) {
 			t.Errorf("%s is no variable of serve", name)
 		}
 	}
-	if wait, err := time.ParseDuration(
-		*own.Environment["CLEANUPD_WAIT_FOR_DATABASE"],
-	); err != nil ||
+	if wait, err := time.ParseDuration(*own.Environment["CLEANUPD_WAIT_FOR_DATABASE"]); err != nil ||
 		wait < 10*time.Second {
 		t.Errorf("it waits %s: %v", wait, err)
 	}
 	_, last := stages(t)
 	if program := only[*instructions.EntrypointCommand](t, last).CmdLine[0]; !slices.Equal(
-		own.HealthCheck.Test,
-		[]string{"CMD", program, "health"},
+		own.HealthCheck.Test, []string{"CMD", program, "health"},
 	) {
 		t.Errorf("its health is asked by %v", own.HealthCheck.Test)
 	}

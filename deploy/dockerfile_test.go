@@ -91,18 +91,12 @@ func TestDockerfile(t *testing.T) {
 		version.Compare("go"+m[1], "go"+oldest) < 0 {
 		t.Errorf("%s is no Go %s", all[0].BaseName, oldest)
 	}
-	if user := only[*instructions.UserCommand](
-		t,
-		last,
-	).User; !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).
+	if user := only[*instructions.UserCommand](t, last).User; !regexp.MustCompile(`^[1-9]\d*:[1-9]\d*$`).
 		MatchString(user) {
 		t.Errorf("the user is %q: not a number, or root", user)
 	}
 	entry := only[*instructions.EntrypointCommand](t, last)
-	if command := only[*instructions.CmdCommand](
-		t,
-		last,
-	); entry.PrependShell || command.PrependShell ||
+	if command := only[*instructions.CmdCommand](t, last); entry.PrependShell || command.PrependShell ||
 		!slices.Equal(command.CmdLine, []string{"serve"}) {
 		t.Errorf("it starts %q %q", entry.CmdLine, command.CmdLine)
 	}

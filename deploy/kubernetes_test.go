@@ -91,8 +91,7 @@ func TestKustomization(t *testing.T) {
 	for _, file := range files {
 		name := path.Base(file)
 		if applied := slices.Contains(
-			k.Resources,
-			name,
+			k.Resources, name,
 		); applied != (name != "kustomization.yaml" && name != "secrets.example.yaml") {
 			t.Errorf("%s is applied: %t", name, applied)
 		}
@@ -121,30 +120,24 @@ func TestPodIsSafe(t *testing.T) {
 		"replicas on other nodes":  template.Spec.TopologySpreadConstraints[0].TopologyKey == corev1.LabelHostname,
 		"none goes before another": d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() == 0,
 		"not root":                 *p.RunAsNonRoot,
-		"the image's user": fmt.Sprintf(
-			"%d:%d",
-			*p.RunAsUser,
-			*p.RunAsGroup,
-		) == only[*instructions.UserCommand](t, image).User,
+		"the image's user": fmt.Sprintf("%d:%d", *p.RunAsUser, *p.RunAsGroup) == only[*instructions.UserCommand](t,
+			image).User,
 		"system calls":       p.SeccompProfile.Type == corev1.SeccompProfileTypeRuntimeDefault,
 		"no more rights":     !*s.AllowPrivilegeEscalation && s.Privileged == nil,
 		"nothing is written": *s.ReadOnlyRootFilesystem,
-		"no capabilities": slices.Equal(
-			s.Capabilities.Drop,
-			[]corev1.Capability{"ALL"},
-		) && len(s.Capabilities.Add) == 0,
+		"no capabilities": slices.Equal(s.Capabilities.Drop,
+			[]corev1.Capability{"ALL"}) && len(s.Capabilities.Add) == 0,
 		"no token": !*template.Spec.AutomountServiceAccountToken &&
 			!*account.AutomountServiceAccountToken,
 		"its account":            template.Spec.ServiceAccountName == account.Name,
 		"no variables of others": !*template.Spec.EnableServiceLinks,
 		"bounded memory": !c.Resources.Limits.Memory().IsZero() &&
 			!c.Resources.Requests.Memory().IsZero() && !c.Resources.Requests.Cpu().IsZero(),
-		"time to stop":             time.Duration(*template.Spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds)*time.Second > stopping,
+		"time to stop": time.Duration(
+			*template.Spec.TerminationGracePeriodSeconds-c.Lifecycle.PreStop.Sleep.Seconds)*time.Second > stopping,
 		"the command of the image": len(c.Command) == 0 && slices.Equal(c.Args, []string{"serve"}),
-		"the namespace asks for all": manifest[corev1.Namespace](
-			t,
-			"namespace.yaml",
-		).Labels["pod-security.kubernetes.io/enforce"] == "restricted",
+		"the namespace asks for all": manifest[corev1.Namespace](t,
+			"namespace.yaml").Labels["pod-security.kubernetes.io/enforce"] == "restricted",
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)
@@ -184,14 +177,12 @@ func TestPodIsSelected(t *testing.T) {
 	}
 	if want := (map[string]int32{"grpc": 9090, "https": 8080}); fmt.Sprint(ports) != fmt.Sprint(want) ||
 		listens["CLEANUPD_GRPC_LISTEN"] != fmt.Sprintf(
-			":%d",
-			ports["grpc"],
+			":%d", ports["grpc"],
 		) || listens["CLEANUPD_HTTP_LISTEN"] != fmt.Sprintf(":%d", ports["https"]) {
 		t.Errorf("the ports are %v, it listens on %v", ports, listens)
 	}
 	named := []string{
-		c.StartupProbe.HTTPGet.Port.String(),
-		c.LivenessProbe.HTTPGet.Port.String(),
+		c.StartupProbe.HTTPGet.Port.String(), c.LivenessProbe.HTTPGet.Port.String(),
 		c.ReadinessProbe.HTTPGet.Port.String(),
 	}
 	for _, p := range service.Spec.Ports {
@@ -318,12 +309,8 @@ func podServes(t *testing.T, program string) {
 		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool()}},
 	}
 	get := func(scheme, path, token string) (int, error) {
-		req, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodGet,
-			strings.ToLower(scheme)+"://127.0.0.1:"+port+path,
-			nil,
-		)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet,
+			strings.ToLower(scheme)+"://127.0.0.1:"+port+path, nil)
 		if err != nil {
 			return 0, err
 		}

@@ -44,20 +44,13 @@ func TestPrometheusOperator(t *testing.T) {
 	for what, is := range map[string]bool{
 		"its kind": m.Kind == "ServiceMonitor",
 		"the labels of the Service": len(m.Spec.Selector.MatchLabels) > 0 && reflect.DeepEqual(
-			m.Spec.Selector.MatchLabels,
-			service.Labels,
-		),
-		"a port of the Service": slices.ContainsFunc(
-			service.Spec.Ports,
-			func(p corev1.ServicePort) bool { return p.Name == e.Port },
-		),
+			m.Spec.Selector.MatchLabels, service.Labels),
+		"a port of the Service": slices.ContainsFunc(service.Spec.Ports,
+			func(p corev1.ServicePort) bool { return p.Name == e.Port }),
 		"encrypted":              e.Scheme == "https" && e.TLSConfig.ServerName == service.Name+"."+namespace+".svc",
 		"a token in the example": examples[token.Name].StringData[token.Key] != "",
 		"the authority":          examples[ca.Name].StringData[ca.Key] != "",
-		"a viewer's line": strings.Contains(
-			examples["cleanupd-access"].StringData["tokens"],
-			"\nviewer prometheus ",
-		),
+		"a viewer's line":        strings.Contains(examples["cleanupd-access"].StringData["tokens"], "\nviewer prometheus "),
 	} {
 		if !is {
 			t.Errorf("not so: %s", what)
@@ -91,14 +84,10 @@ func TestKustomizeBuilds(t *testing.T) {
 		t.Errorf("%v %s", err, out)
 	}
 	dir := t.TempDir()
-	copied := exec.CommandContext(
-		t.Context(),
-		"sh",
-		"-ec",
-		`cp -R kubernetes/. "$1"; sed -i 's/^# components:/components:/' "$1/kustomization.yaml"; kubectl kustomize "$1"`,
-		"sh",
-		dir,
-	)
+	copied := exec.CommandContext(t.Context(), "sh",
+		"-ec", `cp -R kubernetes/. "$1"; sed -i 's/^# components:/components:/' "$1/kustomization.yaml"; kubectl `+
+			`kustomize "$1"`,
+		"sh", dir)
 	if out, err := copied.CombinedOutput(); err != nil || !strings.Contains(string(out), "kind: ServiceMonitor") ||
 		!strings.Contains(string(out), "kind: PrometheusRule") {
 		t.Errorf("with the component: %v %s", err, out)

@@ -21,9 +21,8 @@ const maxLines = 200
 var (
 	testName = regexp.MustCompile(`\b(Test|Fuzz|Benchmark)[A-Z]\w*\b`)
 	declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
-	filePath = regexp.MustCompile(
-		"`((?:cmd|deploy|docs|examples|internal|proto|service|tasks|tools|userdata|web|bench|gen|\\.ci)(?:/[\\w.-]+)+)`",
-	)
+	filePath = regexp.MustCompile("`((?:cmd|deploy|docs|examples|internal|proto|service|tasks|tools|userdata|" +
+		"web|bench|gen|\\.ci)(?:/[\\w.-]+)+)`")
 	metric    = regexp.MustCompile(`"(cleanupd_[a-z_]+)"`)
 	link      = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading   = regexp.MustCompile("^#+ (.+)$")
@@ -53,11 +52,7 @@ func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := pages(t)
 	for _, path := range []string{
-		"../README.md",
-		"../CONTRIBUTING.md",
-		"../SECURITY.md",
-		"../CHANGELOG.md",
-		"../examples/README.md",
+		"../README.md", "../CONTRIBUTING.md", "../SECURITY.md", "../CHANGELOG.md", "../examples/README.md",
 	} {
 		texts[path] = read(t, path)
 	}
@@ -181,8 +176,7 @@ func TestPagesAreLinked(t *testing.T) {
 func TestReferenceIsComplete(t *testing.T) {
 	api := read(t, "reference/api.md")
 	for _, services := range []protoreflect.ServiceDescriptors{
-		cleanupv1.File_cleanup_v1_cleanup_proto.Services(),
-		cleanupv1.File_cleanup_v1_userdata_proto.Services(),
+		cleanupv1.File_cleanup_v1_cleanup_proto.Services(), cleanupv1.File_cleanup_v1_userdata_proto.Services(),
 	} {
 		for i := range services.Len() {
 			methods := services.Get(i).Methods()
@@ -215,8 +209,7 @@ func TestSourcesOfRules(t *testing.T) {
 		if !regexp.MustCompile(source).MatchString(text) {
 			t.Errorf(
 				"rules.md has no section %[1]s that begins with a line as Source: \"a heading\". or Source: none, why.",
-				name,
-			)
+				name)
 		}
 	}
 }

@@ -94,11 +94,7 @@ func (x *example) ready(t *testing.T, checkout string) {
 // run starts the example against a server, for one task.
 func (x *example) run(t *testing.T, s *server, task string, env ...string) *client {
 	t.Helper()
-	return x.start(
-		t,
-		s,
-		fmt.Sprintf("--task %s --patience %s", task, x.patience),
-		fmt.Sprintf(`{"tasks": [%q]}`, task),
+	return x.start(t, s, fmt.Sprintf("--task %s --patience %s", task, x.patience), fmt.Sprintf(`{"tasks": [%q]}`, task),
 		env...)
 }
 
@@ -110,16 +106,8 @@ func (x *example) start(t *testing.T, s *server, flags, request string, env ...s
 		flags += " --tls-ca " + s.ca
 		env = append(env, "CLEANUPD_TLS_CA="+s.ca)
 	}
-	line := strings.NewReplacer(
-		"127.0.0.1:9090",
-		s.grpc,
-		"http://127.0.0.1:8080",
-		s.http,
-		"--dry-run",
-		flags,
-		`{"dryRun": true}`,
-		request,
-	).
+	line := strings.NewReplacer("127.0.0.1:9090", s.grpc, "http://127.0.0.1:8080", s.http, "--dry-run", flags,
+		`{"dryRun": true}`, request).
 		Replace(x.last)
 	return start(t, x.folder, x.enter+line, env...)
 }
@@ -206,15 +194,8 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	c := x.run(t, first, "sessions")
 	killed(t, db, first, signal)
 	c.until("lost|stream ended|did not succeed")
-	second := serve(
-		t,
-		program,
-		db,
-		"--grpc-listen",
-		first.grpc,
-		"--http-listen",
-		strings.TrimPrefix(first.http, "http://"),
-	)
+	second := serve(t, program, db, "--grpc-listen", first.grpc,
+		"--http-listen", strings.TrimPrefix(first.http, "http://"))
 	if x.patience == "" {
 		c.ends(false, "did not succeed", second.http+`/v1/runs/\S+ tells`)
 		return
@@ -268,12 +249,8 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 			CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
 		)
 		c := x.run(t, serve(t, program, db), "audit-trail")
-		c.ends(
-			false,
-			"audit-trail: TASK_STATE_FAILED, 0 rows deleted",
-			"ended: RUN_STATE_FAILED",
-			"not.{2,8}2Jthis one",
-		)
+		c.ends(false, "audit-trail: TASK_STATE_FAILED, 0 rows deleted", "ended: RUN_STATE_FAILED",
+			"not.{2,8}2Jthis one")
 		if strings.Contains(c.printed(), "\x1b") {
 			t.Errorf("a row commands the terminal: %q", c.printed())
 		}
@@ -297,20 +274,10 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		}
 	},
 	"a server that is killed, and replaced": func(t *testing.T, x *example, program string) {
-		replaced(
-			t,
-			x,
-			program,
-			syscall.SIGKILL,
-		)
+		replaced(t, x, program, syscall.SIGKILL)
 	},
 	"a server that is stopped, and replaced": func(t *testing.T, x *example, program string) {
-		replaced(
-			t,
-			x,
-			program,
-			syscall.SIGTERM,
-		)
+		replaced(t, x, program, syscall.SIGTERM)
 	},
 	"a server that is killed for good": func(t *testing.T, x *example, program string) {
 		db := slow(t)
@@ -323,13 +290,8 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		db := audited(t)
 		first := serve(t, program, db)
 		tx := db.Hold("LOCK TABLE cleanupd.run")
-		c := x.start(
-			t,
-			first,
-			"--task audit-trail --patience "+x.longPatience(),
-			`{"tasks": ["audit-trail"]}`,
-			"CLEANUPD_PATIENCE=60",
-		)
+		c := x.start(t, first, "--task audit-trail --patience "+x.longPatience(), `{"tasks": ["audit-trail"]}`,
+			"CLEANUPD_PATIENCE=60")
 		db.Until(
 			`SELECT count(*) FROM pg_stat_activity
 			WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%request_id%'`,
@@ -339,9 +301,7 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		if err := tx.Rollback(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		serve(
-			t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"),
-		)
+		serve(t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"))
 		c.ends(true, "audit-trail: TASK_STATE_SUCCEEDED, 30 rows deleted")
 		if n := db.Int("SELECT count(*) FROM cleanupd.run"); n != 1 {
 			t.Errorf("%d runs were started", n)
@@ -361,18 +321,13 @@ var scenarios = map[string]func(t *testing.T, x *example, program string){
 		}
 		refused.until("A guard refused it")
 		preview := x.start(t, first, "--dry-run", "")
-		preview.ends(
-			true,
-			`PREVIEW_ACTION_DELETE .*nmsbroadlogrcp\W+: [1-9]\d* rows`,
-			`GUARD_KIND_SHARE refuses this for .*nmsbroadlogrcp\W+: the number is [1-9]`,
-		)
+		preview.ends(true, `PREVIEW_ACTION_DELETE .*nmsbroadlogrcp\W+: [1-9]\d* rows`,
+			`GUARD_KIND_SHARE refuses this for .*nmsbroadlogrcp\W+: the number is [1-9]`)
 		c := x.start(t, first, "--patience "+x.longPatience()+" --approve "+preview.until(`Run (\S+) began`), "")
 		c.until(`deliver\S+: [1-9]\d* rows so far`)
 		first.stop(syscall.SIGKILL)
 		c.until("connection is lost")
-		serve(
-			t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"),
-		)
+		serve(t, program, db, "--grpc-listen", first.grpc, "--http-listen", strings.TrimPrefix(first.http, "http://"))
 		c.ends(true, "ended: RUN_STATE_SUCCEEDED")
 		results := regexp.MustCompile(`(?m)^\S+: TASK_STATE_.*`)
 		shown, done := results.FindAllString(preview.printed(), -1), results.FindAllString(c.printed(), -1)

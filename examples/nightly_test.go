@@ -43,16 +43,8 @@ func TestCron(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := filepath.Join(t.TempDir(), "token")
-	installed := strings.NewReplacer(
-		"/usr/local/bin/cleanup.sh",
-		script,
-		"/etc/cleanupd/cron.token",
-		token,
-		"https://cleanupd.example.com",
-		s.http,
-		"/etc/cleanupd/ca.crt",
-		s.ca,
-	).
+	installed := strings.NewReplacer("/usr/local/bin/cleanup.sh", script, "/etc/cleanupd/cron.token", token,
+		"https://cleanupd.example.com", s.http, "/etc/cleanupd/ca.crt", s.ca).
 		Replace(read(t, "cron/cleanupd"))
 	var env, job []string
 	for line := range strings.Lines(installed) {
@@ -133,17 +125,11 @@ func TestCronJob(t *testing.T) {
 		t.Errorf("%s: %s", restricted, verdict.ForbiddenDetail())
 	}
 
-	service, home := decode[corev1.Service](
-		t,
-		read(t, "../deploy/kubernetes/service.yaml"),
-	), decode[corev1.Namespace](
-		t,
-		read(t, "../deploy/kubernetes/namespace.yaml"),
-	)
+	service, home := decode[corev1.Service](t, read(t, "../deploy/kubernetes/service.yaml")), decode[corev1.Namespace](
+		t, read(t, "../deploy/kubernetes/namespace.yaml"))
 	address := service.Name + "." + home.Name + ".svc:9090"
 	if !slices.ContainsFunc(
-		service.Spec.Ports,
-		func(p corev1.ServicePort) bool { return p.Name == "grpc" && p.Port == 9090 },
+		service.Spec.Ports, func(p corev1.ServicePort) bool { return p.Name == "grpc" && p.Port == 9090 },
 	) {
 		t.Errorf("%s does not serve gRPC", address)
 	}
@@ -152,11 +138,9 @@ func TestCronJob(t *testing.T) {
 		return err == nil && from.PodSelector == nil && selector.Matches(labels.Set(namespace.Labels))
 	}
 	if rules := decode[networkingv1.NetworkPolicy](
-		t,
-		read(t, "../deploy/kubernetes/networkpolicy.yaml"),
+		t, read(t, "../deploy/kubernetes/networkpolicy.yaml"),
 	).Spec.Ingress; !slices.ContainsFunc(
-		rules,
-		func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.From, lets) },
+		rules, func(r networkingv1.NetworkPolicyIngressRule) bool { return slices.ContainsFunc(r.From, lets) },
 	) {
 		t.Errorf("the policy of %s does not let the job in", home.Name)
 	}

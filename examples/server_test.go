@@ -50,20 +50,11 @@ var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server {
 	t.Helper()
 	s := &server{
-		cmd: exec.CommandContext(
-			t.Context(),
-			program,
+		cmd: exec.CommandContext(t.Context(), program,
 			append(
 				[]string{
-					"serve",
-					"--database-url",
-					db.URL(),
-					"--lease",
-					"1s",
-					"--grpc-listen",
-					"127.0.0.1:0",
-					"--http-listen",
-					"127.0.0.1:0",
+					"serve", "--database-url", db.URL(), "--lease", "1s", "--grpc-listen", "127.0.0.1:0",
+					"--http-listen", "127.0.0.1:0",
 				},
 				args...)...),
 	}
@@ -94,9 +85,7 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 	cert, key := authority.Files(authority.Server())
 	tokens := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(
-		tokens,
-		fmt.Appendf(nil, "operator nightly %x\n", sha256.Sum256([]byte(token))),
-		0o600,
+		tokens, fmt.Appendf(nil, "operator nightly %x\n", sha256.Sum256([]byte(token))), 0o600,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -187,9 +176,9 @@ func (c *client) ends(succeeds bool, patterns ...string) {
 	case <-time.After(2 * time.Minute):
 		c.t.Fatalf("it does not end:\n%s", c.printed())
 	}
-	if failed := (*exec.ExitError)(
-		nil,
-	); (err != nil && (!errors.As(err, &failed) || failed.ExitCode() < 1 || failed.ExitCode() > 2)) ||
+	if failed := (*exec.ExitError)(nil); (err != nil && (!errors.As(
+		err, &failed,
+	) || failed.ExitCode() < 1 || failed.ExitCode() > 2)) ||
 		(err == nil) != succeeds {
 		c.t.Errorf("it ended with %v", err)
 	}

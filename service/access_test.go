@@ -186,12 +186,8 @@ func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	i.challenges[code] = q.Get("code_challenge")
 	i.mu.Unlock()
-	http.Redirect(
-		w,
-		r,
-		q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(),
-		http.StatusFound,
-	)
+	http.Redirect(w, r, q.Get("redirect_uri")+"?"+url.Values{"code": {code}, "state": {q.Get("state")}}.Encode(),
+		http.StatusFound)
 }
 
 // token answers with JWTs of an admin for a code, which it takes once, with the verifier of its challenge, and for the
@@ -390,11 +386,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 		Log:      log,
 		ClientCA: ca.File(),
 		ClientRoles: []string{
-			"grafana=viewer",
-			"ops.example=operator",
-			"2001:db8::1=operator",
-			"ops=operator",
-			"root=admin",
+			"grafana=viewer", "ops.example=operator", "2001:db8::1=operator", "ops=operator", "root=admin",
 		},
 		TokenFile: tokenFile(t),
 		Issuer:    i.url,
@@ -431,8 +423,7 @@ func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) erro
 	}
 	name := "/cleanup.v1." + c.rpc
 	found, err := protoregistry.GlobalFiles.FindDescriptorByName(
-		protoreflect.FullName(strings.ReplaceAll(name[1:], "/", ".")),
-	)
+		protoreflect.FullName(strings.ReplaceAll(name[1:], "/", ".")))
 	if err != nil {
 		return err
 	}
@@ -571,10 +562,8 @@ func TestWhoMayCancel(t *testing.T) {
 		"operator": {true, codes.PermissionDenied},
 		"admin":    {false, codes.PermissionDenied},
 	} {
-		stream, err := client.RunCleanup(
-			as(who),
-			&cleanupv1.RunCleanupRequest{DryRun: started.dry, Tasks: []string{"visitors"}, Detach: true},
-		)
+		stream, err := client.RunCleanup(as(who),
+			&cleanupv1.RunCleanupRequest{DryRun: started.dry, Tasks: []string{"visitors"}, Detach: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -634,12 +623,9 @@ func TestAudit(t *testing.T) {
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":77}`)
 	ask("admin", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":0}`)
 	ask("operator", "PATCH", "/v1/options", `{"rejectsPurgeDelayDays":78}`)
-	ask(
-		"admin",
-		"PUT",
-		"/v1/schedule",
-		`{"cron":"5 4 * * *","moreCrons":["30 12 * * *"],"timeZone":"UTC","enabled":true,"continueOnError":false}`,
-	)
+	ask("admin", "PUT",
+		"/v1/schedule", `{"cron":"5 4 * * *","moreCrons":["30 12 * * `+
+			`*"],"timeZone":"UTC","enabled":true,"continueOnError":false}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["rejects"]}`)
 	ask("operator", "POST", "/v1/runs", `{"tasks":["import-rejects"]}`)
 	run := s.db.Strings("SELECT id::text FROM cleanupd.run")[0]
@@ -647,15 +633,17 @@ func TestAudit(t *testing.T) {
 	ask("admin", "POST", "/v1/userdata:find", `{"userId":"jane.doe"}`)
 	s.db.Until("SELECT (count(*) >= 8)::int FROM cleanupd.audit")
 	got := s.db.Strings(
-		"SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id",
-	)
+		"SELECT concat_ws(' ', subject, role, by, address, rpc, result, details) FROM cleanupd.audit ORDER BY id")
 	want := []string{
-		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, "from": 180}}`,
+		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions OK {"rejects_purge_delay_days": {"to": 77, ` +
+			`"from": 180}}`,
 		`token:the-admin admin token 127.0.0.1 CleanupService/SetOptions INVALID_ARGUMENT {}`,
 		`token:the-operator operator token 127.0.0.1 CleanupService/SetOptions PERMISSION_DENIED {}`,
-		`token:the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * and 30 12 * * * UTC, until a task fails", "from": "none"}`,
+		`token:the-admin admin token 127.0.0.1 CleanupService/SetSchedule OK {"to": "5 4 * * * and 30 12 * * * UTC, ` +
+			`until a task fails", "from": "none"}`,
 		`token:the-operator operator token 127.0.0.1 CleanupService/RunCleanup INVALID_ARGUMENT {}`,
-		`token:the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], "run_id": "` + run + `"}`,
+		`token:the-operator operator token 127.0.0.1 CleanupService/RunCleanup OK {"tasks": ["import-rejects"], ` +
+			`"run_id": "` + run + `"}`,
 		`token:the-operator operator token 127.0.0.1 CleanupService/CancelRun OK {"run_id": "` + run + `"}`,
 		`token:the-admin admin token 127.0.0.1 UserDataService/FindUserData FAILED_PRECONDITION {}`,
 	}
@@ -687,13 +675,8 @@ func TestRefusalsFillNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log lines
-	s := serveAs(
-		t,
-		database(t),
-		true,
-		nil,
-		transport.Config{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))},
-	)
+	s := serveAs(t, database(t), true, nil,
+		transport.Config{Guard: guard, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	for token, want := range map[string]codes.Code{
 		"secret-viewer": codes.PermissionDenied,
 		"secret-nobody": codes.Unauthenticated,
@@ -702,14 +685,7 @@ func TestRefusalsFillNothing(t *testing.T) {
 		for range 200 {
 			_, err := s.SetOptions(ctx, &cleanupv1.SetOptionsRequest{})
 			wantCode(t, err, want)
-			if got := s.call(
-				t,
-				"PATCH",
-				"/v1/options",
-				"{}",
-				"Authorization",
-				"Bearer "+token,
-			); got.code != 401 &&
+			if got := s.call(t, "PATCH", "/v1/options", "{}", "Authorization", "Bearer "+token); got.code != 401 &&
 				got.code != 403 {
 				t.Errorf("%d %s", got.code, got.body)
 			}
@@ -739,17 +715,14 @@ func TestAuditInTheLog(t *testing.T) {
 		text, _ = strconv.Unquote(quoted)
 		var logged, want any
 		if err := errors.Join(
-			json.Unmarshal([]byte(text), &logged),
-			json.Unmarshal([]byte(stored), &want),
+			json.Unmarshal([]byte(text), &logged), json.Unmarshal([]byte(stored), &want),
 		); err != nil ||
 			!reflect.DeepEqual(logged, want) {
 			t.Errorf("%s is logged, and %s stored: %v", text, stored, err)
 		}
 	})
-	s := serveAs(
-		t, database(t), true, nil,
-		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
-	)
+	s := serveAs(t, database(t), true, nil,
+		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	setPolicy(t, s, &cleanupv1.Policy{
 		Name: "audit", Table: "XtkAudit", OlderThan: &cleanupv1.OlderThan{Column: "tsChanged", Days: 30},
 	})
@@ -796,9 +769,8 @@ func TestViewersSeeNoValuesOfPolicies(t *testing.T) {
 		t.Fatal(err)
 	}
 	dryRun := func(role string) []proto.Message {
-		stream, err := client.RunCleanup(
-			as(role), &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"policy/person"}},
-		)
+		stream, err := client.RunCleanup(as(role),
+			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"policy/person"}})
 		events, err := drain(t, stream, err)
 		if err != nil {
 			t.Fatal(err)
@@ -877,8 +849,7 @@ func TestRateOfDryRuns(t *testing.T) {
 	dryRun := func(role string) error {
 		stream, err := cleanupd.NewClient(conn).RunCleanup(
 			metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-"+role),
-			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors"}},
-		)
+			&cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors"}})
 		_, err = drain(t, stream, err)
 		return err
 	}

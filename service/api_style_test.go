@@ -37,12 +37,8 @@ func TestNamesOfTimes(t *testing.T) {
 				continue
 			}
 			times++
-			if named := strings.HasSuffix(
-				strings.TrimSuffix(name, "s"),
-				"_time",
-			); named == slices.Contains(
-				exceptions,
-				name,
+			if named := strings.HasSuffix(strings.TrimSuffix(name, "s"), "_time"); named == slices.Contains(
+				exceptions, name,
 			) {
 				t.Errorf("%s: ends in _time: %v", name, named)
 			}

@@ -51,12 +51,8 @@ func browse(t *testing.T, url string) *tab {
 		}
 		t.Skip("the console is tested in Chromium, and there is none")
 	}
-	options := append(
-		chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path),
-		chromedp.WindowSize(1440, 1000),
-		chromedp.Flag("lang", "en-US"),
-	)
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.WindowSize(1440, 1000),
+		chromedp.Flag("lang", "en-US"))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -94,17 +90,10 @@ func newTab(t *testing.T, within context.Context, url string) *tab {
 			}
 		}
 	})
-	err := errors.Join(
-		chromedp.Listen(ctx, p.listen),
-		tell(ctx, network.Enable, network.EnableParams{}),
+	err := errors.Join(chromedp.Listen(ctx, p.listen), tell(ctx, network.Enable, network.EnableParams{}),
 		tell(ctx, log.Enable, cdp.Empty{}),
-		tell(
-			ctx,
-			emulation.SetTimezoneOverride,
-			emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"},
-		),
-		chromedp.Do(ctx, chromedp.Navigate(url)),
-	)
+		tell(ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "UTC"}),
+		chromedp.Do(ctx, chromedp.Navigate(url)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,10 +128,8 @@ func (p *tab) listen(event any) {
 
 // value returns what an expression of JavaScript, or its promise, comes to, as text.
 func (p *tab) value(expression string) (string, error) {
-	return chromedp.Run(
-		p.ctx,
-		chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise),
-	)
+	return chromedp.Run(p.ctx,
+		chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise))
 }
 
 // evaluate is value where nothing can go wrong.
@@ -179,13 +166,10 @@ func quote(text string) string {
 func (p *tab) open(hash, title string) {
 	p.t.Helper()
 	p.evaluate("location.hash = " + quote(hash))
-	p.until(
-		"its title is "+title,
+	p.until("its title is "+title,
 		fmt.Sprintf(
 			"document.querySelector('h1')?.textContent.startsWith(%s) && !document.querySelector('[aria-busy]')",
-			quote(title),
-		),
-	)
+			quote(title)))
 }
 
 func (p *tab) sees(texts ...string) {
@@ -198,10 +182,8 @@ func (p *tab) sees(texts ...string) {
 // hasSeen waits until the page of a run has seen as many events: each of them once.
 func (p *tab) hasSeen(events int64) {
 	p.t.Helper()
-	p.until(
-		fmt.Sprintf("it has seen %d events", events),
-		fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events),
-	)
+	p.until(fmt.Sprintf("it has seen %d events", events),
+		fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events))
 }
 
 // control is the JavaScript for a button, a link, or the like with a name, that can be used.
@@ -242,13 +224,9 @@ func (p *tab) fill(label, value string) {
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {
-		if err := tell(
-			p.ctx,
-			emulation.SetEmulatedMedia,
-			emulation.SetEmulatedMediaParams{
-				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
-			},
-		); err != nil {
+		if err := tell(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		}); err != nil {
 			p.t.Fatal(err)
 		}
 		p.check(axe, page+", "+scheme)

@@ -40,11 +40,8 @@ func TestRefusedBeforeTheRequest(t *testing.T) {
 			if want == codes.PermissionDenied && !strings.HasPrefix(c.rpc, "UserDataService") {
 				continue
 			}
-			stream, err := conn.NewStream(
-				metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token),
-				&grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
-				"/cleanup.v1."+c.rpc,
-			)
+			stream, err := conn.NewStream(metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token),
+				&grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/cleanup.v1."+c.rpc)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,7 +21,8 @@ func (p *tab) key(keys string) {
 }
 
 // nameOf is the name of a control in JavaScript, as a screen reader says it.
-const nameOf = `(e => (e.getAttribute('aria-label') ?? document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ??
+const nameOf = `(e => (e.getAttribute('aria-label') ??
+	document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ??
 	e.labels?.[0]?.querySelector('span')?.textContent ?? e.labels?.[0]?.textContent ?? e.textContent).trim())`
 
 // reach goes from control to control until one with that selector and name has the focus.
@@ -30,12 +31,8 @@ func (p *tab) reach(selector, name string) {
 	for range 200 {
 		p.key(kb.Tab)
 		if p.evaluate(
-			fmt.Sprintf(
-				"document.activeElement.matches(%s) && %s(document.activeElement) === %s",
-				quote(selector),
-				nameOf,
-				quote(name),
-			),
+			fmt.Sprintf("document.activeElement.matches(%s) && %s(document.activeElement) === %s", quote(selector),
+				nameOf, quote(name)),
 		) == "true" {
 			return
 		}
@@ -112,10 +109,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 		t.Helper()
 		p.reach("nav a[href='"+hash+"']", title)
 		p.key(kb.Enter)
-		p.until(
-			"it shows "+title,
-			"document.querySelector('h1').textContent === "+quote(title)+" && !document.querySelector('[aria-busy]')",
-		)
+		p.until("it shows "+title,
+			"document.querySelector('h1').textContent === "+quote(title)+" && !document.querySelector('[aria-busy]')")
 		p.titleHasFocus()
 	}
 	for _, page := range pages {
@@ -140,10 +135,8 @@ func TestConsoleByKeyboard(t *testing.T) {
 			p.key(kb.Tab)
 		}
 		leave()
-		p.until(
-			"the focus is back where it was",
-			"!document.querySelector('dialog') && document.activeElement.textContent === 'Run without a preview …'",
-		)
+		p.until("the focus is back where it was",
+			"!document.querySelector('dialog') && document.activeElement.textContent === 'Run without a preview …'")
 	}
 	p.reach("button", "Start the preview")
 	p.key(kb.Enter)

@@ -31,29 +31,19 @@ func TestConsoleSpeaks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	do(
-		s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{
-				Hold: &cleanupv1.Hold{
-					What:       &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "xtkreject"}},
-					Reason:     "an audit",
-					ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
-				},
-			},
-		),
-	)
-	do(
-		s.SetSchedule(
-			t.Context(),
-			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{
-				Cron: "0 4 * * *", Enabled: true, Windows: []*cleanupv1.Window{
-					{Days: []string{"MON", "FRI"}, Start: "22:00", End: "06:00", Pace: cleanupv1.Pace_PACE_FAST},
-					{Start: "01:00", End: "05:30"},
-				},
-			}},
-		),
-	)
+	do(s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			What:       &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "xtkreject"}},
+			Reason:     "an audit",
+			ExpireTime: timestamppb.New(time.Now().Add(time.Hour)),
+		},
+	}))
+	do(s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{
+		Cron: "0 4 * * *", Enabled: true, Windows: []*cleanupv1.Window{
+			{Days: []string{"MON", "FRI"}, Start: "22:00", End: "06:00", Pace: cleanupv1.Pace_PACE_FAST},
+			{Start: "01:00", End: "05:30"},
+		},
+	}}))
 	do(s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: new(int64(10))}}))
 	_, foreseen, err := s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"visitors", "sessions"}})
 	do(foreseen, err)
@@ -91,9 +81,8 @@ func TestConsoleSpeaks(t *testing.T) {
 		{"ja", "概要"},
 	} {
 		p.evaluate("location.hash = '#/'")
-		p.evaluate(
-			`(select => { select.value = '` + c.language + `'; select.dispatchEvent(new Event('change')) })(document.querySelector('nav select'))`,
-		)
+		p.evaluate(`(select => { select.value = '` + c.language + `'; select.dispatchEvent(new Event('change')) ` +
+			`})(document.querySelector('nav select'))`)
 		p.open("#/", c.overview)
 		if got := p.evaluate("document.documentElement.lang"); got != c.language {
 			t.Errorf("the page is in %s and says it is in %s", c.language, got)
@@ -104,9 +93,7 @@ func TestConsoleSpeaks(t *testing.T) {
 			p.until(
 				"it shows "+hash,
 				"document.querySelector('h1') && !document.querySelector('[aria-busy]') && "+
-					"document.querySelector('nav a[aria-current]').getAttribute('href') === "+quote(
-					entry,
-				),
+					"document.querySelector('nav a[aria-current]').getAttribute('href') === "+quote(entry),
 			)
 			if left := p.evaluate(
 				`document.body.innerText.match(/\{\w+\}|undefined|NaN|Invalid Date/)`,

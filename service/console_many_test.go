@@ -122,12 +122,9 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	}
 	held, few := p.heap(), p.number(nodes)
 	write(90_001, 99_999)
-	s.db.Do(
-		fmt.Sprintf(
-			`UPDATE cleanupd.run SET state = 'SUCCEEDED', end_time = now(), last_sequence = 100000 WHERE id = '%[1]s'`,
-			id,
-		),
-	)
+	s.db.Do(fmt.Sprintf(
+		`UPDATE cleanupd.run SET state = 'SUCCEEDED', end_time = now(), last_sequence = 100000 WHERE id = '%[1]s'`, id,
+	))
 	p.sees("succeeded ended", "100,000 events")
 	p.hasSeen(10_500)
 	if n := listedLines(p); n != 1000 {
@@ -149,13 +146,9 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	for range 3 {
 		line -= 500
 		p.press("Show earlier lines")
-		p.until(
-			"it shows earlier lines",
-			fmt.Sprintf(
-				"Math.abs(document.querySelector('.log .line').innerText.match(/line (\\d+)/)[1] - %d) <= 3",
-				line,
-			),
-		)
+		p.until("it shows earlier lines",
+			fmt.Sprintf("Math.abs(document.querySelector('.log .line').innerText.match(/line (\\d+)/)[1] - %d) <= 3",
+				line))
 	}
 	if n := listedLines(p); n != 1000 {
 		t.Errorf("it holds %d lines", n)
@@ -167,16 +160,12 @@ func TestConsoleOfManyRuns(t *testing.T) {
 	for p.evaluate(more) == "true" {
 		shown := newest()
 		p.press("Show later lines")
-		p.until(
-			"it shows later lines",
-			"document.querySelector('.log .line:last-child').innerText !== "+quote(shown)+" || !"+more,
-		)
+		p.until("it shows later lines",
+			"document.querySelector('.log .line:last-child').innerText !== "+quote(shown)+" || !"+more)
 	}
 	lines := "[...document.querySelectorAll('.log .line')].map(e => Number(e.innerText.match(/line (\\d+)/)?.[1] ?? " +
 		"100000))"
-	if gaps := p.evaluate(
-		lines + ".filter((n, i, all) => i > 0 && n !== all[i - 1] + 3).length",
-	); gaps != "0" ||
+	if gaps := p.evaluate(lines + ".filter((n, i, all) => i > 0 && n !== all[i - 1] + 3).length"); gaps != "0" ||
 		!strings.Contains(newest(), "line 99999") {
 		t.Errorf("there are %s gaps, and the last line is %s", gaps, newest())
 	}

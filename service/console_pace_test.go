@@ -26,9 +26,7 @@ func signIn(t *testing.T, s *server, role access.Role) *tab {
 // hasButton reports whether the page has a button, whether or not it can be pressed now.
 func (p *tab) hasButton(name string) bool {
 	p.t.Helper()
-	return p.evaluate(
-		"[...document.querySelectorAll('button')].some(b => b.textContent === "+quote(name)+")",
-	) == "true"
+	return p.evaluate("[...document.querySelectorAll('button')].some(b => b.textContent === "+quote(name)+")") == "true"
 }
 
 // pressed is the JavaScript for the pace that is in effect.
@@ -127,12 +125,8 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 	id := run.GetId()
 	const why = "commits take 9.1 ms, 4.0 ms without batches; batches of 12.5 ms, then 3.2 times as long a pause"
 	// The run is active, and the replica that has it does not answer.
-	s.db.Do(
-		`DELETE FROM cleanupd.event WHERE run_id = $1 AND body->>'Kind' IN ('task_finished', 'run_finished')`, id,
-	)
-	s.db.Do(
-		`UPDATE cleanupd.task SET state = 'RUNNING', end_time = NULL WHERE run_id = $1 AND name = 'sessions'`, id,
-	)
+	s.db.Do(`DELETE FROM cleanupd.event WHERE run_id = $1 AND body->>'Kind' IN ('task_finished', 'run_finished')`, id)
+	s.db.Do(`UPDATE cleanupd.task SET state = 'RUNNING', end_time = NULL WHERE run_id = $1 AND name = 'sessions'`, id)
 	s.db.Do(
 		`UPDATE cleanupd.run SET state = 'RUNNING', end_time = NULL, replica = 'other', pace = 'GENTLE',
 			lease_until = now() + interval '1 day',
@@ -167,10 +161,8 @@ func TestConsoleWaitsForAPause(t *testing.T) {
 	})()`)
 	p.press("Pause")
 	// The server waits for the replica for seconds.
-	p.until(
-		"the buttons wait",
-		"[...document.querySelectorAll('.choice button')].every(b => b.ariaDisabled === 'true')",
-	)
+	p.until("the buttons wait",
+		"[...document.querySelectorAll('.choice button')].every(b => b.ariaDisabled === 'true')")
 	p.evaluate(`[...document.querySelectorAll('header button, .choice button')].filter(
 		b => b.textContent !== 'Cancel the run').forEach(b => b.click())`)
 	p.until("the buttons can be used", "document.querySelector('.choice button').ariaDisabled === 'false'")

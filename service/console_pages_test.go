@@ -79,9 +79,7 @@ func TestConsolePages(t *testing.T) {
 			}
 		}
 		offered := strings.Split(
-			p.evaluate("[...document.querySelectorAll('nav > a:not(.brand)')].map(a => a.textContent).join()"),
-			",",
-		)
+			p.evaluate("[...document.querySelectorAll('nav > a:not(.brand)')].map(a => a.textContent).join()"), ",")
 		if !slices.Equal(offered, want) {
 			t.Errorf("a %s is offered %v, want %v", role, offered, want)
 		}
@@ -126,10 +124,8 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	preview := p.evaluate("location.hash")
 	p.press("Run exactly this")
-	p.sees(
-		s.db.Strings("SELECT current_database()")[0]+" · ",
-		"more than 50% of a large table: 1,000 of about 1,000 rows",
-	)
+	p.sees(s.db.Strings("SELECT current_database()")[0]+" · ",
+		"more than 50% of a large table: 1,000 of about 1,000 rows")
 	run := "document.querySelector('dialog button.primary').disabled"
 	if p.evaluate(run) != "true" {
 		t.Error("a plan can be run without the number of its guard")
@@ -140,14 +136,8 @@ func TestConsoleRunsAPlan(t *testing.T) {
 	}
 	p.fill("Type 1,000 to accept", "1,000")
 	p.press("Run exactly this")
-	p.sees(
-		"from this saved plan",
-		"succeeded ended",
-		"1,050 rows deleted",
-		"Space",
-		"Rows per second",
-		"Nothing to delete: ",
-	)
+	p.sees("from this saved plan", "succeeded ended", "1,050 rows deleted", "Space", "Rows per second",
+		"Nothing to delete: ")
 	if rows := p.evaluate("document.querySelectorAll('section [aria-label=Tasks] tbody tr').length"); rows != "2" {
 		t.Errorf("%s tasks are shown, want the 2 that deleted rows", rows)
 	}
@@ -289,10 +279,8 @@ func TestConsoleChangesRetention(t *testing.T) {
 		t.Errorf("%d seconds are stored over the other one's 90 days", n)
 	}
 	p.press("Try again")
-	p.until(
-		"the other one's is shown",
-		"document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'",
-	)
+	p.until("the other one's is shown",
+		"document.querySelector('input[type=number][aria-labelledby=visitorPurgeDelayDays]')?.value === '90'")
 }
 
 // What another user has stored since the page was loaded is not overwritten, but shown.
@@ -355,16 +343,12 @@ func TestConsoleHoldsAndSchedules(t *testing.T) {
 	p.fill("Time zone", "Europe/Berlin")
 	p.fill("Maximum duration, in hours", "2")
 	p.press("Save")
-	p.until(
-		"it draws the week",
-		"document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10",
-	)
+	p.until("it draws the week",
+		"document.querySelectorAll('.week rect').length > 8 && document.querySelectorAll('li time').length === 10")
 	p.fill("Times", "never")
 	p.press("Save")
-	p.until(
-		"it says at the field what is wrong",
-		"document.querySelector('textarea[aria-invalid=true] ~ [role=alert]')?.textContent.includes('exactly 5 fields')",
-	)
+	p.until("it says at the field what is wrong",
+		"document.querySelector('textarea[aria-invalid=true] ~ [role=alert]')?.textContent.includes('exactly 5 fields')")
 	p.open("#/audit", "Audit")
 	p.sees("CreateHold", "ReleaseHold", "SetSchedule", "unnamed", "127.0.0.1")
 	p.fill("Filter the loaded entries", "releasehold")

@@ -34,7 +34,8 @@ func TestConsoleOfALongRun(t *testing.T) {
 	// Each is named in the log of a run, as one that no task takes in.
 	s.db.Do(
 		`DO
-			$$ BEGIN FOR i IN 1..450 LOOP EXECUTE format('CREATE TABLE nmstrackinglogfar%s (LIKE nmstrackinglogrcp INCLUDING ALL)', i); END LOOP; END $$`,
+			$$ BEGIN FOR i IN 1..450 LOOP EXECUTE format('CREATE TABLE nmstrackinglogfar%s (LIKE nmstrackinglogrcp INCLUDING
+				ALL)', i); END LOOP; END $$`,
 	)
 	p := browse(t, s.url)
 	if err := chromedp.Do(p.ctx, chromedp.EmulateViewport(1200, 800)); err != nil {
@@ -64,13 +65,9 @@ func TestConsoleOfALongRun(t *testing.T) {
 	p.sees("It cannot be undone")
 	p.press("Run exactly this")
 	p.sees("from this saved plan", "succeeded ended", "Space")
-	if err := tell(
-		p.ctx,
-		emulation.SetEmulatedMedia,
-		emulation.SetEmulatedMediaParams{
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
-		},
-	); err != nil {
+	if err := tell(p.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: "dark"}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	picture("run-dark")

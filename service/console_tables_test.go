@@ -29,10 +29,8 @@ func TestConsoleOfTables(t *testing.T) {
 	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")
 	p.sees(`"olderThan"`, "cleanupd run --dry-run --task policy/cusorders")
 	p.fill("Order", "NAME")
-	p.until(
-		"it is in the order of names",
-		"document.querySelector('tbody code').innerText === 'public.cusbroadlogstore'",
-	)
+	p.until("it is in the order of names",
+		"document.querySelector('tbody code').innerText === 'public.cusbroadlogstore'")
 	p.press("Show more")
 	p.until("it shows the next page", "document.querySelectorAll('tbody tr').length > 50")
 	p.evaluate("document.querySelectorAll('details').forEach(e => { e.open = true })")

@@ -159,26 +159,17 @@ func TestExchange(t *testing.T) {
 		ExpiresIn           int
 	}
 	good := grant(map[string]string{"code": code(), "codeVerifier": verifier, "redirectUri": s.url + "/"})
-	if status, text := exchange(
-		good,
-	); status != 200 || json.Unmarshal([]byte(text), &signed) != nil || signed.RefreshToken == "" ||
+	if status, text := exchange(good); status != 200 || json.Unmarshal(
+		[]byte(text), &signed,
+	) != nil || signed.RefreshToken == "" ||
 		signed.ExpiresIn != 3600 {
 		t.Fatalf("a code: %d: %s", status, text)
 	}
-	if answer := s.call(
-		t,
-		"GET",
-		"/v1/whoami",
-		"",
-		"Authorization",
-		"Bearer "+signed.Token,
-	); answer.code != 200 ||
+	if answer := s.call(t, "GET", "/v1/whoami", "", "Authorization", "Bearer "+signed.Token); answer.code != 200 ||
 		!strings.Contains(answer.body, "ROLE_ADMIN") {
 		t.Errorf("the token: %d: %s", answer.code, answer.body)
 	}
-	if status, text := exchange(
-		grant(map[string]string{"refreshToken": signed.RefreshToken}),
-	); status != 200 ||
+	if status, text := exchange(grant(map[string]string{"refreshToken": signed.RefreshToken})); status != 200 ||
 		!strings.Contains(text, `"token"`) {
 		t.Errorf("a refresh token: %d: %s", status, text)
 	}
@@ -213,8 +204,7 @@ func TestExchange(t *testing.T) {
 	// Strangers who try again and again are refused before the issuer is asked.
 	for tries := 0; ; tries++ {
 		status, _ := exchange(
-			grant(map[string]string{"code": "x", "codeVerifier": verifier, "redirectUri": s.url + "/"}),
-		)
+			grant(map[string]string{"code": "x", "codeVerifier": verifier, "redirectUri": s.url + "/"}))
 		if status == 429 {
 			break
 		}
@@ -222,10 +212,9 @@ func TestExchange(t *testing.T) {
 			t.Fatalf("wrong code %d: %d", tries, status)
 		}
 	}
-	if answer := withConsole(
-		t,
-		access.Config{},
-	).call(t, "POST", "/v1/auth:exchange", `{"code": "x"}`); answer.code != 401 {
+	if answer := withConsole(t, access.Config{}).call(
+		t, "POST", "/v1/auth:exchange", `{"code": "x"}`,
+	); answer.code != 401 {
 		t.Errorf("without an issuer: %d: %s", answer.code, answer.body)
 	}
 }

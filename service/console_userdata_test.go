@@ -76,10 +76,8 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.sees("Erased: ")
 	id := s.db.Strings("SELECT id::text FROM cleanupd.erasure")[0]
 	p.press("Receipt")
-	p.until(
-		"it is the receipt",
-		"location.hash === '"+page+"/"+id+"' && document.querySelector('h1').textContent === 'Receipt'",
-	)
+	p.until("it is the receipt",
+		"location.hash === '"+page+"/"+id+"' && document.querySelector('h1').textContent === 'Receipt'")
 	p.sees(id, "succeeded", "admin", "tb_task", "Not verified yet.")
 	if hash := p.evaluate(
 		"[...document.querySelectorAll('dd')].some(e => /^[0-9a-f]{64}$/.test(e.textContent))",
@@ -123,10 +121,8 @@ func TestConsoleErasesAPerson(t *testing.T) {
 	p.until("it can be erased", erase)
 	chosen := strings.Split(
 		p.evaluate(
-			"[...document.querySelectorAll('tbody input:checked')].map(e => e.parentElement.textContent).join()",
-		),
-		",",
-	)
+			"[...document.querySelectorAll('tbody input:checked')].map(e => e.parentElement.textContent).join()"),
+		",")
 	p.press("Erase")
 	p.fill("Type joanna to confirm", "joanna")
 	p.press("Erase")

@@ -90,10 +90,8 @@ func (s *UserData) erase(
 	case err != nil:
 		return err
 	case !receipt.Succeeded:
-		return transport.StatusWithInfo(
-			codes.Internal, "not everything was erased: "+firstProblems(receipt.Problems), "ERASURE_FAILED",
-			map[string]string{"erasure_id": id},
-		)
+		return transport.StatusWithInfo(codes.Internal, "not everything was erased: "+firstProblems(receipt.Problems),
+			"ERASURE_FAILED", map[string]string{"erasure_id": id})
 	}
 	return nil
 }
@@ -115,10 +113,8 @@ func orStopping(ctx context.Context, err error) error {
 	return err
 }
 
-var errErasureGoesOn = status.Error(
-	codes.Unavailable,
-	"this replica is stopping; the erasure continues on another replica, or after a restart: see its receipt",
-)
+var errErasureGoesOn = status.Error(codes.Unavailable,
+	"this replica is stopping; the erasure continues on another replica, or after a restart: see its receipt")
 
 // parseErasure returns the request of an erasure. It fails with failure.Violations.
 func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
@@ -127,10 +123,8 @@ func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err e
 		for i, text := range texts {
 			id, err := strconv.ParseInt(text, 10, 64)
 			if err != nil || id <= 0 {
-				wrong.Addf(
-					fmt.Sprintf("%s[%d]", field, i),
-					"must be a number above 0, not %.64q (0 means none: it would erase everybody's orphan tasks)", text,
-				)
+				wrong.Addf(fmt.Sprintf("%s[%d]", field, i),
+					"must be a number above 0, not %.64q (0 means none: it would erase everybody's orphan tasks)", text)
 			}
 			list = append(list, id)
 		}

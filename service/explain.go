@@ -55,9 +55,8 @@ func (s *Service) ExplainRow(
 	if err != nil {
 		return nil, err
 	}
-	x, deletions, err := s.runs.ExplainRow(
-		ctx, in.GetTable(), key, func() error { return mayExplainByText(ctx, in.GetTable()) },
-	)
+	x, deletions, err := s.runs.ExplainRow(ctx, in.GetTable(), key,
+		func() error { return mayExplainByText(ctx, in.GetTable()) })
 	if err != nil {
 		return nil, err
 	}

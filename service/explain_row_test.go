@@ -53,15 +53,12 @@ func TestExplainRow(t *testing.T) {
 			VALUES (1, 'infinity'), (2, '294276-12-31 UTC'), (3, '9999-12-31 UTC'), (4, '9999-01-01 UTC'), (5,
 			'-infinity')`,
 	)
-	if _, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				Reason: "a",
-				What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}},
-			},
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			Reason: "a",
+			What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{104}}},
 		},
-	); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
 	s.db.Do("UPDATE NmsBroadLogRcp SET tsLastModified = '2000-01-01', tsEvent = '2000-01-01' WHERE iBroadLogId = 4")
@@ -122,19 +119,18 @@ func TestExplainRow(t *testing.T) {
 			cleanupv1.Verdict_VERDICT_RETAINED,
 			"delivery-logs",
 			func(x *cleanupv1.ExplainRowResponse) bool {
-				return !slices.ContainsFunc(
-					x.GetSteps(),
-					func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() },
-				) && x.GetDeleteAfterTime() == nil
+				return !slices.ContainsFunc(x.GetSteps(),
+					func(s *cleanupv1.ExplainedStep) bool { return !s.GetHeld() }) && x.GetDeleteAfterTime() == nil
 			},
 		},
 		{"nmsbroadlogrcp", "6", cleanupv1.Verdict_VERDICT_RETAINED, "", func(x *cleanupv1.ExplainRowResponse) bool {
-			return strings.Contains(
-				fmt.Sprint(x.GetSteps()),
-				"TRUTH_UNKNOWN",
-			) && strings.Contains(fmt.Sprint(x.GetSteps()), "is NULL")
+			return strings.Contains(fmt.Sprint(x.GetSteps()), "TRUTH_UNKNOWN") && strings.Contains(
+				fmt.Sprint(x.GetSteps()), "is NULL")
 		}},
-		{"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "lists-to-delete", nil},
+		{
+			"nmsrcpgrprel", "igroupid=5,irecipientid=7", cleanupv1.Verdict_VERDICT_DELETE_NEXT_RUN, "lists-to-delete",
+			nil,
+		},
 		{"nmsrcpgrprel", "igroupid=6,irecipientid=7", cleanupv1.Verdict_VERDICT_RETAINED, "", nil},
 		{
 			"xtkworkflowlog",
@@ -185,21 +181,13 @@ func TestExplainRow(t *testing.T) {
 			t.Errorf("%s %s: it shows what no rule reads: %s", c.table, c.key, text)
 		}
 	}
-	if got := s.call(
-		t,
-		"POST",
-		"/v1/explain",
-		`{"table": "nmsdelivery", "key": [{"value": "1"}]}`,
-	); got.code != 200 ||
+	if got := s.call(t, "POST", "/v1/explain", `{"table": "nmsdelivery", "key": [{"value": "1"}]}`); got.code != 200 ||
 		!strings.Contains(got.body, `"verdict":"VERDICT_DELETE_NEXT_RUN"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/explain?table=nmsdelivery&key=1",
-		"",
-	); got.code != 200 || !strings.Contains(got.body, `"verdict":"VERDICT_DELETE_NEXT_RUN"`) ||
+	if got := s.call(t, "GET", "/v1/explain?table=nmsdelivery&key=1", ""); got.code != 200 || !strings.Contains(
+		got.body, `"verdict":"VERDICT_DELETE_NEXT_RUN"`,
+	) ||
 		!strings.Contains(strings.ReplaceAll(got.body, " ", ""), `"values":["iDeleteStatus=1"]`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -252,10 +240,8 @@ func TestExplainRow(t *testing.T) {
 		}
 	}
 	s.db.Do("INSERT INTO NmsRcpGrpRel (iGroupId, iRecipientId) SELECT 9, i FROM generate_series(1, 3) i")
-	_, err = s.ExplainRow(
-		t.Context(),
-		&cleanupv1.ExplainRowRequest{Table: "nmsrcpgrprel", Key: rowkey.Parse("igroupid=9")},
-	)
+	_, err = s.ExplainRow(t.Context(),
+		&cleanupv1.ExplainRowRequest{Table: "nmsrcpgrprel", Key: rowkey.Parse("igroupid=9")})
 	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "key" {
 		t.Errorf("several rows: %v", err)
 	}
@@ -304,10 +290,8 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	)
 	explain := func(key string) *cleanupv1.ExplainRowResponse {
 		t.Helper()
-		x, err := s.ExplainRow(
-			t.Context(),
-			&cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: rowkey.Parse(key)},
-		)
+		x, err := s.ExplainRow(t.Context(),
+			&cleanupv1.ExplainRowRequest{Table: "NmsEmailErrorStat", Key: rowkey.Parse(key)})
 		if err != nil {
 			t.Fatalf("%s: %v", key, err)
 		}
@@ -351,15 +335,12 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 	if x := explain("tsdate=2001-06-01T00:00:00Z"); x.GetExists() {
 		t.Errorf("%v", x)
 	}
-	hold, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}},
-				Reason: "a dispute",
-			},
+	hold, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "NmsEmailErrorStat"}},
+			Reason: "a dispute",
 		},
-	)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -370,9 +351,7 @@ func TestExplainRowThatIsCoalesced(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.db.Do("ALTER TABLE NmsEmailErrorStat DROP COLUMN iTotalErrors")
-	if x := explain(
-		goes,
-	); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED ||
+	if x := explain(goes); x.GetVerdict() != cleanupv1.Verdict_VERDICT_RETAINED ||
 		!strings.Contains(x.GetSteps()[0].GetWhy(), "a column of it, is missing") {
 		t.Errorf("a row of a table that is skipped: %v", x)
 	}
@@ -411,10 +390,7 @@ func TestExplainRowByText(t *testing.T) {
 	want := []string{`PERMISSION_DENIED {}`, `OK {"table": "xtksessioninfo"}`}
 	if got := s.db.Strings(
 		"SELECT result || ' ' || details FROM cleanupd.audit WHERE rpc = 'InsightService/ExplainRow' ORDER BY time",
-	); !slices.Equal(
-		got,
-		want,
-	) {
+	); !slices.Equal(got, want) {
 		t.Errorf("the audit has %q, want %q", got, want)
 	}
 	admin := metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer secret-admin")
@@ -426,10 +402,9 @@ func TestExplainRowByText(t *testing.T) {
 	for _, e := range page.GetEntries() {
 		acts = append(acts, fmt.Sprint(e.GetRole(), " ", e.GetCredentialType(), " ", codes.Code(e.GetStatusCode())))
 	}
-	if diff := cmp.Diff([]string{
-		"ROLE_ADMIN CREDENTIAL_TYPE_TOKEN OK",
-		"ROLE_OPERATOR CREDENTIAL_TYPE_TOKEN PermissionDenied",
-	}, acts); diff != "" {
+	if diff := cmp.Diff(
+		[]string{"ROLE_ADMIN CREDENTIAL_TYPE_TOKEN OK", "ROLE_OPERATOR CREDENTIAL_TYPE_TOKEN PermissionDenied"}, acts,
+	); diff != "" {
 		t.Errorf("ListAudit (-want +got):\n%s", diff)
 	}
 }
@@ -449,12 +424,7 @@ func TestExplainRowWithoutAKey(t *testing.T) {
 		if v := bad.GetFieldViolations()[0]; v.GetField() != "key" || v.GetDescription() != want {
 			t.Errorf("%s: %v", table, v)
 		}
-		if got := s.call(
-			t,
-			"GET",
-			"/v1/explain?table="+table,
-			"",
-		); got.code != 400 ||
+		if got := s.call(t, "GET", "/v1/explain?table="+table, ""); got.code != 400 ||
 			!strings.Contains(got.body, want) {
 			t.Errorf("%s: %d %s", table, got.code, got.body)
 		}

@@ -59,9 +59,7 @@ func TestExplainTask(t *testing.T) {
 	}
 	says := func(task, sql, parameter string) {
 		t.Helper()
-		if out := explain(
-			task,
-		); !slices.ContainsFunc(
+		if out := explain(task); !slices.ContainsFunc(
 			out.GetStatements(),
 			func(told *cleanupv1.ExplainedStatement) bool {
 				return strings.Contains(told.GetSql(), sql) &&
@@ -82,9 +80,7 @@ func TestExplainTask(t *testing.T) {
 		!strings.Contains(logs.GetStatements()[0].GetRule(), "180 days") {
 		t.Errorf("the cutoff is not %s: %v", cutoff, logs)
 	}
-	if visitors := explain(
-		"visitors",
-	); len(visitors.GetStatements()) != 0 ||
+	if visitors := explain("visitors"); len(visitors.GetStatements()) != 0 ||
 		!strings.Contains(strings.Join(visitors.GetSkips(), "\n"), "NmsVisitor is missing") {
 		t.Errorf("%v", visitors)
 	}
@@ -99,20 +95,15 @@ func TestExplainTask(t *testing.T) {
 			t.Errorf("the set has %d rows, %d would go", deliveries.GetParentCount(), p.GetRows())
 		}
 	}
-	if _, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{987654321}}},
-				Reason: "a secret",
-			},
+	if _, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: []int64{987654321}}},
+			Reason: "a secret",
 		},
-	); err != nil {
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if held := explain(
-		"delivery-logs",
-	).String(); !strings.Contains(held, "something is on hold") ||
+	if held := explain("delivery-logs").String(); !strings.Contains(held, "something is on hold") ||
 		strings.Contains(held, "987654321") {
 		t.Errorf("what is held is told to anyone, or nothing is: %s", held)
 	}
@@ -121,12 +112,9 @@ func TestExplainTask(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/tasks/policy/none:explain", ""); got.code != 404 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/tasks/sessions:explain",
-		"",
-	); got.code != 200 || !strings.Contains(got.body, `"sql":"DELETE FROM ONLY`) ||
+	if got := s.call(t, "GET", "/v1/tasks/sessions:explain", ""); got.code != 200 || !strings.Contains(
+		got.body, `"sql":"DELETE FROM ONLY`,
+	) ||
 		!strings.Contains(got.body, `"scanMethod":"SCAN_METHOD_TABLE"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}

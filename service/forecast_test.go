@@ -35,7 +35,8 @@ func TestForecast(t *testing.T) {
 			FROM generate_series(1, 200) i;
 		INSERT INTO NmsDelivery (iDeliveryId, iState, iDeleteStatus, tsDelete)
 			VALUES (77001, 0, 1, now() - interval '7 days' + interval '36 hours');
-		INSERT INTO NmsDeliveryStat (iDeliveryId, tsDate) SELECT 77001, now() - i * interval '1 day' FROM generate_series(1, 9) i`)
+		INSERT INTO NmsDeliveryStat (iDeliveryId, tsDate) SELECT 77001, now() - i * interval '1 day' FROM
+			generate_series(1, 9) i`)
 	setPolicy(t, s, &cleanupv1.Policy{
 		Name: "events", Table: "cus_event", Enabled: true, OlderThan: &cleanupv1.OlderThan{Column: "at", Days: 30},
 	})
@@ -62,12 +63,7 @@ func TestForecast(t *testing.T) {
 	if err != nil || resultOf(run, "audit-trail").GetRowsDeleted() != 100 {
 		t.Errorf("%v %v", run, err)
 	}
-	if got := s.call(
-		t,
-		http.MethodGet,
-		"/v1/forecast",
-		"",
-	); got.code != 200 ||
+	if got := s.call(t, http.MethodGet, "/v1/forecast", ""); got.code != 200 ||
 		!strings.Contains(got.body, `"dueNow":"100"`) {
 		t.Errorf("%d %s", got.code, got.body)
 	}

@@ -103,12 +103,7 @@ func TestRunOverREST(t *testing.T) {
 		if one := s.call(t, "GET", "/v1/runs/"+id, ""); one.code != 200 || at(one.lines[0], "run", "id") != id {
 			t.Errorf("GetRun: %d %s", one.code, one.body)
 		}
-		if cancel := s.call(
-			t,
-			"POST",
-			"/v1/runs/"+id+":cancel",
-			"",
-		); cancel.code != 200 ||
+		if cancel := s.call(t, "POST", "/v1/runs/"+id+":cancel", ""); cancel.code != 200 ||
 			at(cancel.lines[0], "run", "state") != "RUN_STATE_SUCCEEDED" {
 			t.Errorf("CancelRun: %d %s", cancel.code, cancel.body)
 		}
@@ -117,12 +112,7 @@ func TestRunOverREST(t *testing.T) {
 	if list.code != 200 || len(at(list.lines[0], "runs").([]any)) != 1 || at(list.lines[0], "nextPageToken") == "" {
 		t.Errorf("ListRuns: %d %s", list.code, list.body)
 	}
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/tasks",
-		"",
-	); got.code != 200 ||
+	if got := s.call(t, "GET", "/v1/tasks", ""); got.code != 200 ||
 		len(at(got.lines[0], "tasks").([]any)) != len(tasks.Pipeline) {
 		t.Errorf("ListTasks: %d %s", got.code, got.body)
 	}
@@ -290,24 +280,14 @@ func refusals(t *testing.T, s *server) {
 			true,
 		},
 		{
-			"an output-only option",
-			"PATCH",
-			"/v1/options",
-			`{"lastCleanupTime": "2026-01-01T00:00:00Z"}`,
-			nil,
-			400,
+			"an output-only option", "PATCH", "/v1/options", `{"lastCleanupTime": "2026-01-01T00:00:00Z"}`, nil, 400,
 			false,
 		},
 		{"an option too small", "PATCH", "/v1/options", `{"visitorPurgeDelayDays": 0}`, nil, 400, false},
 		{"an unknown option", "PATCH", "/v1/options", `{"visitor": 1}`, nil, 400, false},
 		{
-			"an unspecified enum",
-			"PATCH",
-			"/v1/options",
-			`{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`,
-			nil,
-			400,
-			false,
+			"an unspecified enum", "PATCH", "/v1/options",
+			`{"storageOptimization": "STORAGE_OPTIMIZATION_UNSPECIFIED"}`, nil, 400, false,
 		},
 		{"a mask in the query", "PATCH", "/v1/options?update_mask=visitorPurgeDelayDays", `{}`, nil, 400, false},
 		{"a stale etag", "PATCH", "/v1/options?etag=x", `{"visitorPurgeDelayDays": 1}`, nil, 409, false},
@@ -384,30 +364,18 @@ func TestOptionsOverREST(t *testing.T) {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
 	etag := at(got.lines[0], "etag").(string)
-	got = s.call(
-		t,
-		"PATCH",
-		"/v1/options?etag="+etag,
-		`{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`,
-	)
+	got = s.call(t, "PATCH", "/v1/options?etag="+etag,
+		`{"visitorPurgeDelayDays": 5, "storageOptimization": "STORAGE_OPTIMIZATION_NONE"}`)
 	if got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) ||
 		at(got.lines[0], "customized") != "storageOptimization,visitorPurgeDelayDays" {
 		t.Fatalf("%d %s", got.code, got.body)
 	}
-	if got = s.call(
-		t,
-		"PATCH",
-		"/v1/options",
-		`{}`,
-	); got.code != 200 ||
+	if got = s.call(t, "PATCH", "/v1/options", `{}`); got.code != 200 ||
 		at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(5) {
 		t.Errorf("an empty body changed something: %d %s", got.code, got.body)
 	}
 	if got = s.call(
-		t,
-		"PATCH",
-		"/v1/options",
-		`{"visitorPurgeDelayDays": null, "storage_optimization": null}`,
+		t, "PATCH", "/v1/options", `{"visitorPurgeDelayDays": null, "storage_optimization": null}`,
 	); got.code != 200 || at(got.lines[0], "options", "visitorPurgeDelayDays") != float64(30) ||
 		at(got.lines[0], "customized") != "" {
 		t.Errorf("null does not reset: %d %s", got.code, got.body)
@@ -435,10 +403,7 @@ func TestProbesAndDocuments(t *testing.T) {
 	got := s.call(t, "GET", "/readyz", "")
 	// the answer may be a second old
 	for end := time.Now().Add(time.Minute); got.code == 200 && time.Now().Before(end); got = s.call(
-		t,
-		"GET",
-		"/readyz",
-		"",
+		t, "GET", "/readyz", "",
 	) {
 	}
 	if got.code != 503 {

@@ -24,26 +24,20 @@ func TestGuards(t *testing.T) {
 		got.GetLatched() != nil {
 		t.Fatalf("%v, %v", got, err)
 	}
-	set, err := s.SetGuards(
-		t.Context(),
-		&cleanupv1.SetGuardsRequest{
-			Guards: &cleanupv1.Guards{
-				MinRows:   proto.Int64(3),
-				MaxGrowth: proto.Float64(2.5),
-				MaxIdle:   durationpb.New(0),
-			},
+	set, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+		Guards: &cleanupv1.Guards{
+			MinRows:   proto.Int64(3),
+			MaxGrowth: proto.Float64(2.5),
+			MaxIdle:   durationpb.New(0),
 		},
-	)
+	})
 	if err != nil || set.GetGuards().GetMaxGrowth() != 2.5 || set.GetGuards().GetMaxIdle().AsDuration() != 0 ||
 		set.GetGuards().GetMaxSharePercent() != 50 ||
 		!set.GetGuards().GetCutoff() {
 		t.Fatalf("%v, %v", set, err)
 	}
 	if got := s.call(
-		t,
-		"PUT",
-		"/v1/guards",
-		`{"minRows": "10", "maxTables": "0", "cutoff": false}`,
+		t, "PUT", "/v1/guards", `{"minRows": "10", "maxTables": "0", "cutoff": false}`,
 	); got.code != 200 || !strings.Contains(got.body, `"maxGrowth":10`) ||
 		!strings.Contains(got.body, `"minRows":"10"`) ||
 		!strings.Contains(got.body, `"cutoff":false`) {
@@ -53,49 +47,35 @@ func TestGuards(t *testing.T) {
 	if _, bad := wantCode(t, err, codes.InvalidArgument); bad.GetFieldViolations()[0].GetField() != "guards" {
 		t.Errorf("%v", err)
 	}
-	_, err = s.SetGuards(
-		t.Context(),
-		&cleanupv1.SetGuardsRequest{
-			Guards: &cleanupv1.Guards{MinRows: proto.Int64(-1), MaxIdle: &durationpb.Duration{Seconds: 1, Nanos: -1}},
-		},
-	)
-	if _, bad := wantCode(
-		t,
-		err,
-		codes.InvalidArgument,
-	); len(bad.GetFieldViolations()) != 2 ||
+	_, err = s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
+		Guards: &cleanupv1.Guards{MinRows: proto.Int64(-1), MaxIdle: &durationpb.Duration{Seconds: 1, Nanos: -1}},
+	})
+	if _, bad := wantCode(t, err, codes.InvalidArgument); len(bad.GetFieldViolations()) != 2 ||
 		bad.GetFieldViolations()[0].GetField() != "guards.max_idle" {
 		t.Errorf("%v", err)
 	}
-	if got := s.call(
-		t,
-		"PUT",
-		"/v1/guards",
-		`{"maxSharePercent": 200}`,
-	); got.code != 400 ||
+	if got := s.call(t, "PUT", "/v1/guards", `{"maxSharePercent": 200}`); got.code != 400 ||
 		!strings.Contains(got.body, "guards.max_share_percent") {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"audit-trail"}})
-	if code, reason := refusedBy(
-		err,
-	); code != codes.FailedPrecondition || reason != "GUARD" || !strings.Contains(err.Error(), "share") ||
+	if code, reason := refusedBy(err); code != codes.FailedPrecondition || reason != "GUARD" || !strings.Contains(
+		err.Error(), "share",
+	) ||
 		run.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD {
 		t.Errorf("%v", err)
 	}
 	for _, r := range run.GetResults() {
 		if r.GetTask() == "audit-trail" &&
-			(r.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD || r.GetMetadata()["table"] != `"public"."xtkaudit"` ||
+			(r.GetReason() != cleanupv1.RefusalReason_REFUSAL_REASON_GUARD ||
+				r.GetMetadata()["table"] != `"public"."xtkaudit"` ||
 				r.GetMetadata()["limit"] != "10" || r.GetMetadata()["number"] != "11") {
 			t.Errorf("%v", r)
 		}
 	}
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/guards",
-		"",
-	); got.code != 200 || !strings.Contains(got.body, `"latched":[{"guard":{"guard":"GUARD_KIND_SHARE"`) ||
+	if got := s.call(t, "GET", "/v1/guards", ""); got.code != 200 || !strings.Contains(
+		got.body, `"latched":[{"guard":{"guard":"GUARD_KIND_SHARE"`,
+	) ||
 		!strings.Contains(got.body, run.GetId()) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -122,7 +102,9 @@ func TestGuards(t *testing.T) {
 			Plan:         dry.GetId(),
 			AcceptGuards: []*cleanupv1.TrippedGuard{guard, guard, {Guard: cleanupv1.GuardKind_GUARD_KIND_FIRST, Table: "x"}},
 		},
-		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE}}},
+		"accept_guards[0].table": {Plan: dry.GetId(), AcceptGuards: []*cleanupv1.TrippedGuard{
+			{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE},
+		}},
 		"accept_guards[0].number": {
 			Plan:         dry.GetId(),
 			AcceptGuards: []*cleanupv1.TrippedGuard{{Guard: cleanupv1.GuardKind_GUARD_KIND_SHARE, Table: "x", Number: -1}},
@@ -136,15 +118,15 @@ func TestGuards(t *testing.T) {
 	body := strings.ReplaceAll(s.call(t, "GET", "/v1/runs/"+dry.GetId(), "").body, " ", "")
 	if !strings.Contains(
 		body,
-		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10","recentRows":"0","totalRows":"20"}]`,
+		`"guards":[{"guard":"GUARD_KIND_SHARE","table":"\"public\".\"xtkaudit\"","number":"20","limit":"10",`+
+			`"recentRows":"0","totalRows":"20"}]`,
 	) {
 		t.Errorf("the preview: %s", body)
 	}
 	if got := s.call(
-		t,
-		"POST",
-		"/v1/runs",
-		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "GUARD_KIND_SHARE", "table": "\"public\".\"xtkaudit\"", "number": "20"}]}`,
+		t, "POST", "/v1/runs",
+		`{"plan": "`+dry.GetId()+`", "acceptGuards": [{"guard": "GUARD_KIND_SHARE", "table": "\"public\".\"xtkaudit\"", `+
+			`"number": "20"}]}`,
 	); got.code != 200 || !strings.Contains(got.body, `"rowsDeleted":"20"`) ||
 		s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {
 		t.Errorf("%d %s", got.code, got.body)
@@ -166,8 +148,7 @@ func TestAnOptionUnlatches(t *testing.T) {
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2020-01-01' FROM generate_series(1, 20) i")
 	if _, err := s.SetGuards(
-		t.Context(),
-		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3)}},
+		t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinRows: proto.Int64(3)}},
 	); err != nil {
 		t.Fatal(err)
 	}

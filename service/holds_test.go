@@ -31,8 +31,7 @@ func TestHolds(t *testing.T) {
 			t.Fatalf("%v, %v", out, err)
 		}
 		if covers := strings.Contains(
-			strings.Join(out.GetHold().GetNotCovered(), " "),
-			"nmscouponvalue",
+			strings.Join(out.GetHold().GetNotCovered(), " "), "nmscouponvalue",
 		); covers != (h.GetRecipients() != nil) {
 			t.Errorf("not covered: %v", out)
 		}
@@ -74,12 +73,7 @@ func TestHolds(t *testing.T) {
 	}
 	id := list.GetHolds()[0].GetId()
 	for range 2 { // it is released once
-		if got := s.call(
-			t,
-			"POST",
-			"/v1/holds/"+id+":release",
-			"",
-		); got.code != 200 ||
+		if got := s.call(t, "POST", "/v1/holds/"+id+":release", ""); got.code != 200 ||
 			!strings.Contains(got.body, "releaseTime") {
 			t.Errorf("%d %s", got.code, got.body)
 		}
@@ -90,10 +84,7 @@ func TestHolds(t *testing.T) {
 	if got := s.call(t, "GET", "/v1/holds?include_ended=true", ""); got.code != 200 || !strings.Contains(got.body, id) {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if _, run, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}},
-	); err != nil ||
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"sessions"}}); err != nil ||
 		s.db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 		t.Errorf("%v, %v", run, err)
 	}
@@ -132,17 +123,15 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"", "x\x00", `"; DROP TABLE NmsDelivery`} {
-		_, err := s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}},
-		)
+		_, err := s.CreateHold(t.Context(),
+			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: table(name), Reason: "a"}})
 		wantCode(t, err, codes.InvalidArgument)
 	}
-	for _, reason := range []string{"x\x00", strings.Repeat("é", 1_001), " \t\n", "\u200b", "\u00ad\u2060", "\u3164", "\u2800", "…"} {
-		_, err := s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}},
-		)
+	for _, reason := range []string{
+		"x\x00", strings.Repeat("é", 1_001), " \t\n", "\u200b", "\u00ad\u2060", "\u3164", "\u2800", "…",
+	} {
+		_, err := s.CreateHold(t.Context(),
+			&cleanupv1.CreateHoldRequest{Hold: &cleanupv1.Hold{What: rows, Reason: reason}})
 		wantCode(t, err, codes.InvalidArgument)
 	}
 	for _, req := range []*cleanupv1.ListHoldsRequest{{PageSize: -1}, {PageToken: "x"}, {PageToken: "MA"}} {
@@ -150,9 +139,7 @@ func TestHoldsThatAreRefused(t *testing.T) {
 		wantCode(t, err, codes.InvalidArgument)
 	}
 	for _, id := range []string{
-		"x",
-		"01a20609-283b-755d-90ec-99cde01f104d",
-		"urn:uuid:01a20609-283b-755d-90ec-99cde01f104d",
+		"x", "01a20609-283b-755d-90ec-99cde01f104d", "urn:uuid:01a20609-283b-755d-90ec-99cde01f104d",
 	} {
 		_, err := s.ReleaseHold(t.Context(), &cleanupv1.ReleaseHoldRequest{HoldId: id})
 		wantCode(t, err, codes.NotFound)
@@ -172,15 +159,12 @@ func TestHoldsOfViews(t *testing.T) {
 			FROM XtkAudit`,
 	)
 	create := func(name string) error {
-		_, err := s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{
-				Hold: &cleanupv1.Hold{
-					What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
-					Reason: "a",
-				},
+		_, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
+				Reason: "a",
 			},
-		)
+		})
 		return err
 	}
 	for name, beneath := range map[string]string{
@@ -209,15 +193,12 @@ func TestIDsOnHoldAreBounded(t *testing.T) {
 		for i := range ids {
 			ids[i] = n*10_000 + int64(i) + 1
 		}
-		return s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{
-				Hold: &cleanupv1.Hold{
-					What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}},
-					Reason: "a",
-				},
+		return s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				What:   &cleanupv1.Hold_Recipients{Recipients: &cleanupv1.HeldRows{Ids: ids}},
+				Reason: "a",
 			},
-		)
+		})
 	}
 	var last *cleanupv1.CreateHoldResponse
 	for n := range int64(10) {
@@ -281,15 +262,12 @@ func TestNamesOfHeldTables(t *testing.T) {
 		"cleanupd.run":           "",
 		"nmsdelivery; ":          "",
 	} {
-		out, err := s.CreateHold(
-			t.Context(),
-			&cleanupv1.CreateHoldRequest{
-				Hold: &cleanupv1.Hold{
-					What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
-					Reason: "a",
-				},
+		out, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+			Hold: &cleanupv1.Hold{
+				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: name}},
+				Reason: "a",
 			},
-		)
+		})
 		if want == "" {
 			wantCode(t, err, codes.InvalidArgument)
 		} else if err != nil || out.GetHold().GetTable().GetName() != want {

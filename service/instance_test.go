@@ -17,27 +17,9 @@ import (
 
 // changeNothing has the RPCs that a service answers whichever instance owns the database.
 var changeNothing = []protoreflect.Name{
-	"WatchRun",
-	"GetRun",
-	"ListRuns",
-	"ListTasks",
-	"ListTables",
-	"GetOptions",
-	"GetSchedule",
-	"ListRemoteDeliveries",
-	"ExplainTask",
-	"ExplainRow",
-	"ListHolds",
-	"ListPolicies",
-	"GetPolicy",
-	"GetForecast",
-	"GetGuards",
-	"WhoAmI",
-	"GetServer",
-	"ListAudit",
-	"GetReceipt",
-	"ListReceipts",
-	"ListFormsPurges",
+	"WatchRun", "GetRun", "ListRuns", "ListTasks", "ListTables", "GetOptions", "GetSchedule", "ListRemoteDeliveries",
+	"ExplainTask", "ExplainRow", "ListHolds", "ListPolicies", "GetPolicy", "GetForecast", "GetGuards", "WhoAmI",
+	"GetServer", "ListAudit", "GetReceipt", "ListReceipts", "ListFormsPurges",
 }
 
 // Every change is refused where the database is another instance's. A new RPC has to be on either side.
@@ -49,15 +31,12 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := ended.GetId()
-	held, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				Reason: "a test",
-				What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}},
-			},
+	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			Reason: "a test",
+			What:   &cleanupv1.Hold_Table{Table: &cleanupv1.HeldTable{Name: "XtkAudit"}},
 		},
-	)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,8 +83,7 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 			"r::text FROM cleanupd.run r",
 	)
 	for _, file := range []protoreflect.FileDescriptor{
-		cleanupv1.File_cleanup_v1_cleanup_proto,
-		cleanupv1.File_cleanup_v1_userdata_proto,
+		cleanupv1.File_cleanup_v1_cleanup_proto, cleanupv1.File_cleanup_v1_userdata_proto,
 	} {
 		for i := range file.Services().Len() {
 			methods := file.Services().Get(i).Methods()
@@ -139,10 +117,7 @@ func TestRPCsOfAnotherInstance(t *testing.T) {
 	if after := s.db.Strings(
 		"SELECT h::text FROM cleanupd.hold h UNION ALL SELECT g::text FROM cleanupd.guards g UNION ALL SELECT " +
 			"r::text FROM cleanupd.run r",
-	); !slices.Equal(
-		before,
-		after,
-	) {
+	); !slices.Equal(before, after) {
 		t.Errorf("it was %q, and is %q", before, after)
 	}
 }

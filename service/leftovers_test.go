@@ -33,10 +33,8 @@ func TestListRemoteDeliveries(t *testing.T) {
 		var got []string
 		token := ""
 		for pages := 0; pages == 0 || token != ""; pages++ {
-			page, err := s.ListRemoteDeliveries(
-				t.Context(),
-				&cleanupv1.ListRemoteDeliveriesRequest{PageSize: 3, PageToken: token, Account: c.account},
-			)
+			page, err := s.ListRemoteDeliveries(t.Context(),
+				&cleanupv1.ListRemoteDeliveriesRequest{PageSize: 3, PageToken: token, Account: c.account})
 			if err != nil || len(page.GetDeliveries()) > 3 || pages > 2 {
 				t.Fatalf("page %d: %v, %v", pages, page, err)
 			}
@@ -76,22 +74,14 @@ func TestListRemoteDeliveries(t *testing.T) {
 			t.Errorf("over REST: %v", got)
 		}
 	}
-	if without := s.call(
-		t,
-		"GET",
-		"/v1/mid-sourcing/leftovers?account=",
-		"",
-	); len(
+	if without := s.call(t, "GET", "/v1/mid-sourcing/leftovers?account=", ""); len(
 		at(without.lines[0], "deliveries").([]any),
 	) != 4 {
 		t.Errorf("those without an account: %s", without.body)
 	}
-	if none := s.call(
-		t,
-		"GET",
-		"/v1/mid-sourcing/leftovers?account=x",
-		"",
-	); none.code != 200 || len(at(none.lines[0], "deliveries").([]any)) != 0 ||
+	if none := s.call(t, "GET", "/v1/mid-sourcing/leftovers?account=x", ""); none.code != 200 || len(
+		at(none.lines[0], "deliveries").([]any),
+	) != 0 ||
 		at(second.lines[0], "nextPageToken") != "" {
 		t.Errorf("none: %d %s; the last page: %s", none.code, none.body, second.body)
 	}

@@ -55,8 +55,7 @@ func TestTooLarge(t *testing.T) {
 	wantCode(t, err, codes.ResourceExhausted)
 	s.well(t)
 	if _, err = s.GetSchedule(
-		metadata.AppendToOutgoingContext(t.Context(), "x", large[:128<<10]),
-		&cleanupv1.GetScheduleRequest{},
+		metadata.AppendToOutgoingContext(t.Context(), "x", large[:128<<10]), &cleanupv1.GetScheduleRequest{},
 	); err == nil {
 		t.Error("a call with headers of 128 KiB went through")
 	}
@@ -163,12 +162,7 @@ func TestTooManyStreams(t *testing.T) {
 		}()
 	}
 	wantCode(t, <-answers, codes.ResourceExhausted)
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/runs/"+id+"/events",
-		"",
-	); got.code != 429 ||
+	if got := s.call(t, "GET", "/v1/runs/"+id+"/events", ""); got.code != 429 ||
 		!strings.Contains(got.body, "streams in progress") {
 		t.Errorf("REST: %d %s", got.code, got.body)
 	}
@@ -282,14 +276,10 @@ func TestSlowClients(t *testing.T) {
 			}
 		}
 		for _, method := range []string{
-			cleanupv1.CleanupService_GetSchedule_FullMethodName,
-			cleanupv1.CleanupService_RunCleanup_FullMethodName,
+			cleanupv1.CleanupService_GetSchedule_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName,
 		} {
-			stream, err := s.conn.NewStream(
-				t.Context(),
-				&grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
-				method,
-			)
+			stream, err := s.conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true},
+				method)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -306,12 +296,7 @@ func TestSlowClients(t *testing.T) {
 		s := serveAs(t, database(t), false, nil, config)
 		release, released := hold(t, s.db), make(chan struct{})
 		time.AfterFunc(time.Second, func() { release(); close(released) })
-		if got := s.call(
-			t,
-			"POST",
-			"/v1/runs",
-			`{"tasks":["import-rejects"]}`,
-		); got.code != 200 ||
+		if got := s.call(t, "POST", "/v1/runs", `{"tasks":["import-rejects"]}`); got.code != 200 ||
 			!strings.Contains(got.body, "runFinished") {
 			t.Errorf("%d %s", got.code, got.body)
 		}
@@ -321,13 +306,8 @@ func TestSlowClients(t *testing.T) {
 
 // A client that does not read its stream costs nothing after a while; others on the same connection are not affected.
 func TestStalledReaders(t *testing.T) { // not in parallel: it looks at the streams of the whole process
-	s := serveAs(
-		t,
-		database(t),
-		true,
-		nil,
-		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: time.Second}},
-	)
+	s := serveAs(t, database(t), true, nil,
+		transport.Config{Guard: &access.Guard{}, Timeouts: transport.Timeouts{Stall: time.Second}})
 	id := s.queued(t)
 	s.db.Do(
 		`INSERT INTO cleanupd.event (run_id, sequence, body)
@@ -388,19 +368,11 @@ func TestQuietStream(t *testing.T) {
 	}
 	db := database(t)
 	id := serve(t, db, true).queued(t)
-	s := serveAs(
-		t,
-		db,
-		true,
-		nil,
-		transport.Config{Guard: &access.Guard{}, TLS: own, Timeouts: transport.Timeouts{Stall: time.Second}},
-	)
+	s := serveAs(t, db, true, nil,
+		transport.Config{Guard: &access.Guard{}, TLS: own, Timeouts: transport.Timeouts{Stall: time.Second}})
 	event := func(sequence int) {
-		db.Do(
-			`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`,
-			id,
-			sequence,
-		)
+		db.Do(`INSERT INTO cleanupd.event (run_id, sequence, body) VALUES ($1::uuid, $2, '{"Kind": "log"}')`, id,
+			sequence)
 		db.Do("UPDATE cleanupd.run SET last_sequence = $1", sequence)
 	}
 	for _, http2 := range []bool{false, true} {

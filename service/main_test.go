@@ -111,9 +111,7 @@ func migrate(t testing.TB, db *pgtest.DB) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(
-		store.Migrate(t.Context(), admin),
-		record.Migrate(t.Context(), admin),
-		admin.Close(t.Context()),
+		store.Migrate(t.Context(), admin), record.Migrate(t.Context(), admin), admin.Close(t.Context()),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -135,9 +133,7 @@ type stream[M any] interface{ Recv() (M, error) }
 
 // drain reads a stream to its end, checks that the sequences have no gap, and returns how it ended.
 func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	t *testing.T,
-	s stream[M],
-	err error,
+	t *testing.T, s stream[M], err error,
 ) ([]*cleanupv1.RunEvent, error) {
 	t.Helper()
 	var events []*cleanupv1.RunEvent

@@ -55,11 +55,7 @@ func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, al
 	}
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		_, all = s.scrape(t)
-		if gotRuns, gotCalls := sum(
-			"cleanupd_runs_total",
-		), sum(
-			"rpc_server_call_duration_seconds",
-		); gotRuns == runs &&
+		if gotRuns, gotCalls := sum("cleanupd_runs_total"), sum("rpc_server_call_duration_seconds"); gotRuns == runs &&
 			gotCalls == calls {
 			return s.scrape(t) // what counts before a run may have been read before it
 		} else if time.Now().
@@ -82,9 +78,7 @@ func (s scraped) series(name string) map[string]float64 {
 			GetValue() +
 			m.GetCounter().
 				GetValue() +
-			float64(
-				m.GetHistogram().GetSampleCount(),
-			)
+			float64(m.GetHistogram().GetSampleCount())
 	}
 	return out
 }
@@ -167,8 +161,7 @@ func TestMetrics(t *testing.T) {
 	}
 	// for the dry run to find
 	db.Do(
-		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i",
-	)
+		"INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT 1000000000 + i, '2000-01-01' FROM generate_series(1, 10) i")
 	for _, req := range []*cleanupv1.RunCleanupRequest{{Tasks: []string{"sessions"}}, {DryRun: true}} {
 		if _, _, err := s.run(t, req); err != nil {
 			t.Fatal(err)
@@ -193,7 +186,8 @@ func TestMetrics(t *testing.T) {
 	}
 	watched(t, got)
 	got.check(t, "cleanupd_guard_latched", map[string]float64{"share a visitors": 1})
-	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}, map[string]float64{}
+	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{},
+		map[string]float64{}, map[string]float64{}
 	for _, r := range run.GetResults() {
 		deleted[r.GetTask()], updated[r.GetTask()] = float64(r.GetRowsDeleted()), float64(r.GetRowsUpdated())
 		dropped[r.GetTask()], batches[r.GetTask()] = float64(r.GetTablesDropped()), float64(r.GetBatches())
@@ -212,14 +206,10 @@ func TestMetrics(t *testing.T) {
 	got.check(t, "cleanupd_run_duration_seconds", map[string]float64{"false": 2, "true": 1})
 	got.check(t, "cleanupd_active_runs", nil)
 	got.check(t, "cleanupd_scrape_error", nil)
-	got.check(
-		t,
-		"rpc_server_call_duration_seconds",
-		map[string]float64{
-			"cleanup.v1.CleanupService/RunCleanup OK grpc":  3,
-			"cleanup.v1.CleanupService/SetSchedule OK grpc": 1,
-		},
-	)
+	got.check(t, "rpc_server_call_duration_seconds", map[string]float64{
+		"cleanup.v1.CleanupService/RunCleanup OK grpc":  3,
+		"cleanup.v1.CleanupService/SetSchedule OK grpc": 1,
+	})
 	if seconds := got["cleanupd_batch_duration_seconds"].GetMetric()[0].GetHistogram().
 		GetSampleSum(); seconds <= 0 ||
 		seconds > run.GetEndTime().AsTime().Sub(run.GetStartTime().AsTime()).Seconds() {
@@ -244,8 +234,7 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	s := serve(t, db, false)
 	db.Hold("LOCK TABLE NmsDelivery")
 	if _, run, _ := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true},
+		t, &cleanupv1.RunCleanupRequest{Tasks: []string{"mirror-pages", "import-rejects"}, ContinueOnError: true},
 	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED {
 		t.Fatalf("the run: %v", run)
 	}
@@ -266,11 +255,8 @@ func TestMetricsOfWhatGoesWrong(t *testing.T) {
 	wantCode(t, err, codes.Canceled)
 	_, got := s.scrapeAfter(t, 2, 3)
 	got.check(t, "cleanupd_runs_total", map[string]float64{"false failed": 1, "false cancelled": 1})
-	got.check(
-		t,
-		"cleanupd_tasks_total",
-		map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1},
-	)
+	got.check(t, "cleanupd_tasks_total",
+		map[string]float64{"failed mirror-pages": 1, "succeeded import-rejects": 1, "cancelled import-rejects": 1})
 	// the first task is tried three times, the second until it is cancelled
 	if retries := got.series("cleanupd_retries_total"); retries["55P03"] < 2 {
 		t.Errorf("retries: %v", retries)
@@ -300,10 +286,7 @@ func TestMetricsOfWhatIsLeft(t *testing.T) {
 		{Tasks: []string{"sessions"}},
 		{DryRun: true},
 	} {
-		if _, run, err := s.run(
-			t,
-			req,
-		); err != nil ||
+		if _, run, err := s.run(t, req); err != nil ||
 			(req.GetTasks() != nil && req.GetTasks()[0] == "audit-trail" &&
 				run.GetResults()[19].GetRowsFailed() != 1) {
 			t.Fatalf("%v, %v", run, err)
@@ -365,16 +348,10 @@ func TestMetricsOfTheDatabase(t *testing.T) {
 	_, got := s.scrapeAfter(t, 0, 1)
 	got.check(t, "cleanupd_active_runs", map[string]float64{"false queued": 1, "true queued": 1})
 	got.check(t, "cleanupd_schedule_enabled", map[string]float64{"": 1})
-	got.check(
-		t,
-		"cleanupd_schedule_next_run_timestamp_seconds",
-		map[string]float64{"": float64(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC).Unix())},
-	)
-	got.check(
-		t,
-		"rpc_server_call_duration_seconds",
-		map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1},
-	)
+	got.check(t, "cleanupd_schedule_next_run_timestamp_seconds",
+		map[string]float64{"": float64(time.Date(2999, 1, 1, 0, 0, 0, 0, time.UTC).Unix())})
+	got.check(t, "rpc_server_call_duration_seconds",
+		map[string]float64{"cleanup.v1.CleanupService/SetSchedule OK grpc": 1})
 }
 
 // The pace of the active run is one of three series, and a paused run is an active one, with who paused it since when.
@@ -398,26 +375,18 @@ func TestMetricsOfPauses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		s.db.Do(
-			"UPDATE cleanupd.run SET pause_time = to_timestamp(1000), paused_by = $1 WHERE id = $2",
-			by,
-			run.GetId(),
-		)
+		s.db.Do("UPDATE cleanupd.run SET pause_time = to_timestamp(1000), paused_by = $1 WHERE id = $2", by,
+			run.GetId())
 		if by == "" {
 			s.db.Do("UPDATE cleanupd.run SET pause_time = NULL WHERE id = $1", run.GetId())
 		}
 		_, got := s.scrape(t)
 		got.check(t, "cleanupd_active_runs", want)
-		if paces, all := got.series(
-			"cleanupd_run_pace",
-		), map[string]float64{
+		if paces, all := got.series("cleanupd_run_pace"), map[string]float64{
 			"gentle":   0,
 			"balanced": 0,
 			"fast":     1,
-		}; !maps.Equal(
-			paces,
-			all,
-		) {
+		}; !maps.Equal(paces, all) {
 			t.Errorf("paces %v, want %v", paces, all)
 		}
 		since := map[string]float64{"caller": 0, "schedule": 0}
@@ -446,13 +415,8 @@ func TestMetricsOfUnknownMethods(t *testing.T) {
 	s := serve(t, database(t), true)
 	for _, method := range []string{"/made.Up/One", "/cleanup.v1.CleanupService/MadeUp"} {
 		if err := s.conn.Invoke(
-			t.Context(),
-			method,
-			&emptypb.Empty{},
-			&emptypb.Empty{},
-		); status.Code(
-			err,
-		) != codes.Unimplemented {
+			t.Context(), method, &emptypb.Empty{}, &emptypb.Empty{},
+		); status.Code(err) != codes.Unimplemented {
 			t.Errorf("%s: %v", method, err)
 		}
 	}

@@ -46,13 +46,8 @@ func TestMediaTypesOfStreams(t *testing.T) {
 		"application/json, text/plain, */*": "application/json",
 		"application/json;q=0.9":            "application/json",
 	} {
-		resp := s.asked(
-			t,
-			"POST",
-			"/v1/runs",
-			`{"dryRun": true, "tasks": ["sessions"]}`,
-			map[string]string{"Accept": accept, "Accept-Encoding": "gzip"},
-		)
+		resp := s.asked(t, "POST", "/v1/runs", `{"dryRun": true, "tasks": ["sessions"]}`,
+			map[string]string{"Accept": accept, "Accept-Encoding": "gzip"})
 		text, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != 200 || resp.Header.Get("Content-Type") != want ||
 			resp.Header.Get("Content-Encoding") != "" ||
@@ -61,13 +56,7 @@ func TestMediaTypesOfStreams(t *testing.T) {
 			t.Errorf("Accept: %s: %v %d %v %s", accept, err, resp.StatusCode, resp.Header, text)
 		}
 	}
-	if resp := s.asked(
-		t,
-		"POST",
-		"/v1/runs",
-		`{"tasks": ["nonsense"]}`,
-		nil,
-	); resp.StatusCode != 400 ||
+	if resp := s.asked(t, "POST", "/v1/runs", `{"tasks": ["nonsense"]}`, nil); resp.StatusCode != 400 ||
 		resp.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("an error: %d %v", resp.StatusCode, resp.Header)
 	}
@@ -100,20 +89,12 @@ func TestCompression(t *testing.T) {
 			continue
 		}
 		text, err := io.ReadAll(unpacked)
-		if plain, _ := io.ReadAll(
-			s.asked(t, "GET", path, "", nil).Body,
-		); err != nil ||
+		if plain, _ := io.ReadAll(s.asked(t, "GET", path, "", nil).Body); err != nil ||
 			(path != "/metrics" && string(text) != string(plain)) {
 			t.Errorf("%s: %v %s", path, err, text)
 		}
 	}
-	if resp := s.asked(
-		t,
-		"GET",
-		"/v1/runs",
-		"",
-		map[string]string{"Accept-Encoding": "gzip"},
-	); resp.Header.Get(
+	if resp := s.asked(t, "GET", "/v1/runs", "", map[string]string{"Accept-Encoding": "gzip"}); resp.Header.Get(
 		"Content-Encoding",
 	) != "" {
 		t.Errorf("a short answer: %v", resp.Header)
@@ -147,16 +128,8 @@ func TestHead(t *testing.T) {
 			len(body) > 0 ||
 			err != nil ||
 			time.Since(began) > time.Minute {
-			t.Errorf(
-				"%s: GET %d %v, HEAD %d %v %v %s",
-				path,
-				get.StatusCode,
-				get.Header,
-				head.StatusCode,
-				head.Header,
-				err,
-				body,
-			)
+			t.Errorf("%s: GET %d %v, HEAD %d %v %v %s", path, get.StatusCode, get.Header, head.StatusCode, head.Header,
+				err, body)
 		}
 	}
 	for _, path := range []string{"/v1/runs/" + id + ":cancel", "/v1/userdata:find"} {
@@ -164,13 +137,7 @@ func TestHead(t *testing.T) {
 			t.Errorf("HEAD %s: %d", path, resp.StatusCode)
 		}
 	}
-	if resp := s.asked(
-		t,
-		"DELETE",
-		"/v1/tasks",
-		"",
-		nil,
-	); resp.StatusCode != 405 ||
+	if resp := s.asked(t, "DELETE", "/v1/tasks", "", nil); resp.StatusCode != 405 ||
 		resp.Header.Get("Allow") != "GET, HEAD" {
 		t.Errorf("DELETE: %d %v", resp.StatusCode, resp.Header)
 	}

@@ -15,20 +15,14 @@ import (
 )
 
 var defaults = &cleanupv1.Options{
-	StorageOptimization: cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_VACUUM_ANALYZE.Enum(),
-	TrackingStatPurgeDelayDays: proto.Int32(
-		365,
-	),
-	TrackingLogPurgeDelayDays: proto.Int32(365),
-	BroadLogPurgeDelayDays:    proto.Int32(180),
-	RecycledDeliveryPurgeDelayDays: proto.Int32(
-		7,
-	),
-	RejectsPurgeDelayDays: proto.Int32(180),
-	VisitorPurgeDelayDays: proto.Int32(30),
-	PropositionPurgeDelayDays: proto.Int32(
-		365,
-	),
+	StorageOptimization:              cleanupv1.StorageOptimization_STORAGE_OPTIMIZATION_VACUUM_ANALYZE.Enum(),
+	TrackingStatPurgeDelayDays:       proto.Int32(365),
+	TrackingLogPurgeDelayDays:        proto.Int32(365),
+	BroadLogPurgeDelayDays:           proto.Int32(180),
+	RecycledDeliveryPurgeDelayDays:   proto.Int32(7),
+	RejectsPurgeDelayDays:            proto.Int32(180),
+	VisitorPurgeDelayDays:            proto.Int32(30),
+	PropositionPurgeDelayDays:        proto.Int32(365),
 	EventPurgeDelayDays:              proto.Int32(30),
 	EventHistoPurgeDelayDays:         proto.Int32(365),
 	AuditTrailPurgeDelayDays:         proto.Int32(180),
@@ -67,14 +61,8 @@ func TestGetOptions(t *testing.T) {
 		t.Errorf("in force: %v", o)
 	}
 	if want := []string{
-		"storage_optimization",
-		"broad_log_purge_delay_days",
-		"visitor_purge_delay_days",
-		"last_cleanup_time",
-	}; !slices.Equal(
-		got.GetCustomized().GetPaths(),
-		want,
-	) {
+		"storage_optimization", "broad_log_purge_delay_days", "visitor_purge_delay_days", "last_cleanup_time",
+	}; !slices.Equal(got.GetCustomized().GetPaths(), want) {
 		t.Errorf("customized: %v", got.GetCustomized().GetPaths())
 	}
 	if got.GetEtag() == before || len(got.GetInvalid()) != 2 || got.GetInvalid()[0].GetStoredValue() != 7 ||
@@ -115,13 +103,9 @@ func TestSetOptions(t *testing.T) {
 			"ORDER BY sName",
 	)
 	if want := []string{
-		"7 NmsCleanup_EventPurgeDelay 14 432000",
-		"-5 NmsCleanup_VisitorPurgeDelay 3 2147472000",
+		"7 NmsCleanup_EventPurgeDelay 14 432000", "-5 NmsCleanup_VisitorPurgeDelay 3 2147472000",
 		"-4 XtkCleanup_NoStats 3 2",
-	}; !slices.Equal(
-		rows,
-		want,
-	) {
+	}; !slices.Equal(rows, want) {
 		t.Errorf("stored: %q", rows)
 	}
 	// With a mask only the fields that it names change, and absent ones are reset to their defaults.
@@ -167,28 +151,22 @@ func TestOptionsInTexts(t *testing.T) {
 	for _, i := range got.GetInvalid() {
 		invalid = append(invalid, i.GetField())
 	}
-	if want := []string{
-		"broad_log_purge_delay_days",
-		"rejects_purge_delay_days",
-		"last_cleanup_time",
-	}; !slices.Equal(invalid, want) ||
+	if want := []string{"broad_log_purge_delay_days", "rejects_purge_delay_days", "last_cleanup_time"}; !slices.Equal(
+		invalid, want,
+	) ||
 		!strings.Contains(got.GetInvalid()[0].GetReason(), `"a year"`) {
 		t.Errorf("invalid: %v", got.GetInvalid())
 	}
-	set, err := s.SetOptions(
-		t.Context(),
-		&cleanupv1.SetOptionsRequest{
-			Options: &cleanupv1.Options{BroadLogPurgeDelayDays: proto.Int32(9), EventPurgeDelayDays: proto.Int32(8)},
-		},
-	)
+	set, err := s.SetOptions(t.Context(), &cleanupv1.SetOptionsRequest{
+		Options: &cleanupv1.Options{BroadLogPurgeDelayDays: proto.Int32(9), EventPurgeDelayDays: proto.Int32(8)},
+	})
 	if err != nil || set.GetOptions().GetBroadLogPurgeDelayDays() != 9 ||
 		set.GetOptions().GetEventPurgeDelayDays() != 8 ||
 		set.GetEtag() == got.GetEtag() {
 		t.Errorf("set: %v, %v", set, err)
 	}
 	rows := s.db.Strings(
-		"SELECT concat_ws(' ', iOptionId, iDataType, sStringValue) FROM XtkOption WHERE iOptionId IN (2, 5) ORDER BY 1",
-	)
+		"SELECT concat_ws(' ', iOptionId, iDataType, sStringValue) FROM XtkOption WHERE iOptionId IN (2, 5) ORDER BY 1")
 	if want := []string{"2 6 777600", "5 3 1"}; !slices.Equal(rows, want) {
 		t.Errorf("stored: %q", rows)
 	}
@@ -199,8 +177,7 @@ func TestSetOptionsFromTheApplicationsSequence(t *testing.T) {
 	s := campaign(t)
 	s.db.Do("INSERT INTO XtkOption (iOptionId, sName) VALUES (1000, 'taken')")
 	if _, err := s.SetOptions(
-		t.Context(),
-		&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}},
+		t.Context(), &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -225,8 +202,7 @@ func TestInvalidOptions(t *testing.T) {
 				BroadLogPurgeDelayDays: proto.Int32(5),
 			}},
 			[]string{
-				"options.rejects_purge_delay_days",
-				"options.visitor_purge_delay_days",
+				"options.rejects_purge_delay_days", "options.visitor_purge_delay_days",
 				"options.event_purge_delay_days",
 			},
 		},
@@ -237,7 +213,8 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"options.storage_optimization"},
 		},
 		{
-			&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{StorageOptimization: cleanupv1.StorageOptimization(9).Enum()}},
+			&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{StorageOptimization: cleanupv1.StorageOptimization(
+				9).Enum()}},
 			[]string{"options.storage_optimization"},
 		},
 		{
@@ -273,16 +250,11 @@ func TestInvalidOptions(t *testing.T) {
 func TestOptionsBeyondTheirBits(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	a := s.call(
-		t,
-		"PATCH",
-		"/v1/options",
-		`{"visitorPurgeDelayDays": 3000000000, "eventPurgeDelayDays": "-99999999999", "rejectsPurgeDelayDays": 1e30, "broadLogPurgeDelayDays": 5}`,
-	)
+	a := s.call(t, "PATCH", "/v1/options",
+		`{"visitorPurgeDelayDays": 3000000000, "eventPurgeDelayDays": "-99999999999", "rejectsPurgeDelayDays": 1e30, `+
+			`"broadLogPurgeDelayDays": 5}`)
 	for _, field := range []string{
-		"options.visitor_purge_delay_days",
-		"options.event_purge_delay_days",
-		"options.rejects_purge_delay_days",
+		"options.visitor_purge_delay_days", "options.event_purge_delay_days", "options.rejects_purge_delay_days",
 	} {
 		if a.code != 400 || !strings.Contains(a.body, `"field":"`+field+`"`) {
 			t.Errorf("%s is not told of: %d %s", field, a.code, a.body)
@@ -292,10 +264,8 @@ func TestOptionsBeyondTheirBits(t *testing.T) {
 		t.Error(a.body)
 	}
 	for _, body := range []string{
-		`{"visitorPurgeDelayDays": 1.5}`,
-		`{"visitorPurgeDelayDays": "NaN"}`,
-		`{"visitorPurgeDelayDays": 3000000000, "visitor": 1}`,
-		`[3000000000]`,
+		`{"visitorPurgeDelayDays": 1.5}`, `{"visitorPurgeDelayDays": "NaN"}`,
+		`{"visitorPurgeDelayDays": 3000000000, "visitor": 1}`, `[3000000000]`,
 	} {
 		if a := s.call(t, "PATCH", "/v1/options", body); a.code != 400 {
 			t.Errorf("%s: %d %s", body, a.code, a.body)
@@ -313,19 +283,15 @@ func TestEtag(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.SetOptions(
-		t.Context(),
-		&cleanupv1.SetOptionsRequest{Etag: etag, Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(2)}},
-	)
+	_, err := s.SetOptions(t.Context(),
+		&cleanupv1.SetOptionsRequest{Etag: etag, Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(2)}})
 	wantCode(t, err, codes.Aborted)
 	if got := s.options(t).GetOptions().GetVisitorPurgeDelayDays(); got != 1 {
 		t.Errorf("a stale change stored %d", got)
 	}
 	s.db.Do("DROP TABLE XtkOption")
-	_, err = s.SetOptions(
-		t.Context(),
-		&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}},
-	)
+	_, err = s.SetOptions(t.Context(),
+		&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(1)}})
 	wantCode(t, err, codes.FailedPrecondition)
 }
 
@@ -335,16 +301,10 @@ func TestSquattedOptions(t *testing.T) {
 	s := campaign(t)
 	mallory := s.db.Role("mallory")
 	pid := s.db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'6f7074696f6e73'::bigint)").Conn().PgConn().PID()
-	_, err := s.SetOptions(
-		t.Context(),
-		&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(60)}},
-	)
+	_, err := s.SetOptions(t.Context(),
+		&cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(60)}})
 	wantCode(t, err, codes.Unavailable)
-	if told := fmt.Sprintf(
-		"process %d of the role %q",
-		pid,
-		mallory,
-	); err == nil ||
+	if told := fmt.Sprintf("process %d of the role %q", pid, mallory); err == nil ||
 		!strings.Contains(err.Error(), told) {
 		t.Errorf("%v, want %s", err, told)
 	}

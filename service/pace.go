@@ -38,9 +38,7 @@ func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (
 }
 
 // ResumeRun implements cleanupv1.CleanupServiceServer.
-func (s *Service) ResumeRun(
-	ctx context.Context, in *cleanupv1.ResumeRunRequest,
-) (*cleanupv1.ResumeRunResponse, error) {
+func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest) (*cleanupv1.ResumeRunResponse, error) {
 	run, err := s.runs.Pacer.Resume(ctx, in.GetRunId(), access.FromContext(ctx).String())
 	if err != nil {
 		return nil, err

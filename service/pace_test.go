@@ -165,13 +165,14 @@ func TestPaceOfARun(t *testing.T) {
 			said = append(said, code+" "+e.GetLog().GetMessage())
 		}
 	}
-	if diff := cmp.Diff([]string{
-		"PACE_CHANGED the pace is FAST from now on, set by 127.0.0.1",
-		"PACE_CHANGED the pace is BALANCED from now on, set by 127.0.0.1",
-		"RUN_PAUSED paused by 127.0.0.1",
-		"PACE_CHANGED the pace is GENTLE from now on, set by 127.0.0.1",
-		"RUN_CONTINUED resumed by 127.0.0.1",
-	}, said); diff != "" {
+	if diff := cmp.Diff(
+		[]string{
+			"PACE_CHANGED the pace is FAST from now on, set by 127.0.0.1",
+			"PACE_CHANGED the pace is BALANCED from now on, set by 127.0.0.1", "RUN_PAUSED paused by 127.0.0.1",
+			"PACE_CHANGED the pace is GENTLE from now on, set by 127.0.0.1", "RUN_CONTINUED resumed by 127.0.0.1",
+		},
+		said,
+	); diff != "" {
 		t.Error(diff)
 	}
 
@@ -383,7 +384,8 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 	check("a reset", set(&cleanupv1.Schedule{}, "windows", "pace"))
 
 	got := s.call(t, http.MethodPatch, "/v1/schedule", `{"pace": "PACE_BALANCED", "pauseStopsClock": true, "windows": [
-		{"days": ["SAT", "SUN"], "start": "22:00", "end": "06:00", "pace": "PACE_FAST"}, {"start": "12:00", "end": "13:00"}]}`)
+		{"days": ["SAT", "SUN"], "start": "22:00", "end": "06:00", "pace": "PACE_FAST"}, {"start": "12:00", "end":
+			"13:00"}]}`)
 	stored := map[string]any{
 		"pace":            "PACE_BALANCED",
 		"pauseStopsClock": true,
@@ -422,8 +424,7 @@ func TestWindowsOfTheSchedule(t *testing.T) {
 		}
 	}
 	changes := s.db.Strings(
-		"SELECT details->>'to' FROM cleanupd.audit WHERE rpc LIKE '%SetSchedule' AND result = 'OK' ORDER BY id",
-	)
+		"SELECT details->>'to' FROM cleanupd.audit WHERE rpc LIKE '%SetSchedule' AND result = 'OK' ORDER BY id")
 	if len(changes) == 0 ||
 		changes[0] != "0 4 * * * Europe/Berlin, disabled, for 1h0m0s at most without pauses, GENTLE, "+
 			"in MON,TUE,WED,THU,FRI 08:00-20:00 GENTLE and 22:00-06:00 FAST and SUN 00:00-00:00" {

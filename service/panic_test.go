@@ -100,13 +100,8 @@ func (l *told) String() string {
 func TestErrorsOfTheDatabaseStayInTheLog(t *testing.T) {
 	t.Parallel()
 	var log told
-	s := serveAs(
-		t,
-		database(t),
-		true,
-		nil,
-		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))},
-	)
+	s := serveAs(t, database(t), true, nil,
+		transport.Config{Guard: &access.Guard{}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 	s.db.Do("ALTER TABLE cleanupd.run RENAME COLUMN cause TO secret_cause")
 	s.db.Do("ALTER TABLE cleanupd.schedule RENAME TO secret_schedule")
 	var header metadata.MD

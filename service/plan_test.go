@@ -47,10 +47,7 @@ func TestPlan(t *testing.T) {
 		"skip_tasks": {Plan: dry.GetId(), SkipTasks: []string{"sessions"}},
 		"dry_run":    {Plan: dry.GetId(), DryRun: true},
 	} {
-		if _, _, err := s.run(
-			t,
-			req,
-		); status.Code(err) != codes.InvalidArgument ||
+		if _, _, err := s.run(t, req); status.Code(err) != codes.InvalidArgument ||
 			!strings.Contains(err.Error(), field) {
 			t.Errorf("a plan with %s: %v", field, err)
 		}
@@ -68,9 +65,7 @@ func TestPlan(t *testing.T) {
 			"864000, 3)",
 	)
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
-	if code, reason := refusedBy(
-		err,
-	); code != codes.FailedPrecondition || reason != "PLAN_STALE" ||
+	if code, reason := refusedBy(err); code != codes.FailedPrecondition || reason != "PLAN_STALE" ||
 		!strings.Contains(err.Error(), "NmsCleanup_VisitorPurgeDelay") {
 		t.Errorf("a plan by another option: %v", err)
 	}
@@ -87,21 +82,15 @@ func TestPlan(t *testing.T) {
 		}
 	}
 	insert(1, 5)
-	if got := s.call(
-		t,
-		"POST",
-		"/v1/runs",
-		`{"plan": "`+dry.GetId()+`"}`,
-	); got.code != 400 || !strings.Contains(got.body, "PLAN_STALE") ||
+	if got := s.call(t, "POST", "/v1/runs", `{"plan": "`+dry.GetId()+`"}`); got.code != 400 || !strings.Contains(
+		got.body, "PLAN_STALE",
+	) ||
 		left() != 5 {
 		t.Errorf("a plan that was done: %d %s", got.code, got.body)
 	}
 	if _, _, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Plan: run.GetId()},
-	); status.Code(
-		err,
-	) != codes.InvalidArgument {
+		t, &cleanupv1.RunCleanupRequest{Plan: run.GetId()},
+	); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a plan that is no dry run: %v", err)
 	}
 	_, dry, err = s.run(t, &cleanupv1.RunCleanupRequest{DryRun: true, Tasks: []string{"sessions"}})
@@ -122,10 +111,8 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db.Do(
-		"UPDATE cleanupd.run SET reference_time = reference_time - interval '25 hours' WHERE id = $1::text::uuid",
-		dry.GetId(),
-	)
+	db.Do("UPDATE cleanupd.run SET reference_time = reference_time - interval '25 hours' WHERE id = $1::text::uuid",
+		dry.GetId())
 	db.Do("UPDATE cleanupd.run SET end_time = end_time - interval '2 days' WHERE NOT dry_run")
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
 	if _, reason := refusedBy(err); reason != "PLAN_STALE" {

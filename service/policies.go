@@ -21,12 +21,8 @@ func (s *Service) ListPolicies(
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := pageOf(
-		list,
-		in.GetPageSize(),
-		in.GetPageToken(),
-		func(p policies.Stored) string { return p.Name },
-	)
+	page, next, err := pageOf(list, in.GetPageSize(), in.GetPageToken(),
+		func(p policies.Stored) string { return p.Name })
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +37,7 @@ func (s *Service) ListPolicies(
 }
 
 // GetPolicy implements cleanupv1.PolicyServiceServer.
-func (s *Service) GetPolicy(
-	ctx context.Context, in *cleanupv1.GetPolicyRequest,
-) (*cleanupv1.GetPolicyResponse, error) {
+func (s *Service) GetPolicy(ctx context.Context, in *cleanupv1.GetPolicyRequest) (*cleanupv1.GetPolicyResponse, error) {
 	found, err := s.policies.Get(ctx, in.GetName())
 	if err != nil {
 		return nil, err
@@ -52,9 +46,7 @@ func (s *Service) GetPolicy(
 }
 
 // SetPolicy implements cleanupv1.PolicyServiceServer.
-func (s *Service) SetPolicy(
-	ctx context.Context, in *cleanupv1.SetPolicyRequest,
-) (*cleanupv1.SetPolicyResponse, error) {
+func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest) (*cleanupv1.SetPolicyResponse, error) {
 	given, mask := in.GetPolicy(), in.GetUpdateMask()
 	name, err := nameOf("policy.name", given.GetName(), in.GetName())
 	if err != nil {
@@ -64,10 +56,8 @@ func (s *Service) SetPolicy(
 		return nil, err
 	}
 	if given.GetMaskedValues() > 0 {
-		return nil, failure.Field(
-			"policy.masked_values",
-			"the values of the policy are masked, as viewers see them: take it from an export of an operator or administrator",
-		)
+		return nil, failure.Field("policy.masked_values",
+			"the values of the policy are masked, as viewers see them: take it from an export of an operator or administrator")
 	}
 	stored, err := s.policies.Set(ctx, policies.Change{
 		Name: name,
@@ -102,8 +92,7 @@ func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {
 	if err := s.policies.Delete(
-		ctx,
-		policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy},
+		ctx, policies.Change{Name: in.GetName(), Etag: in.GetEtag(), Note: notePolicy},
 	); err != nil {
 		return nil, err
 	}

@@ -149,8 +149,7 @@ func TestPolicyChangedInMidRun(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.db.Until(
-				"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()",
-			)
+				"SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND datname = current_database()")
 			before := s.db.Strings("SELECT rule::text FROM cleanupd.policy WHERE name = 'a'")[0]
 			changed := make(chan error, 1)
 			go func() { changed <- errors.Join(test.change(s, "b"), test.change(s, "a")) }()
@@ -717,7 +716,8 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 	t.Parallel()
 	s := shop(t)
 	s.db.Do(`CREATE DOMAIN filled AS text NOT NULL; CREATE DOMAIN checked AS filled CHECK (VALUE IS NOT NULL);
-		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text, note text,
+		CREATE TABLE shop.item (id int PRIMARY KEY, at timestamptz, email text, name text, phone text, included text,
+			note text,
 			low text GENERATED ALWAYS AS (lower(name)) STORED UNIQUE, filled filled, checked checked, ref int, part int,
 			prio int GENERATED ALWAYS AS (coalesce(ref, 100)) STORED, EXCLUDE USING btree (phone WITH =));
 		CREATE UNIQUE INDEX ON shop.item (lower(email)); CREATE UNIQUE INDEX ON shop.item (id) INCLUDE (included);
@@ -736,15 +736,18 @@ func TestPoliciesThatCannotRun(t *testing.T) {
 		newest        *cleanupv1.KeepNewest
 		field         string // empty if it is accepted
 	}{
-		"a unique expression":        {table: "item", column: "email", field: "policy.assign[0].column"},
-		"a generated unique column":  {table: "item", column: "name", field: "policy.assign[0].column"},
-		"an exclusion constraint":    {table: "item", column: "phone", field: "policy.assign[0].column"},
-		"a partial unique index":     {table: "item", column: "part", field: "policy.assign[0].column"},
-		"an included column":         {table: "item", column: "included"},
-		"a domain without NULL":      {table: "item", column: "filled", null: true, field: "policy.assign[0].value"},
-		"a domain with a check":      {table: "item", column: "checked", null: true, field: "policy.assign[0].value"},
-		"a value of a domain":        {table: "item", column: "checked"},
-		"a generated order":          {"item", "ref", false, &cleanupv1.KeepNewest{OrderBy: "prio", Count: 3}, "policy.assign[0].column"},
+		"a unique expression":       {table: "item", column: "email", field: "policy.assign[0].column"},
+		"a generated unique column": {table: "item", column: "name", field: "policy.assign[0].column"},
+		"an exclusion constraint":   {table: "item", column: "phone", field: "policy.assign[0].column"},
+		"a partial unique index":    {table: "item", column: "part", field: "policy.assign[0].column"},
+		"an included column":        {table: "item", column: "included"},
+		"a domain without NULL":     {table: "item", column: "filled", null: true, field: "policy.assign[0].value"},
+		"a domain with a check":     {table: "item", column: "checked", null: true, field: "policy.assign[0].value"},
+		"a value of a domain":       {table: "item", column: "checked"},
+		"a generated order": {
+			"item", "ref", false, &cleanupv1.KeepNewest{OrderBy: "prio", Count: 3},
+			"policy.assign[0].column",
+		},
 		"a trigger":                  {"touched", "note", false, newest, "policy.assign"},
 		"a trigger of other columns": {"touched", "other", false, newest, ""},
 		"a trigger of a partition":   {"parts", "note", false, newest, "policy.assign"},
@@ -883,10 +886,8 @@ func TestPolicyWarnsOfOwners(t *testing.T) {
 	s.db.Superuser("REVOKE neolane FROM " + owner)
 	for i, table := range []string{"shop.order_line", "public.event_all", "public.item"} {
 		set := setPolicy(t, s, all[i])
-		at := slices.IndexFunc(
-			set.GetWarnings(),
-			func(m *cleanupv1.Message) bool { return m.GetCode() == "SEVERAL_OWNERS" },
-		)
+		at := slices.IndexFunc(set.GetWarnings(),
+			func(m *cleanupv1.Message) bool { return m.GetCode() == "SEVERAL_OWNERS" })
 		if at < 0 {
 			t.Errorf("no warning: %v", set)
 			continue

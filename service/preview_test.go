@@ -58,18 +58,11 @@ func TestPreview(t *testing.T) {
 	}
 	for _, r := range run.GetResults() {
 		if did := [3]int64{
-			r.GetRowsDeleted(),
-			r.GetRowsUpdated(),
-			r.GetTablesDropped(),
+			r.GetRowsDeleted(), r.GetRowsUpdated(), r.GetTablesDropped(),
 		}; foreseen[r.GetTask()] != did ||
 			r.GetPreview() != nil {
-			t.Errorf(
-				"%s did %d, foreseen were %d; a run has the preview %v",
-				r.GetTask(),
-				did,
-				foreseen[r.GetTask()],
-				r.GetPreview(),
-			)
+			t.Errorf("%s did %d, foreseen were %d; a run has the preview %v", r.GetTask(), did, foreseen[r.GetTask()],
+				r.GetPreview())
 		}
 	}
 }
@@ -86,13 +79,10 @@ INSERT INTO XtkReject (iRejectId, iJobId, tsLog) VALUES (1, 5, '2020-01-01'), (2
 INSERT INTO NmsGroup (iGroupId, iDeleteStatus, tsExpirationDate) VALUES (1, 1, '20000-01-01');
 INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '0044-03-15 BC', 5)`)
 	s := serve(t, db, false)
-	_, dry, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{
-			DryRun: true,
-			Tasks:  []string{"visitors", "import-rejects", "lists-to-delete", "email-error-stats"},
-		},
-	)
+	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{
+		DryRun: true,
+		Tasks:  []string{"visitors", "import-rejects", "lists-to-delete", "email-error-stats"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}

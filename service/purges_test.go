@@ -85,10 +85,7 @@ func TestPurgesInRuns(t *testing.T) {
 	}
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
 	wantCode(t, err, codes.InvalidArgument)
-	if _, all, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{},
-	); err != nil ||
+	if _, all, err := s.run(t, &cleanupv1.RunCleanupRequest{}); err != nil ||
 		resultOf(all, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED {
 		t.Errorf("a run does what is disabled: %v %v", all, err)
 	}
@@ -116,8 +113,7 @@ func TestPurgesInRuns(t *testing.T) {
 		t.Fatalf("%v %v", list, err)
 	}
 	if r, err := client.GetReceipt(
-		t.Context(),
-		&cleanupv1.GetReceiptRequest{ReceiptId: list.GetReceipts()[0].GetId()},
+		t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: list.GetReceipts()[0].GetId()},
 	); err != nil ||
 		int64(len(r.GetReceipt().GetProcessInstanceIds())) != due {
 		t.Errorf("%v %v", r, err)
@@ -129,25 +125,19 @@ func TestPurgesInRuns(t *testing.T) {
 	p.Days, p.Etag = 101, ""
 	setPurge(t, client, p)
 	_, _, err = s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()})
-	if info, _ := wantCode(
-		t,
-		err,
-		codes.FailedPrecondition,
-	); info.GetReason() != "PLAN_STALE" ||
+	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "PLAN_STALE" ||
 		!strings.Contains(info.GetMetadata()["changed"], "101 days") {
 		t.Errorf("%v", info)
 	}
 	if _, all, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{},
+		t, &cleanupv1.RunCleanupRequest{},
 	); err != nil || resultOf(all, "forms/loans").GetRowsDeleted() != 2 ||
 		forms.Int(ended) != 0 {
 		t.Errorf("%v %v", all, err)
 	}
-	if e, err := s.ExplainTask(
-		t.Context(),
-		&cleanupv1.ExplainTaskRequest{Task: "forms/loans"},
-	); err != nil || len(e.GetStatements()) < 3 ||
+	if e, err := s.ExplainTask(t.Context(), &cleanupv1.ExplainTaskRequest{Task: "forms/loans"}); err != nil || len(
+		e.GetStatements(),
+	) < 3 ||
 		!strings.Contains(e.GetStatements()[0].GetSql(), "tb_process_instance") {
 		t.Errorf("%v %v", e, err)
 	}
@@ -155,10 +145,7 @@ func TestPurgesInRuns(t *testing.T) {
 	if _, err := client.DeleteFormsPurge(t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans"}); err != nil {
 		t.Error(err)
 	}
-	if l, err := s.ListRuns(
-		t.Context(),
-		&cleanupv1.ListRunsRequest{Task: "forms/loans"},
-	); err != nil ||
+	if l, err := s.ListRuns(t.Context(), &cleanupv1.ListRunsRequest{Task: "forms/loans"}); err != nil ||
 		len(l.GetRuns()) < 4 {
 		t.Errorf("%v %v", l, err)
 	}
@@ -185,8 +172,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 			"tb_process_instance",
 	)
 	if _, err := s.SetGuards(
-		t.Context(),
-		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(10))}},
+		t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MinProcessInstances: new(int64(10))}},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -202,10 +188,8 @@ func TestPurgesAreGuarded(t *testing.T) {
 		if info.GetReason() != "GUARD" || resultOf(run, "forms/loans").GetRowsDeleted() != 0 {
 			t.Errorf("%v %v", info, run)
 		}
-		return resultOf(
-			run,
-			"forms/loans",
-		).GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
+		return resultOf(run,
+			"forms/loans").GetMetadata()["guard"] + " " + resultOf(run, "forms/loans").GetMetadata()["number"]
 	}
 	for range 2 { // it latches
 		if got := refused(); got != "share 40" {
@@ -220,10 +204,7 @@ func TestPurgesAreGuarded(t *testing.T) {
 	for _, table := range resultOf(dry, "forms/loans").GetPreview() {
 		accept = append(accept, table.GetGuards()...)
 	}
-	if _, _, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept},
-	); err != nil ||
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil ||
 		forms.Int("SELECT count(*) FROM tb_process_instance") != 0 {
 		t.Errorf("%v: %v", accept, err)
 	}
@@ -253,22 +234,16 @@ func TestShareOfPurges(t *testing.T) {
 			INSERT INTO tb_103 (process_instance_id) SELECT generate_series(3, 300, 3)`,
 	)
 	for _, name := range []string{"a", "b", "c"} {
-		setPurge(
-			t,
-			client,
-			&cleanupv1.FormsPurge{
-				Name:        name,
-				Application: strings.ToUpper(name),
-				DateColumn:  "ended",
-				Days:        100,
-				Enabled:     true,
-			},
-		)
+		setPurge(t, client, &cleanupv1.FormsPurge{
+			Name:        name,
+			Application: strings.ToUpper(name),
+			DateColumn:  "ended",
+			Days:        100,
+			Enabled:     true,
+		})
 	}
-	_, dry, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b", "forms/c"}, DryRun: true},
-	)
+	_, dry, err := s.run(t,
+		&cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b", "forms/c"}, DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,11 +258,7 @@ func TestShareOfPurges(t *testing.T) {
 	}
 	left := func() int64 { return forms.Int("SELECT count(*) FROM tb_process_instance") }
 	_, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/a", "forms/b"}, ContinueOnError: true})
-	if info, _ := wantCode(
-		t,
-		err,
-		codes.FailedPrecondition,
-	); info.GetReason() != "GUARD" || left() != 200 ||
+	if info, _ := wantCode(t, err, codes.FailedPrecondition); info.GetReason() != "GUARD" || left() != 200 ||
 		resultOf(run, "forms/b").GetMetadata()["number"] != "200" {
 		t.Errorf("two thirds in one run: %d are left: %v", left(), run)
 	}
@@ -305,10 +276,7 @@ func TestShareOfPurges(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept},
-	); err != nil ||
+	if _, _, err := s.run(t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId(), AcceptGuards: accept}); err != nil ||
 		left() != 100 {
 		t.Errorf("with an approval: %d are left: %v", left(), err)
 	}
@@ -319,31 +287,24 @@ func TestFormsIsHeld(t *testing.T) {
 	t.Parallel()
 	s, client, forms := purgeServer(t)
 	setPurge(t, client, loans())
-	held, err := s.CreateHold(
-		t.Context(),
-		&cleanupv1.CreateHoldRequest{
-			Hold: &cleanupv1.Hold{
-				Reason: "audit",
-				What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
-			},
+	held, err := s.CreateHold(t.Context(), &cleanupv1.CreateHoldRequest{
+		Hold: &cleanupv1.Hold{
+			Reason: "audit",
+			What:   &cleanupv1.Hold_Everything{Everything: &cleanupv1.HeldEverything{}},
 		},
-	)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, run, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}},
-	); err != nil || resultOf(run, "forms/loans").GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: []string{"forms/loans"}}); err != nil || resultOf(
+		run, "forms/loans",
+	).GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
 		forms.Int("SELECT count(*) FROM tb_process_instance") != 40 {
 		t.Errorf("%v %v", run, err)
 	}
 	erase := func(dryRun bool) error {
-		_, err := eraseAll(
-			t,
-			client,
-			&cleanupv1.EraseUserDataRequest{ProcessInstanceIds: []string{"1"}, DryRun: dryRun},
-		)
+		_, err := eraseAll(t, client,
+			&cleanupv1.EraseUserDataRequest{ProcessInstanceIds: []string{"1"}, DryRun: dryRun})
 		return err
 	}
 	sweep, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{})
@@ -379,8 +340,7 @@ func waitingPurge(
 			FROM generate_series(1, 1000) i; TRUNCATE tb_task`,
 	)
 	if _, err := s.SetGuards(
-		t.Context(),
-		&cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}},
+		t.Context(), &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{MaxSharePercent: new(float64)}},
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -417,22 +377,13 @@ func TestFormsIsHeldDuringPurge(t *testing.T) {
 	inForce := forms.Int("SELECT count(*) FROM tb_process_instance")
 	events, err := drain(t, stream, nil)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
-	rows, left := s.db.Int(
-		"SELECT sum(rows) FROM cleanupd.erasure_rows",
-	), forms.Int(
-		"SELECT count(*) FROM tb_process_instance",
-	)
+	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int(
+		"SELECT count(*) FROM tb_process_instance")
 	if err != nil || left != inForce || left < 800 || result.GetState() != cleanupv1.TaskState_TASK_STATE_SKIPPED ||
 		result.GetRowsDeleted() != rows ||
 		result.GetRowsOnHold() != left {
-		t.Errorf(
-			"%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v",
-			left,
-			inForce,
-			rows,
-			result,
-			err,
-		)
+		t.Errorf("%d process instances are left of %d when the hold was in force, %d rows are gone: %v %v", left,
+			inForce, rows, result, err)
 	}
 	if n := s.db.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'FAILED' OR state = 'SUCCEEDED'"); n != 1 {
 		t.Error("the receipt does not end")
@@ -478,11 +429,8 @@ func TestPurgesAreCancelled(t *testing.T) {
 	events, err := drain(t, stream, nil)
 	wantCode(t, err, codes.Canceled)
 	result := resultOf(events[len(events)-1].GetRunFinished().GetRun(), "forms/loans")
-	rows, left := s.db.Int(
-		"SELECT sum(rows) FROM cleanupd.erasure_rows",
-	), forms.Int(
-		"SELECT count(*) FROM tb_process_instance",
-	)
+	rows, left := s.db.Int("SELECT sum(rows) FROM cleanupd.erasure_rows"), forms.Int(
+		"SELECT count(*) FROM tb_process_instance")
 	if result.GetRowsDeleted() != rows || left < 800 || left > 900 ||
 		s.db.Int("SELECT count(*) FROM cleanupd.erasure_item WHERE state = 'DONE'") != 1000-left {
 		t.Errorf("%d rows are gone, %d process instances left: %v", rows, left, result)
@@ -499,39 +447,24 @@ func TestPurgeErrors(t *testing.T) {
 		says               string
 	}{
 		{
-			http.MethodPut,
-			"/v1/forms/purges/old",
-			`{"application": "Loans", "dateColumn": "ended", "days": 10}`,
-			200,
+			http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 10}`, 200,
 			`"enabled":false`,
 		},
 		{
-			http.MethodPut,
-			"/v1/forms/purges/old",
-			`{"application": "Loans", "dateColumn": "status", "days": 0}`,
-			400,
+			http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 0}`, 400,
 			"purge.days",
 		},
 		{
-			http.MethodPut,
-			"/v1/forms/purges/old",
-			`{"application": "Loans", "dateColumn": "status", "days": 5}`,
-			400,
+			http.MethodPut, "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "status", "days": 5}`, 400,
 			"ended",
 		},
 		{
-			http.MethodPut,
-			"/v1/forms/purges/OLD",
-			`{"application": "Loans", "dateColumn": "ended", "days": 5}`,
-			400,
+			http.MethodPut, "/v1/forms/purges/OLD", `{"application": "Loans", "dateColumn": "ended", "days": 5}`, 400,
 			"purge.name",
 		},
 		{
-			http.MethodPut,
-			"/v1/forms/purges/old",
-			`{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`,
-			409,
-			"etag",
+			http.MethodPut, "/v1/forms/purges/old",
+			`{"application": "Loans", "dateColumn": "ended", "days": 5, "etag": "x"}`, 409, "etag",
 		},
 		{http.MethodGet, "/v1/forms/purges?pageSize=1", "", 200, `"nextPageToken":""`},
 		{http.MethodGet, "/v1/forms/purges?pageSize=-1", "", 400, "page_size"},
@@ -539,11 +472,8 @@ func TestPurgeErrors(t *testing.T) {
 		{http.MethodPut, "/v1/forms/purges/old", `{"applicaton": "Loans"}`, 400, "applicaton"},
 		{http.MethodPut, "/v1/forms/purges/old?x=1", `{}`, 400, "x"},
 		{
-			http.MethodPut,
-			"/v1/forms/purges/old",
-			`{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`,
-			400,
-			"purge.name",
+			http.MethodPut, "/v1/forms/purges/old",
+			`{"name": "other", "application": "Loans", "dateColumn": "ended", "days": 5}`, 400, "purge.name",
 		},
 		{http.MethodPost, "/v1/forms/purges", `{}`, 405, ""},
 		{http.MethodGet, "/v1/forms/purges", "", 200, `"name":"old"`},

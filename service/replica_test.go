@@ -36,11 +36,7 @@ type replica struct {
 }
 
 func newReplica(
-	ctx context.Context,
-	name string,
-	pool *pgxpool.Pool,
-	forms *userdata.Manager,
-	config transport.Config,
+	ctx context.Context, name string, pool *pgxpool.Pool, forms *userdata.Manager, config transport.Config,
 ) (r *replica, err error) {
 	log := slog.New(slog.DiscardHandler)
 	config.HTTPLoopback, config.Log = true, cmp.Or(config.Log, log)
@@ -52,11 +48,7 @@ func newReplica(
 	r = &replica{manager: runs.New(own), forms: forms}
 	s := service.New(ctx, pool, r.manager)
 	r.tables = s.Tables
-	if r.server, err = service.NewServer(
-		s,
-		service.NewUserData(ctx, forms),
-		config,
-	); err != nil {
+	if r.server, err = service.NewServer(s, service.NewUserData(ctx, forms), config); err != nil {
 		return nil, err
 	}
 	var refused [2]error
@@ -92,13 +84,8 @@ func replicaProcess(database string) error {
 		return err
 	}
 	defer pool.Close()
-	r, err := newReplica(
-		ctx,
-		fmt.Sprint(os.Getpid()),
-		pool,
-		nil,
-		transport.Config{Guard: &access.Guard{}, Console: true},
-	)
+	r, err := newReplica(ctx, fmt.Sprint(os.Getpid()), pool, nil,
+		transport.Config{Guard: &access.Guard{}, Console: true})
 	if err != nil {
 		return err
 	}

@@ -116,9 +116,7 @@ func FuzzREST(f *testing.F) {
 	}
 	s := busy(f)
 	f.Fuzz(func(t *testing.T, method, path, body string) {
-		if u, err := url.Parse(
-			s.url + path,
-		); err != nil || u.Host == "" || s.url != u.Scheme+"://"+u.Host ||
+		if u, err := url.Parse(s.url + path); err != nil || u.Host == "" || s.url != u.Scheme+"://"+u.Host ||
 			method == "CONNECT" {
 			return // another server, or a tunnel
 		}
@@ -258,8 +256,7 @@ func FuzzSettingsBody(f *testing.F) {
 			}
 			now := set.GetSchedule()
 			if (put.GetCron() != "" && now.GetCron() != put.GetCron()) || !slices.Equal(
-				now.GetMoreCrons(),
-				put.GetMoreCrons(),
+				now.GetMoreCrons(), put.GetMoreCrons(),
 			) || (put.GetTimeZone() != "" && now.GetTimeZone() != put.GetTimeZone()) ||
 				now.GetEnabled() != put.GetEnabled() ||
 				now.GetContinueOnError() != (put.ContinueOnError == nil || put.GetContinueOnError()) ||

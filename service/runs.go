@@ -97,9 +97,8 @@ func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.Clean
 
 var (
 	errDetached = errors.New("the caller has detached")
-	errStopping = status.Error(
-		codes.Unavailable, "this replica is stopping: go on watching elsewhere with after_sequence",
-	)
+	errStopping = status.Error(codes.Unavailable,
+		"this replica is stopping: go on watching elsewhere with after_sequence")
 )
 
 // watcher is a call that watches a run.
@@ -317,10 +316,8 @@ func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
 	if err == nil && run.DryRun && run.RequestedBy == who.String() {
 		return nil
 	}
-	return status.Errorf(
-		codes.PermissionDenied, "CleanupService/CancelRun needs the role %s, except for dry runs of one's own",
-		access.Operator,
-	)
+	return status.Errorf(codes.PermissionDenied,
+		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own", access.Operator)
 }
 
 // encode returns the message of an event, encoded once for all its watchers. RunCleanupResponse and WatchRunResponse

@@ -85,13 +85,10 @@ func TestRunCleanup(t *testing.T) {
 func TestChosenTasks(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	events, run, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{
-			Tasks:     []string{"audit-trail", "visitors", "sessions"},
-			SkipTasks: []string{"sessions"},
-		},
-	)
+	events, run, err := s.run(t, &cleanupv1.RunCleanupRequest{
+		Tasks:     []string{"audit-trail", "visitors", "sessions"},
+		SkipTasks: []string{"sessions"},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,11 +156,7 @@ func TestActiveRun(t *testing.T) {
 	}
 	id := events[0].GetRunId()
 	_, _, err = other.run(t, &cleanupv1.RunCleanupRequest{})
-	if info, _ := wantCode(
-		t,
-		err,
-		codes.Aborted,
-	); info.GetReason() != "RUN_ACTIVE" || info.GetDomain() != "cleanupd" ||
+	if info, _ := wantCode(t, err, codes.Aborted); info.GetReason() != "RUN_ACTIVE" || info.GetDomain() != "cleanupd" ||
 		info.GetMetadata()["run_id"] != id {
 		t.Errorf("details: %v", info)
 	}
@@ -204,19 +197,15 @@ func TestAClientThatLeavesDoesNotStopTheRun(t *testing.T) {
 	}
 	leave()
 	release()
-	watching, err := s.WatchRun(
-		t.Context(),
-		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: 1},
-	)
+	watching, err := s.WatchRun(t.Context(),
+		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: 1})
 	events, err := drain(t, watching, err)
 	if err != nil || events[0].GetSequence() != 2 || events[len(events)-1].GetRunFinished() == nil {
 		t.Errorf("the run did not go on: %v", err)
 	}
 	end := events[len(events)-1].GetSequence()
-	watching, err = s.WatchRun(
-		t.Context(),
-		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: end},
-	)
+	watching, err = s.WatchRun(t.Context(),
+		&cleanupv1.WatchRunRequest{RunId: first.GetEvent().GetRunId(), AfterSequence: end})
 	if events, err := drain(t, watching, err); err != nil || len(events) != 0 {
 		t.Errorf("after the last event there are %d more (%v)", len(events), err)
 	}
@@ -267,9 +256,7 @@ func TestFailedTask(t *testing.T) {
 		}
 		return out
 	}
-	if got := states(
-		run,
-	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
+	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
 		got["import-rejects"] != cleanupv1.TaskState_TASK_STATE_FAILED ||
 		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_NOT_RUN ||
 		s.db.Int("SELECT count(*) FROM XtkAudit") != 30 {
@@ -277,9 +264,7 @@ func TestFailedTask(t *testing.T) {
 	}
 	_, run, err = s.run(t, &cleanupv1.RunCleanupRequest{ContinueOnError: true})
 	wantCode(t, err, codes.Internal)
-	if got := states(
-		run,
-	); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
+	if got := states(run); run.GetState() != cleanupv1.RunState_RUN_STATE_FAILED ||
 		got["audit-trail"] != cleanupv1.TaskState_TASK_STATE_SUCCEEDED ||
 		s.db.Int("SELECT count(*) FROM XtkAudit") != 0 {
 		t.Errorf("states when going on: %v", got)
@@ -289,10 +274,7 @@ func TestFailedTask(t *testing.T) {
 func TestNoCampaignDatabase(t *testing.T) {
 	t.Parallel()
 	s := serve(t, pgtest.Empty(t), false)
-	if _, run, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{},
-	); run != nil ||
+	if _, run, err := s.run(t, &cleanupv1.RunCleanupRequest{}); run != nil ||
 		!strings.Contains(err.Error(), "NmsDelivery") {
 		t.Errorf("the run: %v %v", run, err)
 	} else {
@@ -379,7 +361,8 @@ func TestViewsOfRuns(t *testing.T) {
 	s.db.Do(
 		`INSERT INTO cleanupd.run (id, slot, state, dry_run, continue_on_error, requested_by, end_time)
 			SELECT gen_random_uuid(), 0, 'SUCCEEDED', false, false, 'x', now() FROM generate_series(1, 101);
-		INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state) SELECT id, 1, 'rejects', 'BUILT_IN', true, 'SUCCEEDED'
+		INSERT INTO cleanupd.task (run_id, position, name, kind, chosen, state) SELECT id, 1, 'rejects', 'BUILT_IN',
+			true, 'SUCCEEDED'
 			FROM cleanupd.run;
 		INSERT INTO cleanupd.space (run_id, task, relation, rows_deleted, table_bytes_before, index_bytes_before,
 				table_bytes_after, index_bytes_after) SELECT run_id, name, 'nmsbroadlogmsg', 1, 2, 2, 1, 1 FROM cleanupd.task`,
@@ -392,12 +375,8 @@ func TestViewsOfRuns(t *testing.T) {
 		"?page_size=101&view=RUN_VIEW_FULL": {100, 100},
 	} {
 		got := s.call(t, "GET", "/v1/runs"+query, "")
-		if listed, spaces := strings.Count(
-			got.body,
-			`"requestedBy"`,
-		), strings.Count(
-			got.body,
-			`"nmsbroadlogmsg"`,
+		if listed, spaces := strings.Count(got.body, `"requestedBy"`), strings.Count(
+			got.body, `"nmsbroadlogmsg"`,
 		); got.code != 200 || listed != want[0] ||
 			spaces != want[1] {
 			t.Errorf("%s: %d: %d runs, %d tables", query, got.code, listed, spaces)
@@ -506,9 +485,7 @@ func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 	}{
 		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
 		{
-			"nobody",
-			503,
-			"the commit waits for a synchronous standby (SyncRep)",
+			"nobody", 503, "the commit waits for a synchronous standby (SyncRep)",
 			healthv1.HealthCheckResponse_NOT_SERVING,
 		},
 		{"", 200, "ok", healthv1.HealthCheckResponse_SERVING},
@@ -552,8 +529,7 @@ func reflects(ctx context.Context, conn *grpc.ClientConn) error {
 		return err
 	}
 	err = stream.Send(
-		&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}},
-	)
+		&reflectionv1.ServerReflectionRequest{MessageRequest: &reflectionv1.ServerReflectionRequest_ListServices{}})
 	if err != nil && !errors.Is(err, io.EOF) { // which says that the stream has ended: how, Recv tells
 		return err
 	}

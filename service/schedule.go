@@ -34,12 +34,7 @@ func (s *Service) SetSchedule(
 	}
 	mask := in.GetUpdateMask()
 	if err := checkMask(
-		mask,
-		given,
-		"next_run_time",
-		"last_run_id",
-		"upcoming_run_times",
-		"warnings",
+		mask, given, "next_run_time", "last_run_id", "upcoming_run_times", "warnings",
 	).Err(); err != nil {
 		return nil, err
 	}
@@ -116,9 +111,8 @@ func scheduleMessage(s *schedule.Schedule) (*cleanupv1.Schedule, error) {
 		PauseStopsClock: s.PauseStopsClock,
 	}
 	for _, w := range s.Windows {
-		out.Windows = append(
-			out.Windows, &cleanupv1.Window{Days: w.Days, Start: w.Start, End: w.End, Pace: paceMessage(w.Pace)},
-		)
+		out.Windows = append(out.Windows,
+			&cleanupv1.Window{Days: w.Days, Start: w.Start, End: w.End, Pace: paceMessage(w.Pace)})
 	}
 	if s.MaxDuration > 0 {
 		out.MaxDuration = durationpb.New(s.MaxDuration)

@@ -30,12 +30,9 @@ func TestSchedule(t *testing.T) {
 	db.Superuser("ALTER DATABASE " + db.Name + " SET timezone = 'Asia/Tokyo'")
 	db.Reset()
 	s := serve(t, db, false)
-	if got, want := s.schedule(
-		t,
-	), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(true)}); !proto.Equal(
-		got,
-		want,
-	) {
+	if got, want := s.schedule(t), (&cleanupv1.Schedule{Cron: "0 4 * * *", TimeZone: "Asia/Tokyo", ContinueOnError: new(
+		true,
+	)}); !proto.Equal(got, want) {
 		t.Errorf("before one was stored: %v", got)
 	}
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -121,8 +118,7 @@ func TestSchedule(t *testing.T) {
 		starts := got.GetUpcomingRunTimes()
 		if len(starts) != c.starts || (c.starts > 0 && !proto.Equal(starts[0], next)) ||
 			!slices.IsSortedFunc(
-				starts,
-				func(a, b *timestamppb.Timestamp) int { return a.AsTime().Compare(b.AsTime()) },
+				starts, func(a, b *timestamppb.Timestamp) int { return a.AsTime().Compare(b.AsTime()) },
 			) {
 			t.Errorf("the next starts, %d of them: %v", c.starts, starts)
 		}
@@ -258,13 +254,9 @@ func TestInvalidSchedules(t *testing.T) {
 func TestScheduleOverREST(t *testing.T) {
 	t.Parallel()
 	s := campaign(t)
-	const given = `{"cron": "30 3 * * 0", "moreCrons": ["30 12 * * 1-5"], "timeZone": "Europe/Berlin", "enabled": true, "maxDuration": "7200s"}`
-	if got := s.call(
-		t,
-		"PUT",
-		"/v1/schedule",
-		given,
-	); got.code != 200 ||
+	const given = `{"cron": "30 3 * * 0", "moreCrons": ["30 12 * * 1-5"], "timeZone": "Europe/Berlin", "enabled": ` +
+		`true, "maxDuration": "7200s"}`
+	if got := s.call(t, "PUT", "/v1/schedule", given); got.code != 200 ||
 		at(got.lines[0], "schedule", "maxDuration") != "7200s" {
 		t.Errorf("PUT: %d %s", got.code, got.body)
 	}
@@ -284,12 +276,7 @@ func TestScheduleOverREST(t *testing.T) {
 		t.Errorf("PUT of what was read: %d %s", again.code, again.body)
 	}
 	off := strings.Replace(body, `"continueOnError":true`, `"continueOnError":false`, 1)
-	if got := s.call(
-		t,
-		"PUT",
-		"/v1/schedule",
-		off,
-	); got.code != 200 ||
+	if got := s.call(t, "PUT", "/v1/schedule", off); got.code != 200 ||
 		at(got.lines[0], "schedule", "continueOnError") != false {
 		t.Errorf("PUT %s: %d %s", off, got.code, got.body)
 	}

@@ -41,12 +41,7 @@ func TestWhatServes(t *testing.T) {
 	}
 	s.db.Do("UPDATE cleanupd.replica SET seen_time = seen_time - interval '3 minutes'")
 	var silent struct{ Replicas []any }
-	if got := s.call(
-		t,
-		"GET",
-		"/v1/server",
-		"",
-	); got.code != 200 || json.Unmarshal([]byte(got.body), &silent) != nil ||
+	if got := s.call(t, "GET", "/v1/server", ""); got.code != 200 || json.Unmarshal([]byte(got.body), &silent) != nil ||
 		len(silent.Replicas) != 0 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
@@ -61,8 +56,7 @@ func TestListAudit(t *testing.T) {
 	s := campaign(t)
 	for range 3 {
 		if _, err := s.SetSchedule(
-			t.Context(),
-			&cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{}},
+			t.Context(), &cleanupv1.SetScheduleRequest{Schedule: &cleanupv1.Schedule{}},
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -120,7 +114,9 @@ func TestListRunsByFilter(t *testing.T) {
 		{"a task of both", &cleanupv1.ListRunsRequest{Task: "visitors"}, []string{dry.GetId(), real.GetId()}},
 		{"a task of one", &cleanupv1.ListRunsRequest{Task: "sessions"}, []string{dry.GetId()}},
 		{"from the second on", &cleanupv1.ListRunsRequest{CreatedFromTime: dry.GetCreateTime()}, []string{dry.GetId()}},
-		{"before the second", &cleanupv1.ListRunsRequest{CreatedBeforeTime: dry.GetCreateTime()}, []string{real.GetId()}},
+		{"before the second", &cleanupv1.ListRunsRequest{CreatedBeforeTime: dry.GetCreateTime()}, []string{
+			real.GetId(),
+		}},
 	} {
 		var got []string
 		for token, pages := "", 0; pages == 0 || token != ""; pages++ { // the filter holds on each page
@@ -142,19 +138,12 @@ func TestListRunsByFilter(t *testing.T) {
 		}
 	}
 	if got := s.call(
-		t,
-		"GET",
-		"/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFromTime=2020-01-01T00:00:00Z",
-		"",
+		t, "GET", "/v1/runs?state=RUN_STATE_FAILED&dryRun=false&createdFromTime=2020-01-01T00:00:00Z", "",
 	); got.code != 200 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
 	for _, bad := range []string{
-		"state=RUN_STATE_UNSPECIFIED",
-		"state=9",
-		"state=x",
-		"task=nothing",
-		"created_from_time=yesterday",
+		"state=RUN_STATE_UNSPECIFIED", "state=9", "state=x", "task=nothing", "created_from_time=yesterday",
 	} {
 		if got := s.call(t, "GET", "/v1/runs?"+bad, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", bad, got.code, got.body)

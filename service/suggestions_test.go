@@ -105,9 +105,7 @@ func TestSuggestions(t *testing.T) {
 		}
 		names[p.GetName()] = true
 		if db.Int(
-			"SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2",
-			table,
-			column,
+			"SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass($1) AND attname = $2", table, column,
 		) != 1 {
 			t.Errorf("%s has no column %s", table, column)
 		}
@@ -194,7 +192,8 @@ func TestSuggestionsForGrowingTables(t *testing.T) {
 		INSERT INTO cleanupd.sampled_table (name, first_time) SELECT 'public.' || name, now() - interval '10 days'
 			FROM unnest(ARRAY['growing', 'resting', 'tiny']) AS name;
 		INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes)
-			SELECT t.id, now() - interval '10 days', 0, CASE name WHEN 'public.resting' THEN c.relpages * 8192 * 0.95 ELSE 0 END, 0
+			SELECT t.id, now() - interval '10 days', 0, CASE name WHEN 'public.resting' THEN c.relpages * 8192 * 0.95 ELSE
+				0 END, 0
 			FROM cleanupd.sampled_table t JOIN pg_class c ON c.oid = t.name::regclass`)
 	got := s.suggestions(t)
 	if len(got) != 1 || got["public.growing"].GetPolicy().GetOlderThan().GetDays() != 30 ||
@@ -205,7 +204,9 @@ func TestSuggestionsForGrowingTables(t *testing.T) {
 		OrderBy: cleanupv1.TableOrder_TABLE_ORDER_GROWTH, PageSize: 1,
 	})
 	if err != nil || page.GetTables()[0].GetName() != "public.growing" || page.GetTables()[0].GetGrowth_7Days() <= 0 ||
-		page.GetTables()[0].Growth_30Days == nil || len(page.GetTables()[0].GetHistory()) != 1 || page.GetSampleTime() == nil {
+		page.GetTables()[0].Growth_30Days == nil || len(
+		page.GetTables()[0].GetHistory(),
+	) != 1 || page.GetSampleTime() == nil {
 		t.Errorf("%v, %v", page, err)
 	}
 }

@@ -113,7 +113,8 @@ func TestTablesAndTheirTasks(t *testing.T) {
 	}
 	for name, want := range map[string][]string{
 		"public.wkf%": {
-			"2 workflow 520 is paused", "1 list 500002 exists", "1 workflow 12 is started", "1 workflow 522 is in state 99",
+			"2 workflow 520 is paused", "1 list 500002 exists", "1 workflow 12 is started",
+			"1 workflow 522 is in state 99",
 		},
 		"public.wkfhisto%": {"1 workflow 12 exists"},
 		`public.wkdlv\_%`:  {"1 delivery 500001 is in progress"},
@@ -275,7 +276,9 @@ func TestWrongRequestsOfTables(t *testing.T) {
 	if status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a token of another order: %v", err)
 	}
-	for _, query := range []string{"pageSize=-1", "pageToken=x", "orderBy=AGE", "orderBy=99", "view=99", "uncoveredOnly=7"} {
+	for _, query := range []string{
+		"pageSize=-1", "pageToken=x", "orderBy=AGE", "orderBy=99", "view=99", "uncoveredOnly=7",
+	} {
 		if got := s.call(t, "GET", "/v1/tables?"+query, ""); got.code != 400 {
 			t.Errorf("%s: %d %s", query, got.code, got.body)
 		}
@@ -294,11 +297,8 @@ func TestTablesOfOtherDatabases(t *testing.T) {
 	}
 	db.Do("CREATE SCHEMA a; CREATE SCHEMA b; CREATE TABLE a.nmsdelivery (i int); CREATE TABLE b.nmsdelivery (i int)")
 	if _, err = s.ListTables(
-		t.Context(),
-		&cleanupv1.ListTablesRequest{},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t.Context(), &cleanupv1.ListTablesRequest{},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("with two schemas: %v", err)
 	}
 }

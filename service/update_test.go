@@ -94,9 +94,7 @@ func TestScheduleMaskAndEtag(t *testing.T) {
 	set := func(
 		etag string, m *fieldmaskpb.FieldMask, schedule *cleanupv1.Schedule,
 	) (*cleanupv1.SetScheduleResponse, error) {
-		return s.SetSchedule(
-			t.Context(), &cleanupv1.SetScheduleRequest{Schedule: schedule, UpdateMask: m, Etag: etag},
-		)
+		return s.SetSchedule(t.Context(), &cleanupv1.SetScheduleRequest{Schedule: schedule, UpdateMask: m, Etag: etag})
 	}
 	before, err := s.GetSchedule(t.Context(), &cleanupv1.GetScheduleRequest{})
 	if err != nil || before.GetEtag() == "" {
@@ -171,11 +169,8 @@ func TestGuardsMaskAndEtag(t *testing.T) {
 		first.GetGuards().GetMaxTables() != 5_000 {
 		t.Fatal(first, err)
 	}
-	second, err := set(
-		first.GetEtag(),
-		mask("cutoff", "max_idle"),
-		&cleanupv1.Guards{MaxIdle: durationpb.New(time.Hour)},
-	)
+	second, err := set(first.GetEtag(), mask("cutoff", "max_idle"),
+		&cleanupv1.Guards{MaxIdle: durationpb.New(time.Hour)})
 	if err != nil || !second.GetGuards().GetCutoff() || second.GetGuards().GetMinRows() != 2_000_000 ||
 		second.GetGuards().GetMaxIdle().AsDuration() != time.Hour {
 		t.Errorf("a reset: %v, %v", second, err)
@@ -196,9 +191,8 @@ func TestPurgeMaskAndEtag(t *testing.T) {
 	_, client, _ := purgeServer(t)
 	first := setPurge(t, client, loans())
 	change := func(m *fieldmaskpb.FieldMask, p *cleanupv1.FormsPurge) (*cleanupv1.FormsPurge, error) {
-		out, err := client.SetFormsPurge(
-			t.Context(), &cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: p, UpdateMask: m},
-		)
+		out, err := client.SetFormsPurge(t.Context(),
+			&cleanupv1.SetFormsPurgeRequest{Name: "loans", Purge: p, UpdateMask: m})
 		return out.GetPurge(), err
 	}
 	second, err := change(mask("days", "enabled", "etag"), &cleanupv1.FormsPurge{Days: 101, Etag: first.GetEtag()})
@@ -213,13 +207,11 @@ func TestPurgeMaskAndEtag(t *testing.T) {
 	}
 	_, err = change(mask("days"), &cleanupv1.FormsPurge{Days: 7, Etag: first.GetEtag()})
 	wantCode(t, err, codes.Aborted)
-	_, err = client.SetFormsPurge(
-		t.Context(), &cleanupv1.SetFormsPurgeRequest{Name: "new", Purge: loansOf("new"), UpdateMask: mask("days")},
-	)
+	_, err = client.SetFormsPurge(t.Context(),
+		&cleanupv1.SetFormsPurgeRequest{Name: "new", Purge: loansOf("new"), UpdateMask: mask("days")})
 	wantCode(t, err, codes.NotFound)
-	_, err = client.DeleteFormsPurge(
-		t.Context(), &cleanupv1.DeleteFormsPurgeRequest{Name: "loans", Etag: first.GetEtag()},
-	)
+	_, err = client.DeleteFormsPurge(t.Context(),
+		&cleanupv1.DeleteFormsPurgeRequest{Name: "loans", Etag: first.GetEtag()})
 	wantCode(t, err, codes.Aborted)
 	list, err := client.ListFormsPurges(t.Context(), &cleanupv1.ListFormsPurgesRequest{})
 	if err != nil || len(list.GetPurges()) != 1 || !proto.Equal(list.GetPurges()[0], second) {
@@ -253,10 +245,16 @@ func TestUpdatesOverREST(t *testing.T) {
 		code               int
 		says               string
 	}{
-		{"PATCH", "/v1/schedule", `{"enabled": true, "cron": "0 5 * * *", "maxDuration": "60s"}`, 200, `"cron":"0 5 * * *"`},
+		{
+			"PATCH", "/v1/schedule", `{"enabled": true, "cron": "0 5 * * *", "maxDuration": "60s"}`, 200,
+			`"cron":"0 5 * * *"`,
+		},
 		{"PATCH", "/v1/schedule", `{}`, 200, `"maxDuration":"60s"`},
 		{"PATCH", "/v1/schedule", `{"cron": null, "max_duration": null}`, 200, `"enabled":true`},
-		{"GET", "/v1/schedule", "", 200, `"cron":"0 4 * * *","moreCrons":[],"timeZone":"UTC","enabled":true,"continueOnError"`},
+		{
+			"GET", "/v1/schedule", "", 200,
+			`"cron":"0 4 * * *","moreCrons":[],"timeZone":"UTC","enabled":true,"continueOnError"`,
+		},
 		{"PATCH", "/v1/schedule?etag=x", `{"enabled": false}`, 409, "the schedule changed"},
 		{"PUT", "/v1/schedule?etag=x", `{}`, 409, "the schedule changed"},
 		{"PATCH", "/v1/schedule", `{"nextRunTime": "2999-01-01T00:00:00Z"}`, 400, "next_run_time is output only"},
@@ -278,7 +276,10 @@ func TestUpdatesOverREST(t *testing.T) {
 		{"PUT", "/v1/guards", `{}`, 200, `"maxIdle":"3888000s"`},
 
 		{"PATCH", "/v1/forms/purges/old", `{"days": 5}`, 404, "old"},
-		{"PUT", "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 10}`, 200, `"days":10`},
+		{
+			"PUT", "/v1/forms/purges/old", `{"application": "Loans", "dateColumn": "ended", "days": 10}`, 200,
+			`"days":10`,
+		},
 		{"PATCH", "/v1/forms/purges/old", `{"days": 11, "enabled": true}`, 200, `"dateColumn":"ended"`},
 		{"PATCH", "/v1/forms/purges/old", `{"name": "old", "enabled": null}`, 200, `"days":11`},
 		{"PATCH", "/v1/forms/purges/old", `{}`, 200, `"enabled":false`},

@@ -43,9 +43,8 @@ func (u *UserData) ready(ctx context.Context) error {
 }
 
 // errNoForms says that the server was started without a Forms database.
-var errNoForms = status.Error(
-	codes.FailedPrecondition, "this server knows no AEM Forms database: start it with --forms-database-url",
-)
+var errNoForms = status.Error(codes.FailedPrecondition,
+	"this server knows no AEM Forms database: start it with --forms-database-url")
 
 // noForms returns why there is no Forms database.
 func (s *UserData) noForms() error {
@@ -132,10 +131,8 @@ func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals
 		check(fmt.Sprintf("variables[%d].application", i), v.GetApplication(), true)
 		check(fmt.Sprintf("variables[%d].workflow", i), v.GetWorkflow(), true)
 		check(fmt.Sprintf("variables[%d].variable", i), v.GetVariable(), false)
-		q.Variables = append(
-			q.Variables,
-			search.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()},
-		)
+		q.Variables = append(q.Variables,
+			search.Variable{Application: v.GetApplication(), Workflow: v.GetWorkflow(), Name: v.GetVariable()})
 	}
 	if wrong != nil {
 		return q, wrong

@@ -59,9 +59,7 @@ func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.Us
 
 // eraseAll reads the stream of an erasure.
 func eraseAll(
-	t *testing.T,
-	client cleanupv1.UserDataServiceClient,
-	in *cleanupv1.EraseUserDataRequest,
+	t *testing.T, client cleanupv1.UserDataServiceClient, in *cleanupv1.EraseUserDataRequest,
 ) (events []*cleanupv1.EraseEvent, err error) {
 	t.Helper()
 	stream, err := client.EraseUserData(t.Context(), in)
@@ -86,10 +84,7 @@ func TestReadinessOfForms(t *testing.T) {
 		got := s.call(t, "GET", "/readyz", "")
 		// the answer may be a second old
 		for end := time.Now().Add(time.Minute); got.code != code && time.Now().Before(end); got = s.call(
-			t,
-			"GET",
-			"/readyz",
-			"",
+			t, "GET", "/readyz", "",
 		) {
 			time.Sleep(50 * time.Millisecond)
 		}
@@ -105,23 +100,17 @@ func TestReadinessOfForms(t *testing.T) {
 		}
 	}
 	const up, down = healthv1.HealthCheckResponse_SERVING, healthv1.HealthCheckResponse_NOT_SERVING
-	check(
-		200,
-		map[string]healthv1.HealthCheckResponse_ServingStatus{
-			"":                           up,
-			"cleanup.v1.CleanupService":  up,
-			"cleanup.v1.UserDataService": up,
-		},
-	)
+	check(200, map[string]healthv1.HealthCheckResponse_ServingStatus{
+		"":                           up,
+		"cleanup.v1.CleanupService":  up,
+		"cleanup.v1.UserDataService": up,
+	})
 	formsDB.Cut()
-	check(
-		503,
-		map[string]healthv1.HealthCheckResponse_ServingStatus{
-			"":                           down,
-			"cleanup.v1.CleanupService":  up,
-			"cleanup.v1.UserDataService": down,
-		},
-	)
+	check(503, map[string]healthv1.HealthCheckResponse_ServingStatus{
+		"":                           down,
+		"cleanup.v1.CleanupService":  up,
+		"cleanup.v1.UserDataService": down,
+	})
 }
 
 func TestUserData(t *testing.T) {
@@ -174,16 +163,12 @@ func TestUserData(t *testing.T) {
 	}
 	verify := &cleanupv1.VerifyErasureRequest{ReceiptId: receipt.GetId(), UserId: "ann", Variables: variables}
 	if v, err := client.VerifyErasure(
-		t.Context(),
-		verify,
+		t.Context(), verify,
 	); err != nil || !v.GetReceipt().GetVerification().GetClean() ||
 		v.GetReceipt().GetVerification().GetVerifyTime() == nil {
 		t.Errorf("%v, %v", v, err)
 	}
-	if r, err := client.GetReceipt(
-		t.Context(),
-		&cleanupv1.GetReceiptRequest{ReceiptId: receipt.GetId()},
-	); err != nil ||
+	if r, err := client.GetReceipt(t.Context(), &cleanupv1.GetReceiptRequest{ReceiptId: receipt.GetId()}); err != nil ||
 		!r.GetReceipt().GetVerification().GetClean() {
 		t.Errorf("%v, %v", r, err)
 	}
@@ -206,10 +191,7 @@ func TestUserData(t *testing.T) {
 	}
 	for body, want := range map[string]int{`{"userId": "bob"}`: 400, `{}`: 400, `{"variables": [{}]}`: 400} {
 		if got := s.call(
-			t,
-			http.MethodPost,
-			"/v1/userdata/receipts/"+receipt.GetId()+":verify",
-			body,
+			t, http.MethodPost, "/v1/userdata/receipts/"+receipt.GetId()+":verify", body,
 		); got.code != want {
 			t.Errorf("%s: %+v", body, got)
 		}
@@ -255,14 +237,13 @@ func TestUserDataErrors(t *testing.T) {
 		{`{"userId": "ann", "principalIds": ["P3"]}`, codes.InvalidArgument, "principal_ids"},
 		{`{"userId": "bob"}`, codes.FailedPrecondition, "principal_ids"},
 		{
-			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`,
-			codes.NotFound,
+			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "nowhere"}]}`, codes.NotFound,
 			"nowhere",
 		},
 		{
-			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "apply", "variable": "applicant\"; DROP TABLE tb_task; --"}]}`,
-			codes.NotFound,
-			"DROP",
+			`{"userId": "ann", "variables": [{"application": "Loans", "workflow": "apply", "variable": "applicant\"; DROP ` +
+				`TABLE tb_task; --"}]}`,
+			codes.NotFound, "DROP",
 		},
 	} {
 		got := s.call(t, http.MethodPost, "/v1/userdata:erase", c.body)
@@ -275,11 +256,8 @@ func TestUserDataErrors(t *testing.T) {
 		t.Error("an erasure was stored that was refused")
 	}
 	if _, err := client.FindUserData(
-		t.Context(),
-		&cleanupv1.FindUserDataRequest{},
-	); status.Code(
-		err,
-	) != codes.InvalidArgument {
+		t.Context(), &cleanupv1.FindUserDataRequest{},
+	); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("%v", err)
 	}
 	for _, in := range []*cleanupv1.ListReceiptsRequest{{PageSize: -1}, {PageToken: "x"}} {
@@ -297,53 +275,35 @@ func TestUserDataErrors(t *testing.T) {
 	// Without a Forms database.
 	without := cleanupv1.NewUserDataServiceClient(serve(t, database(t), true).conn)
 	if _, err := without.FindUserData(
-		t.Context(),
-		&cleanupv1.FindUserDataRequest{UserId: "ann"},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t.Context(), &cleanupv1.FindUserDataRequest{UserId: "ann"},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if _, err := eraseAll(
-		t,
-		without,
-		&cleanupv1.EraseUserDataRequest{UserId: "ann"},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t, without, &cleanupv1.EraseUserDataRequest{UserId: "ann"},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if _, err := without.GetReceipt(
-		t.Context(),
-		&cleanupv1.GetReceiptRequest{},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t.Context(), &cleanupv1.GetReceiptRequest{},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if _, err := without.VerifyErasure(
-		t.Context(),
-		&cleanupv1.VerifyErasureRequest{},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t.Context(), &cleanupv1.VerifyErasureRequest{},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 	if _, err := without.ListReceipts(
-		t.Context(),
-		&cleanupv1.ListReceiptsRequest{},
-	); status.Code(
-		err,
-	) != codes.FailedPrecondition {
+		t.Context(), &cleanupv1.ListReceiptsRequest{},
+	); status.Code(err) != codes.FailedPrecondition {
 		t.Errorf("%v", err)
 	}
 }
 
 // sweepAll reads the stream of a sweep.
 func sweepAll(
-	t *testing.T,
-	client cleanupv1.UserDataServiceClient,
-	dryRun bool,
+	t *testing.T, client cleanupv1.UserDataServiceClient, dryRun bool,
 ) (events []*cleanupv1.EraseEvent, err error) {
 	t.Helper()
 	stream, err := client.SweepDocuments(t.Context(), &cleanupv1.SweepDocumentsRequest{DryRun: dryRun})
@@ -367,11 +327,9 @@ func TestSweepDocuments(t *testing.T) {
 			"0, ''); INSERT INTO tb_dm_session_reference VALUES ('stale', '_wfattach999999')",
 	)
 	formsDB.Do("INSERT INTO tb_task (id) VALUES (1000000)")
-	if events, err := sweepAll(
-		t,
-		client,
-		false,
-	); err != nil || len(events) != 3 || !strings.Contains(events[0].GetLog().GetMessage(), "1 sessions name") ||
+	if events, err := sweepAll(t, client, false); err != nil || len(events) != 3 || !strings.Contains(
+		events[0].GetLog().GetMessage(), "1 sessions name",
+	) ||
 		len(events[2].GetReceipt().GetProblems()) != 1 {
 		t.Errorf("%v %v", events, err)
 	}
@@ -433,11 +391,8 @@ func TestManyProblems(t *testing.T) {
 	formsDB.Do(`INSERT INTO tb_task SELECT i, 1, 'P0', 0 FROM generate_series(1000001, 1000007) i;
 		CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''not this one''; END';
 			CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`)
-	events, err := eraseAll(
-		t,
-		client,
-		&cleanupv1.EraseUserDataRequest{TaskIds: formsDB.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")},
-	)
+	events, err := eraseAll(t, client,
+		&cleanupv1.EraseUserDataRequest{TaskIds: formsDB.Strings("SELECT id::text FROM tb_task WHERE id > 1000000")})
 	wantCode(t, err, codes.Internal)
 	told := status.Convert(err).Message()
 	if receipt := events[len(events)-1].GetReceipt(); len(receipt.GetProblems()) != 7 ||
@@ -460,10 +415,8 @@ func (n nobody[M]) Context() context.Context { return n.ctx }
 func TestUserDataOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	foreign := errors.New("another instance's")
-	s := service.NewUserData(
-		t.Context(),
-		userdata.New(userdata.Config{Own: func(context.Context) error { return foreign }}),
-	)
+	s := service.NewUserData(t.Context(),
+		userdata.New(userdata.Config{Own: func(context.Context) error { return foreign }}))
 	for name, call := range map[string]func() error{
 		"find": func() error {
 			_, err := s.FindUserData(t.Context(), &cleanupv1.FindUserDataRequest{UserId: "bob"})
@@ -476,10 +429,8 @@ func TestUserDataOfAnotherInstance(t *testing.T) {
 			}, nobody[cleanupv1.EraseUserDataResponse]{ctx: t.Context()})
 		},
 		"sweep": func() error {
-			return s.SweepDocuments(
-				&cleanupv1.SweepDocumentsRequest{DryRun: true},
-				nobody[cleanupv1.SweepDocumentsResponse]{ctx: t.Context()},
-			)
+			return s.SweepDocuments(&cleanupv1.SweepDocumentsRequest{DryRun: true},
+				nobody[cleanupv1.SweepDocumentsResponse]{ctx: t.Context()})
 		},
 		"verify": func() error {
 			_, err := s.VerifyErasure(t.Context(), &cleanupv1.VerifyErasureRequest{ReceiptId: "x"})

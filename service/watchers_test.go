@@ -32,16 +32,9 @@ import (
 )
 
 var (
-	watchers = flag.Int(
-		"watchers",
-		suite.Size(suite.Flood, 40, 100),
-		"how many watch the run of TestWatchers, a fifth of them without reading",
-	)
-	watchedRows = flag.Int(
-		"watched-rows",
-		suite.Size(suite.Flood, 4_000, 20_000),
-		"how many rows TestWatchers cleans",
-	)
+	watchers = flag.Int("watchers", suite.Size(suite.Flood, 40, 100),
+		"how many watch the run of TestWatchers, a fifth of them without reading")
+	watchedRows   = flag.Int("watched-rows", suite.Size(suite.Flood, 4_000, 20_000), "how many rows TestWatchers cleans")
 	watchedRounds = flag.Int("watched-rounds", 1, "how often TestWatchers does so, with watchers and without")
 )
 
@@ -61,14 +54,8 @@ func TestWatchers(t *testing.T) {
 	slices.Sort(without)
 	slices.Sort(with)
 	n := *watchedRounds / 2
-	t.Logf(
-		"median of %d: %s without watchers, %s with %d: %.3f times",
-		*watchedRounds,
-		without[n],
-		with[n],
-		*watchers,
-		float64(with[n])/float64(without[n]),
-	)
+	t.Logf("median of %d: %s without watchers, %s with %d: %.3f times", *watchedRounds, without[n], with[n], *watchers,
+		float64(with[n])/float64(without[n]))
 }
 
 // reads counts the queries for events.
@@ -112,9 +99,9 @@ func cleaned(t *testing.T, watchers int) (took time.Duration) {
 		db.Until("SELECT count(*) FROM cleanupd.run WHERE state = 'SUCCEEDED'")
 		cpu = processorTime() - cpu
 		events := int(db.Int("SELECT last_sequence FROM cleanupd.run"))
-		took = time.Duration(
-			db.Int("SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run"),
-		) * time.Microsecond
+		took = time.Duration(db.Int(
+			"SELECT (extract(epoch FROM end_time - start_time) * 1000000)::bigint FROM cleanupd.run",
+		)) * time.Microsecond
 		crowd.check(t, events)
 		measure(&after)
 		held := int64(after.HeapInuse+after.StackInuse) - int64(before.HeapInuse+before.StackInuse)
@@ -183,10 +170,8 @@ func gather(t *testing.T, s *server, runID string, size int) *crowd {
 		return &crowd{}
 	}
 	c := &crowd{cmd: exec.Command(os.Args[0]), size: size}
-	c.cmd.Env = append(
-		os.Environ(),
-		fmt.Sprintf("WATCH=%s %s %s %d", s.conn.Target(), strings.TrimPrefix(s.url, "http://"), runID, size),
-	)
+	c.cmd.Env = append(os.Environ(),
+		fmt.Sprintf("WATCH=%s %s %s %d", s.conn.Target(), strings.TrimPrefix(s.url, "http://"), runID, size))
 	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()
 	stdout, outErr := c.cmd.StdoutPipe()
@@ -255,9 +240,7 @@ func watch(given string) error {
 				return err
 			}
 			if _, err := fmt.Fprintf(
-				conn,
-				"GET /v1/runs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n",
-				runID,
+				conn, "GET /v1/runs/%s/events HTTP/1.1\r\nHost: localhost\r\n\r\n", runID,
 			); err != nil {
 				return err
 			}

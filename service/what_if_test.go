@@ -38,21 +38,14 @@ func TestWhatIf(t *testing.T) {
 	if dry.GetWhatIf().GetVisitorPurgeDelayDays() != 10 {
 		t.Errorf("the run does not say what it supposed: %v", dry.GetWhatIf())
 	}
-	got := s.call(
-		t,
-		"POST",
-		"/v1/runs",
-		`{"dryRun": true, "tasks": ["visitors"], "whatIf": {"visitorPurgeDelayDays": 200}}`,
-	)
+	got := s.call(t, "POST", "/v1/runs",
+		`{"dryRun": true, "tasks": ["visitors"], "whatIf": {"visitorPurgeDelayDays": 200}}`)
 	if got.code != 200 || !strings.Contains(got.body, `"baselineRows":"71"`) {
 		t.Errorf("two hundred days: %d %s", got.code, got.body)
 	}
 	if _, _, err := s.run(
-		t,
-		&cleanupv1.RunCleanupRequest{Plan: dry.GetId()},
-	); status.Code(
-		err,
-	) != codes.InvalidArgument {
+		t, &cleanupv1.RunCleanupRequest{Plan: dry.GetId()},
+	); status.Code(err) != codes.InvalidArgument {
 		t.Errorf("a question as a plan: %v", err)
 	}
 	for field, req := range map[string]*cleanupv1.RunCleanupRequest{
@@ -60,10 +53,7 @@ func TestWhatIf(t *testing.T) {
 		"what_if.visitor_purge_delay_days": {DryRun: true, WhatIf: days(0)},
 		"has no option":                    {DryRun: true, WhatIf: &cleanupv1.Options{}},
 	} {
-		if _, _, err := s.run(
-			t,
-			req,
-		); status.Code(err) != codes.InvalidArgument ||
+		if _, _, err := s.run(t, req); status.Code(err) != codes.InvalidArgument ||
 			!strings.Contains(err.Error(), field) {
 			t.Errorf("%s: %v", field, err)
 		}

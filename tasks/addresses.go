@@ -15,8 +15,7 @@ var addresses = plan.Task{
 		On: plan.Table("NmsAddress"),
 		Rules: plan.Rules{
 			{
-				plan.Is("iStatus", 3),
-				plan.Is("iType", 41, 42),
+				plan.Is("iStatus", 3), plan.Is("iType", 41, 42),
 				plan.Older("tsLastModified", campaign.AppSubscriptionPurge).By(5 * campaign.Day),
 			},
 		},

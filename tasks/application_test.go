@@ -92,12 +92,8 @@ func (a *application) work(ctx context.Context, t *testing.T) {
 		case 2: // a change that is rolled back, or a short lock: no effect
 			err = a.lock(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		default:
-			err = a.write(
-				ctx,
-				r,
-				fresh,
-				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key),
-			)
+			err = a.write(ctx, r, fresh,
+				fmt.Sprintf("UPDATE %s SET %s WHERE %s = %d", r.table, freshened[r.table], key, r.key))
 		}
 		a.mu.Unlock()
 		if err != nil && ctx.Err() == nil {

@@ -420,12 +420,8 @@ func TestIdentities(t *testing.T) {
 			db.Do(
 				"ALTER TABLE NmsBroadLogRcp ALTER iBroadLogId DROP DEFAULT, ALTER iBroadLogId ADD GENERATED " +
 					generated +
-					" AS IDENTITY; " + strings.Replace(
-					someDeliveries,
-					"tsLastModified)\n\t\t\tVALUES (0",
-					"tsLastModified) OVERRIDING SYSTEM VALUE\n\t\t\tVALUES (0",
-					1,
-				) + deliveryWithPages +
+					" AS IDENTITY; " + strings.Replace(someDeliveries, "tsLastModified)\n\t\t\tVALUES (0",
+					"tsLastModified) OVERRIDING SYSTEM VALUE\n\t\t\tVALUES (0", 1) + deliveryWithPages +
 					"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
 			)
 			mustRun(t, db, nil, "npai", "deliveries", "mirror-pages")
@@ -452,12 +448,10 @@ func TestSumsOfUnusualColumns(t *testing.T) {
 			"DROP iTotalConnections, ADD iTotalConnections integer GENERATED ALWAYS AS (iTotalErrors * 2) STORED",
 			"60 120 2147483647", "",
 		},
-		"dropped and added": {
-			"DROP iTotalErrors, ADD iTotalErrors bigint NOT NULL DEFAULT 0", "60 0 2147483647", "",
-		},
-		"a domain":    {"ALTER iMessageErrors TYPE number", "60 0 2147483647", ""},
-		"numeric":     {"ALTER iMessageErrors TYPE numeric", "60 0 4294967294", ""},
-		"an identity": {"ADD iId integer GENERATED ALWAYS AS IDENTITY", "60 0 2147483647", ""},
+		"dropped and added": {"DROP iTotalErrors, ADD iTotalErrors bigint NOT NULL DEFAULT 0", "60 0 2147483647", ""},
+		"a domain":          {"ALTER iMessageErrors TYPE number", "60 0 2147483647", ""},
+		"numeric":           {"ALTER iMessageErrors TYPE numeric", "60 0 4294967294", ""},
+		"an identity":       {"ADD iId integer GENERATED ALWAYS AS IDENTITY", "60 0 2147483647", ""},
 		"a generated key": {
 			"DROP iPublicId, ADD iPublicId integer GENERATED ALWAYS AS (iMXIP) STORED",
 			"30 0 2147483647,30 0 2147483647", "ipublicid",
@@ -488,7 +482,8 @@ func TestForeignKeysOfAllKinds(t *testing.T) {
 	const (
 		lists   = "INSERT INTO NmsGroup (iGroupId, iDeleteStatus) VALUES (1, 1), (2, 1); "
 		related = "CREATE TABLE CusRelated (iGroupId integer); INSERT INTO CusRelated VALUES (1), (77); "
-		left    = "SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'related ' || iGroupId FROM CusRelated ORDER BY 1"
+		left    = "SELECT 'list ' || iGroupId FROM NmsGroup UNION ALL SELECT 'related ' || iGroupId FROM CusRelated " +
+			"ORDER BY 1"
 	)
 	tryCatalogs(t, "lists-to-delete", left, map[string]catalogCase{
 		"to another column": {
@@ -613,9 +608,7 @@ func TestIndexesOfKeys(t *testing.T) {
 		"partial":       skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) WHERE iBroadLogId > 0"),
 		"an expression": skipped(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp ((iBroadLogId + 0))"),
 		"exclusion":     skipped(drop + "ALTER TABLE NmsBroadLogRcp ADD EXCLUDE USING btree (iBroadLogId WITH =)"),
-		"deferred": key(
-			drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED",
-		),
+		"deferred":      key(drop + "ALTER TABLE NmsBroadLogRcp ADD UNIQUE (iBroadLogId) DEFERRABLE INITIALLY DEFERRED"),
 		"replicated": key("ALTER TABLE NmsBroadLogRcp REPLICA IDENTITY USING INDEX nmsbroadlogrcp_id; " +
 			"CLUSTER NmsBroadLogRcp USING nmsbroadlogrcp_id"),
 		"includes": key(drop + "CREATE UNIQUE INDEX ON NmsBroadLogRcp (iBroadLogId) INCLUDE (iStatus)"),
@@ -630,9 +623,8 @@ func TestIndexesOfKeys(t *testing.T) {
 func TestIndexThatCouldNotBeBuilt(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(
-		someDeliveries + "DROP INDEX NmsBroadLogRcp_id; INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 3)",
-	)
+	db.Do(someDeliveries + "DROP INDEX NmsBroadLogRcp_id; INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) " +
+		"VALUES (1, 3)")
 	if _, err := db.Exec(t.Context(), "CREATE UNIQUE INDEX CONCURRENTLY ON NmsBroadLogRcp (iBroadLogId)"); err == nil {
 		t.Fatal("the index was built")
 	}
@@ -649,7 +641,8 @@ func TestPartitionThatIsBeingDetached(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do(`CREATE TABLE old AS SELECT * FROM XtkAudit; DROP TABLE XtkAudit;
 		CREATE TABLE XtkAudit (LIKE old) PARTITION BY LIST (iAuditId);
-		CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES IN (1); CREATE TABLE audit2 PARTITION OF XtkAudit FOR VALUES IN (2);
+		CREATE TABLE audit1 PARTITION OF XtkAudit FOR VALUES IN (1); CREATE TABLE audit2 PARTITION OF XtkAudit FOR
+			VALUES IN (2);
 		INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01'), (2, '2000-01-01')`)
 	reader := db.Hold("SELECT FROM XtkAudit")
 	conn, err := db.Acquire(t.Context())
@@ -669,12 +662,8 @@ func TestPartitionThatIsBeingDetached(t *testing.T) {
 	}
 	j := mustRun(t, db, nil, "audit-trail")
 	if j.deleted["audit-trail"] != 1 || db.Int("SELECT count(*) FROM audit1") != 1 {
-		t.Errorf(
-			"%d rows deleted, %d left: %q",
-			j.deleted["audit-trail"],
-			db.Int("SELECT count(*) FROM audit1"),
-			j.logs,
-		)
+		t.Errorf("%d rows deleted, %d left: %q", j.deleted["audit-trail"], db.Int("SELECT count(*) FROM audit1"),
+			j.logs)
 	}
 }
 

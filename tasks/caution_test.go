@@ -20,28 +20,21 @@ func TestOrphansNeedAParentWithRows(t *testing.T) {
 	for _, c := range []struct{ task, rows, child, parent string }{
 		{"import-rejects", "INSERT INTO XtkReject (iRejectId, iJobId) VALUES (1, 99)", "XtkReject", "XtkJob"},
 		{
-			"workflow-logins",
-			"INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 99)",
-			"XtkWorkflowLogin",
-			"XtkWorkflow",
+			"workflow-logins", "INSERT INTO XtkWorkflowLogin (iWorkflowLoginId, iWorkflowId) VALUES (1, 99)",
+			"XtkWorkflowLogin", "XtkWorkflow",
 		},
 		{
-			"email-errors",
-			"INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1)",
-			"NmsEmailError",
+			"email-errors", "INSERT INTO NmsEmailError (iMXIP, iPublicId) VALUES (9, 1)", "NmsEmailError",
 			"NmsEmailErrorStat",
 		},
 		{"mx-domains", "INSERT INTO NmsMxDomain (iMXIP, sDomain) VALUES (9, 'x')", "NmsMxDomain", "NmsEmailErrorStat"},
 		{
 			"app-subscriptions",
 			"INSERT INTO NmsAppSubscriptionRcp (iAppSubscriptionRcpId, iServiceId, iMobileAppId) VALUES (1, 99, 99)",
-			"NmsAppSubscriptionRcp",
-			"NmsService, NmsMobileApp",
+			"NmsAppSubscriptionRcp", "NmsService, NmsMobileApp",
 		},
 		{
-			"reactions",
-			"INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)",
-			"NmsRemaMatchRcp",
+			"reactions", "INSERT INTO NmsRemaMatchRcp (iHypothesisId) VALUES (99)", "NmsRemaMatchRcp",
 			"NmsRemaHypothesis",
 		},
 	} {
@@ -108,23 +101,9 @@ func TestHostileMappings(t *testing.T) {
 		CREATE SCHEMA elsewhere; CREATE TABLE elsewhere.cuselsewhere (LIKE NmsBroadLogRcp INCLUDING ALL);
 			INSERT INTO elsewhere.cuselsewhere (iBroadLogId, tsLastModified) VALUES (1, ` + old + `)`)
 	for i, name := range []string{
-		"nms:delivery",
-		"nms:trackingLogRcp",
-		"cus:view",
-		"cus:nokey",
-		"cus:Quoted",
-		"cus:elsewhere",
-		"elsewhere.cus:elsewhere",
-		"broadLogRcp",
-		":",
-		"a:b:c",
-		"",
-		"nms:broadLogRcp; DROP TABLE NmsDelivery",
-		`nms:"x`,
-		"nms:broadLogRcp ",
-		"pg_catalog:pg_class",
-		"nms:broadLogRcp",
-		"NMS:BROADLOGRCP",
+		"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "cus:Quoted", "cus:elsewhere",
+		"elsewhere.cus:elsewhere", "broadLogRcp", ":", "a:b:c", "", "nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"x`,
+		"nms:broadLogRcp ", "pg_catalog:pg_class", "nms:broadLogRcp", "NMS:BROADLOGRCP",
 	} {
 		db.Do("INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES ($1, $2)", i+1, name)
 	}
@@ -136,13 +115,7 @@ func TestHostileMappings(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"nms:delivery",
-		"nms:trackingLogRcp",
-		"cus:view",
-		"cus:nokey",
-		"broadLogRcp",
-		"DROP TABLE",
-		"a:b:c",
+		"nms:delivery", "nms:trackingLogRcp", "cus:view", "cus:nokey", "broadLogRcp", "DROP TABLE", "a:b:c",
 	} {
 		j.checkLog(t, "WARNING", name)
 	}
@@ -256,15 +229,9 @@ func TestCancelledLogsMoveToAnotherPartition(t *testing.T) {
 		INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (1, 'cus:broadLogBig')`,
 	)
 	j := mustRun(t, db, nil, "expired-deliveries")
-	checkRows(
-		t,
-		db,
+	checkRows(t, db,
 		"SELECT concat_ws(' ', tableoid::regclass, iBroadLogId, iStatus) FROM CusBroadLogBig ORDER BY iBroadLogId",
-		"big1 0 6",
-		"big2 1 7",
-		"big1 2 1",
-		"big1 3 6",
-	)
+		"big1 0 6", "big2 1 7", "big1 2 1", "big1 3 6")
 	j.checkUpdated(t, "expired-deliveries", 2)
 }
 
@@ -274,10 +241,8 @@ func TestTooSmallDelayIsNeverUsed(t *testing.T) {
 		t.Run(fmt.Sprintf("%d seconds", seconds), func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(
-				"INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)",
-				seconds,
-			)
+			db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', $1)",
+				seconds)
 			db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 			j := mustRun(t, db, nil, "visitors")
 			checkCount(t, db, 1, "SELECT count(*) FROM NmsVisitor")
@@ -291,11 +256,8 @@ func TestStoredDelayIsUsedToTheSecond(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue) VALUES (1, 'NmsCleanup_VisitorPurgeDelay', 86401)")
-	db.Do(
-		"INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, $1), (2, $2)",
-		now.Add(-86_402e9),
-		now.Add(-86_401e9),
-	)
+	db.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, $1), (2, $2)", now.Add(-86_402e9),
+		now.Add(-86_401e9))
 	mustRun(t, db, nil, "visitors")
 	checkRows(t, db, "SELECT iVisitorId::text FROM NmsVisitor", "2")
 }
@@ -354,9 +316,7 @@ func TestNpaiThatIsSkippedDoesNotMoveItsLowerBound(t *testing.T) {
 func TestNpaiThatLeavesARowDoesNotMoveItsLowerBound(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
-	db.Do(
-		"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')",
-	)
+	db.Do("INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-02-28'), (8, 2, '2026-02-28')")
 	tx := db.Hold("SELECT FROM NmsAddress WHERE iAddressId = 7 FOR UPDATE")
 	j := mustRun(t, db, nil, "npai")
 	checkRows(t, db, "SELECT iAddressId::text FROM NmsAddress", "7")
@@ -399,20 +359,15 @@ func TestEmailErrorStatsAtTheEdge(t *testing.T) {
 		INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors, iTotalConnections, iMessageErrors)
 			VALUES (1, 1, '2026-01-01', 30, -2147483648, NULL), (1, 1, '2026-01-02', 30, -2147483648, NULL)`)
 	mustRun(t, db, nil, "email-error-stats")
-	checkRows(
-		t,
-		db,
-		"SELECT iTotalErrors || ' ' || iTotalConnections || ' ' || iMessageErrors FROM NmsEmailErrorStat",
-		"60 -2147483648 0",
-	)
+	checkRows(t, db, "SELECT iTotalErrors || ' ' || iTotalConnections || ' ' || iMessageErrors FROM NmsEmailErrorStat",
+		"60 -2147483648 0")
 }
 
 // If an option cannot be read, its default is not used: it might delete too much.
 func TestOptionsOutOfSight(t *testing.T) {
 	t.Parallel()
 	for _, hide := range []string{
-		"ALTER TABLE XtkOption DROP iLongValue",
-		"ALTER TABLE XtkOption DROP sName",
+		"ALTER TABLE XtkOption DROP iLongValue", "ALTER TABLE XtkOption DROP sName",
 		"ALTER TABLE XtkOption ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY",
 	} {
 		t.Run(hide, func(t *testing.T) {
@@ -599,21 +554,20 @@ func TestMissingRightsBeyondTheSteps(t *testing.T) {
 		},
 		{"mirror-pages", `INSERT INTO NmsDelivery (iDeliveryId, iNeedMirrorPage, tsWebValidity)
 			VALUES (1, 1, '2000-01-01');
-			INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1, 1)`, "INSERT ON XtkJobLog", "NmsMirrorPageInfo"},
+			INSERT INTO NmsMirrorPageInfo (iMirrorPageInfoId, iDeliveryId) VALUES (1,
+				1)`, "INSERT ON XtkJobLog", "NmsMirrorPageInfo"},
 		{
 			"email-error-stats",
 			"INSERT INTO NmsEmailErrorStat (iMXIP, iPublicId, tsDate, iTotalErrors) VALUES (1, 1, '2026-01-01', 30)",
-			"INSERT ON NmsEmailErrorStat",
-			"NmsEmailErrorStat",
+			"INSERT ON NmsEmailErrorStat", "NmsEmailErrorStat",
 		},
 		{
-			"npai",
-			"INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
-			"INSERT ON XtkOption",
-			"NmsAddress",
+			"npai", "INSERT INTO NmsAddress (iAddressId, iStatus, tsLastModified) VALUES (7, 2, '2026-01-01')",
+			"INSERT ON XtkOption", "NmsAddress",
 		},
 		{"workflow-instances", `INSERT INTO XtkWorkflow (iWorkflowId, iHistory) VALUES (1, 1);
-			INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (1, 1, '2000-01-01')`, "SELECT ON NmsGroup", "XtkWorkflowLog"},
+			INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) VALUES (1, 1,
+				'2000-01-01')`, "SELECT ON NmsGroup", "XtkWorkflowLog"},
 	} {
 		t.Run(c.right, func(t *testing.T) {
 			t.Parallel()
@@ -641,12 +595,8 @@ func TestListsGiveWay(t *testing.T) {
 	db.Do("INSERT INTO NmsGroup (iGroupId, iDeleteStatus) SELECT i, 1 FROM generate_series(1, 20) i")
 	j := newJournal(db)
 	j.proceed = func() error { return pipeline.ErrStopped }
-	err := runWith(
-		t,
-		j,
-		func(c *pipeline.Config) { c.Settings.Limits = purge.Limits{RowsPerSecond: 1} },
-		"lists-to-delete",
-	)
+	err := runWith(t, j, func(c *pipeline.Config) { c.Settings.Limits = purge.Limits{RowsPerSecond: 1} },
+		"lists-to-delete")
 	checkCount(t, db, 19, "SELECT count(*) FROM NmsGroup WHERE iGroupId <> 0")
 	if !errors.Is(err, pipeline.ErrStopped) {
 		t.Errorf("the run ended with %v, want %v", err, pipeline.ErrStopped)

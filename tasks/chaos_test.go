@@ -91,8 +91,8 @@ func newChaos(t *testing.T, program string, seed uint64) *chaos {
 	c.forms.Do("UPDATE tb_process_instance SET ended = '2020-01-01' WHERE id % 2 = 0")
 	c.scene = &scene{t: t, rng: c.random("kills"), db: c.campaign}
 	for range 2 {
-		c.scene.replicas = append(c.scene.replicas, newReplica(t, program, c.campaign.URL(),
-			"--forms-database-url", forms, "--forms-gds-in-database"))
+		c.scene.replicas = append(c.scene.replicas,
+			newReplica(t, program, c.campaign.URL(), "--forms-database-url", forms, "--forms-gds-in-database"))
 	}
 	purge := &cleanupv1.FormsPurge{Name: "loans", Application: "Loans", DateColumn: "ended", Days: 100, Enabled: true}
 	request := &cleanupv1.SetFormsPurgeRequest{Purge: purge}
@@ -367,8 +367,8 @@ func (c *chaos) randomHold(rng *rand.Rand) *cleanupv1.Hold {
 
 // idsOf returns the ids of the rows that a hold names.
 func idsOf(h *cleanupv1.Hold) []int64 {
-	return slices.Concat(h.GetDeliveries().GetIds(), h.GetLists().GetIds(),
-		h.GetWorkflows().GetIds(), h.GetRecipients().GetIds())
+	return slices.Concat(h.GetDeliveries().GetIds(), h.GetLists().GetIds(), h.GetWorkflows().GetIds(),
+		h.GetRecipients().GetIds())
 }
 
 // namedBy returns the SQL condition that a hold names a row. The condition uses the columns relation and content.

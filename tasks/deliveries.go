@@ -34,9 +34,8 @@ var deliveries = plan.Task{
 		{On: mirrorPageTables, Link: "iDeliveryId", Limit: 20_000, Empties: true},
 		{On: plan.Table("XtkJobLog"), Link: "iJobId", Limit: 20_000}, // a delivery is a job
 		{
-			On: plan.Tables(
-				"NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat", "NmsDeliveryLogStats", "NmsTrackingUrl",
-			),
+			On: plan.Tables("NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat",
+				"NmsDeliveryLogStats", "NmsTrackingUrl"),
 			Link: "iDeliveryId",
 		},
 		{On: plan.Table("NmsDelivery"), OfParents: true, Records: true},
@@ -87,8 +86,7 @@ var expiredDeliveries = plan.Task{
 		"is over are cancelled, and these deliveries end.",
 	ParentSet: &plan.ParentSet{Parent: "NmsDelivery", Key: "iDeliveryId", Rules: plan.Rules{
 		massDelivery.And(plan.AtLeast("iState", 51), plan.Below("iState", 85), plan.Past("tsValidity")),
-		massDelivery.And(stopped...),
-		midSourced.And(plan.Past("tsValidity").By(15 * campaign.Day)),
+		massDelivery.And(stopped...), midSourced.And(plan.Past("tsValidity").By(15 * campaign.Day)),
 		midSourced.And(expiredAtPull),
 	}},
 	Steps: []plan.Step{

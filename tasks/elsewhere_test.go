@@ -16,14 +16,8 @@ import (
 
 // logTables are the tables that installations move to other servers.
 var logTables = []string{
-	"nmsbroadlogrcp",
-	"nmsexcludelogrcp",
-	"nmsbroadlogmid",
-	"cusbroadlogstore",
-	"nmstrackinglogrcp",
-	"custrackinglogstore",
-	"nmswebtrackinglog",
-	"nmspropositionrcp",
+	"nmsbroadlogrcp", "nmsexcludelogrcp", "nmsbroadlogmid", "cusbroadlogstore", "nmstrackinglogrcp",
+	"custrackinglogstore", "nmswebtrackinglog", "nmspropositionrcp",
 }
 
 // moveLogs moves about half of the existing log tables, each in one of several ways.
@@ -38,12 +32,8 @@ func moveLogs(m *model, rng *rand.Rand, ways ...func(table, key string)) {
 // toForeignTables moves log tables, or one of their partitions, to another database.
 func toForeignTables(db *pgtest.DB, m *model, rng *rand.Rand) {
 	far := db.Far()
-	moveLogs(
-		m,
-		rng,
-		func(table, _ string) { db.MoveAway(far, table) },
-		func(table, key string) { db.PartitionAway(far, table, key, 50) },
-	)
+	moveLogs(m, rng, func(table, _ string) { db.MoveAway(far, table) },
+		func(table, key string) { db.PartitionAway(far, table, key, 50) })
 }
 
 // toShards distributes log tables by their keys. It skips databases whose dates have no time zone: Citus cannot compare
@@ -125,12 +115,8 @@ func TestForeignTable(t *testing.T) {
 			t.Parallel()
 			here, far := oldLogs(t, 40)
 			for _, isDry := range []bool{true, false} {
-				j := mustRun(
-					t,
-					here,
-					func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
-					"tracking-logs",
-				)
+				j := mustRun(t, here, func(c *pipeline.Config) { c.DryRun, c.Settings.MaxRows = isDry, limit },
+					"tracking-logs")
 				if j.deleted["tracking-logs"] != 60 {
 					t.Errorf("dry run: %t: %d rows, want 40 logs and 20 of the web", isDry, j.deleted["tracking-logs"])
 				}
@@ -247,11 +233,7 @@ func TestRefusedElsewhere(t *testing.T) {
 				here.MoveAway(far, "nmssubscription")
 			},
 			"subscriptions",
-			[]string{
-				"nmssubscription is in a foreign table",
-				"no integer key",
-				"obsolete rows left: 2",
-			},
+			[]string{"nmssubscription is in a foreign table", "no integer key", "obsolete rows left: 2"},
 		},
 		"a trigger": {
 			func(here, far *pgtest.DB) {
@@ -268,7 +250,9 @@ func TestRefusedElsewhere(t *testing.T) {
 			here.Do("INSERT INTO NmsVisitor (iVisitorId, tsLastModified) VALUES (1, '2000-01-01')")
 			here.MoveAway(far, "nmsvisitor")
 			here.Superuser("ALTER SERVER far OPTIONS (SET dbname 'no_such_database')")
-		}, "visitors", []string{"nmsvisitor is in a foreign table", "could not connect", "obsolete rows left: unknown"}},
+		}, "visitors", []string{
+			"nmsvisitor is in a foreign table", "could not connect", "obsolete rows left: unknown",
+		}},
 		"coalescing": {func(here, far *pgtest.DB) {
 			here.Do("INSERT INTO NmsEmailErrorStat (tsDate) VALUES ('2000-01-01')")
 			here.MoveAway(far, "nmsemailerrorstat")

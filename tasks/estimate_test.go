@@ -27,8 +27,7 @@ func TestEstimates(t *testing.T) {
 	for _, task := range tasks.Pipeline {
 		// These tasks delete no rows.
 		if slices.Contains(
-			[]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"},
-			task.Name,
+			[]string{"orphan-work-tables", "work-tables", "simulation-tables", "statistics"}, task.Name,
 		) {
 			continue
 		}

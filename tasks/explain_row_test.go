@@ -31,8 +31,7 @@ func keysOf(t *testing.T, db *pgtest.DB, table string) (keys []string) {
 		FROM pg_index i WHERE indrelid = to_regclass($1) AND indisunique AND indpred IS NULL AND indexprs IS NULL
 		AND NOT EXISTS (SELECT FROM pg_attribute WHERE attrelid = i.indrelid AND attnum = ANY (i.indkey)
 			AND atttypid NOT IN ('int2'::regtype, 'int4'::regtype, 'int8'::regtype))`, table) {
-		keys = append(
-			keys,
+		keys = append(keys,
 			db.Strings("SELECT key FROM (SELECT "+columns+" AS key FROM "+table+") AS k WHERE key IS NOT NULL")...)
 	}
 	return keys
@@ -67,15 +66,10 @@ func TestExplainEveryRow(t *testing.T) {
 					"relnamespace = 'public'::regnamespace",
 			)
 			for _, table := range tables {
-				e, err := explain.NewExplainer(
-					t.Context(),
-					pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include},
-					holds,
-					strings.Trim(table, `"`),
-				)
-				if denied := (*refused.Error)(
-					nil,
-				); errors.As(err, &denied) &&
+				e, err := explain.NewExplainer(t.Context(),
+					pipeline.Config{Pool: db.Pool, Now: now, Pipeline: tasks.Pipeline, Include: m.include}, holds,
+					strings.Trim(table, `"`))
+				if denied := (*refused.Error)(nil); errors.As(err, &denied) &&
 					denied.Reason == refused.NotCovered {
 					continue
 				}
@@ -114,16 +108,8 @@ func TestExplainEveryRow(t *testing.T) {
 				case obsolete && left[r] && j.retained[x.Task].Rows() > 0:
 					// A failing trigger or a foreign key retained the row, which an explanation cannot know.
 				case obsolete == left[r] || !x.Exists || (x.Verdict == explain.DeletedLater && !x.Since.After(now)):
-					t.Errorf(
-						"%s %s: %s by %s at %v (the task retained %+v): %+v",
-						r.table,
-						r.key,
-						x.Verdict,
-						x.Task,
-						x.Since,
-						j.retained[x.Task],
-						x.Steps,
-					)
+					t.Errorf("%s %s: %s by %s at %v (the task retained %+v): %+v", r.table, r.key, x.Verdict, x.Task,
+						x.Since, j.retained[x.Task], x.Steps)
 				case obsolete:
 					deleted++
 				}

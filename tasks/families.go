@@ -57,10 +57,8 @@ func CheckInclude(ctx context.Context, pool *pgxpool.Pool, include map[string][]
 	for task, names := range include {
 		i := slices.Index(known, task)
 		if i < 0 {
-			return fmt.Errorf(
-				"%w: %q is no task that takes further tables; these are %s",
-				ErrInclude, task, strings.Join(known, ", "),
-			)
+			return fmt.Errorf("%w: %q is no task that takes further tables; these are %s", ErrInclude, task,
+				strings.Join(known, ", "))
 		}
 		for _, name := range names {
 			if t := catalog.Table(name); t == nil {

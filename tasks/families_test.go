@@ -58,17 +58,8 @@ func TestLookAlikesAreTold(t *testing.T) {
 		}
 	}
 	for _, other := range []string{
-		"nmsbroadlogrcp",
-		"nmsexcludelogrcp",
-		"cusbroadlogstore",
-		"nmsbroadlogmid",
-		"nmstrackinglogrcp",
-		"nmspropositionrcp",
-		"nmsappsubscriptionrcp",
-		"wkf1_5",
-		"cuslogwithoutkey",
-		"cusother",
-		"nmsprovidermsgid",
+		"nmsbroadlogrcp", "nmsexcludelogrcp", "cusbroadlogstore", "nmsbroadlogmid", "nmstrackinglogrcp",
+		"nmspropositionrcp", "nmsappsubscriptionrcp", "wkf1_5", "cuslogwithoutkey", "cusother", "nmsprovidermsgid",
 	} {
 		j.checkNoLog(t, "table "+other+" looks like")
 	}

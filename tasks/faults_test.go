@@ -26,16 +26,10 @@ import (
 )
 
 var (
-	faultSeeds = flag.Int(
-		"fault-seeds",
-		3,
-		"how many random databases TestFaults makes; a third of it, rounded down, in each of some special settings",
-	)
-	faultsWhere = flag.String(
-		"faults-where",
-		"",
-		"only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus",
-	)
+	faultSeeds = flag.Int("fault-seeds", 3,
+		"how many random databases TestFaults makes; a third of it, rounded down, in each of some special settings")
+	faultsWhere = flag.String("faults-where", "",
+		"only in this setting: here, with a standby, with poison rows, in foreign tables, on Citus")
 	onlyFault = flag.String("only-fault", "", "this fault alone, again and again, by its name")
 )
 
@@ -150,8 +144,7 @@ func (s *scene) superuser(sql string) {
 // terminate ends about half of the service's sessions.
 func (s *scene) terminate(int) {
 	s.superuser(
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5",
-	)
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'cleanupd' AND random() < 0.5")
 }
 
 func (s *scene) restart(fast bool) bool {
@@ -276,9 +269,7 @@ func (s *scene) addStandby() {
 // underFaults creates a random database, attacks its run, and checks the result. It returns how often each fault
 // occurred.
 func (s *scene) underFaults(
-	program string,
-	seed uint64,
-	prepare func(db *pgtest.DB, m *model, rng *rand.Rand),
+	program string, seed uint64, prepare func(db *pgtest.DB, m *model, rng *rand.Rand),
 ) map[string]int {
 	t := s.t
 	// Dates are relative to a time shortly before the run, whose cutoffs are a little later.
@@ -301,10 +292,8 @@ func (s *scene) underFaults(
 		}
 		s.replicas = append(s.replicas, newReplica(t, program, address))
 	}
-	stream, err := s.replicas[0].client.RunCleanup(
-		t.Context(),
-		&cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.failing != nil},
-	)
+	stream, err := s.replicas[0].client.RunCleanup(t.Context(),
+		&cleanupv1.RunCleanupRequest{Detach: true, ContinueOnError: m.failing != nil})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,12 +356,9 @@ func (s *scene) underFaults(
 	m.run()
 	app.adjust(t)
 	compare(t, "attacked", contents(t, s.db, m, original), m.contents(original))
-	compare(
-		t,
-		"attacked",
+	compare(t, "attacked",
 		s.db.Strings("SELECT concat_ws(' ', account, remote_id, delivery_id, label) FROM cleanupd.remote_delivery"),
-		m.recorded,
-	)
+		m.recorded)
 	var counted, want [4]int64
 	left := int64(0)
 	for _, r := range run.GetResults() {
@@ -398,21 +384,13 @@ func (s *scene) underFaults(
 	if t.Failed() {
 		for _, e := range events {
 			if e.GetLog().GetLevel() == cleanupv1.LogLevel_LOG_LEVEL_WARNING {
-				t.Log(
-					e.GetSequence(),
-					e.GetTime().AsTime().Format("05.000"),
-					e.GetLog().GetTask(),
-					e.GetLog().GetMessage(),
-				)
+				t.Log(e.GetSequence(), e.GetTime().AsTime().Format("05.000"), e.GetLog().GetTask(),
+					e.GetLog().GetMessage())
 			}
 		}
 	}
-	t.Logf(
-		"%d events, %d rows of the application, %s",
-		len(events),
-		len(app.done),
-		strings.Join(slices.Sorted(maps.Keys(met)), ", "),
-	)
+	t.Logf("%d events, %d rows of the application, %s", len(events), len(app.done),
+		strings.Join(slices.Sorted(maps.Keys(met)), ", "))
 	return met
 }
 

@@ -115,20 +115,14 @@ func TestHoldsThatKeysReach(t *testing.T) {
 				if err := runWith(t, j, change, "visitors"); err != nil {
 					t.Fatal(err)
 				}
-				warned := slices.ContainsFunc(
-					j.logs,
-					func(line string) bool { return strings.Contains(line, "are retained while there are holds") },
-				)
+				warned := slices.ContainsFunc(j.logs,
+					func(line string) bool { return strings.Contains(line, "are retained while there are holds") })
 				if got := j.retained["visitors"].OnHold; got != int64(len(c.retained)) {
 					t.Errorf("%d rows are on hold, want %d", got, len(c.retained))
 				}
 				if want := c.note != ""; warned != want {
-					t.Errorf(
-						"a warning of keys that are not followed: %t, want %t; the log is %q",
-						warned,
-						want,
-						j.logs,
-					)
+					t.Errorf("a warning of keys that are not followed: %t, want %t; the log is %q", warned, want,
+						j.logs)
 				}
 				if !strings.Contains(fmt.Sprint(j.logs), c.note) {
 					t.Errorf("the log is %q, want %q in it", j.logs, c.note)

@@ -23,14 +23,19 @@ func TestHoldsThroughLogs(t *testing.T) {
 	}{
 		"by a message": {
 			holds: plan.Holds{Names: []string{"a hold"}, Deliveries: []int64{1}},
-			task:  policy.Policy{Name: "p", Enabled: true, Table: "NmsCouponValue", OlderThan: &policy.OlderThan{Column: "at", Days: 1}}.Task(),
+			task: policy.Policy{Name: "p", Enabled: true, Table: "NmsCouponValue", OlderThan: &policy.OlderThan{
+				Column: "at",
+				Days:   1,
+			}}.Task(),
 			rows: "ALTER TABLE NmsCouponValue ADD at timestamptz; " +
 				"INSERT INTO NmsCouponValue (iCouponId, iMessageId, at) VALUES (1, 1, '2000-01-01'); " +
 				"INSERT INTO NmsBroadLogRcp (iBroadLogId, iDeliveryId) VALUES (1, 1); ",
 		},
 		"by a paired row": {
 			holds: plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}},
-			task:  policy.Policy{Name: "p", Enabled: true, Table: "NmsWebTrackingLog", OlderThan: &policy.OlderThan{Column: "at", Days: 1}}.Task(),
+			task: policy.Policy{
+				Name: "p", Enabled: true, Table: "NmsWebTrackingLog", OlderThan: &policy.OlderThan{Column: "at", Days: 1},
+			}.Task(),
 			rows: "ALTER TABLE NmsTrackingLogRcp ADD IF NOT EXISTS iRecipientId integer; " +
 				"ALTER TABLE NmsWebTrackingLog ADD at timestamptz; " +
 				"INSERT INTO NmsWebTrackingLog (iWebTrackingLogId, at) VALUES (1, '2000-01-01'); " +
@@ -89,10 +94,7 @@ func TestHoldsThroughUnfitLogs(t *testing.T) {
 			if want == nil {
 				want = []string{"1"}
 			}
-			checkRows(
-				t,
-				db,
-				"SELECT iPropositionId::text FROM NmsPropositionRcp WHERE iPropositionId <> 0 ORDER BY 1",
+			checkRows(t, db, "SELECT iPropositionId::text FROM NmsPropositionRcp WHERE iPropositionId <> 0 ORDER BY 1",
 				want...)
 		})
 	}

@@ -27,8 +27,7 @@ func (m *model) workTableOnHold(name, owner string, id int64) bool {
 		return true
 	}
 	if slices.ContainsFunc(
-		m.relations[name].recipients,
-		func(id int64) bool { return slices.Contains(h.Recipients, id) },
+		m.relations[name].recipients, func(id int64) bool { return slices.Contains(h.Recipients, id) },
 	) {
 		return true
 	}
@@ -49,10 +48,8 @@ func (m *model) onHoldItself(r rec, messages map[int64][]int64) bool {
 		return len(ids) > 0 && r.t.Column(column) >= 0 && slices.Contains(ids, r.int(column))
 	}
 	byMessage := func(column string) bool {
-		return slices.ContainsFunc(
-			messages[r.int(column)],
-			func(delivery int64) bool { return slices.Contains(m.holds.Deliveries, delivery) },
-		)
+		return slices.ContainsFunc(messages[r.int(column)],
+			func(delivery int64) bool { return slices.Contains(m.holds.Deliveries, delivery) })
 	}
 	h, name := m.holds, r.t.Name
 	switch {
@@ -67,10 +64,8 @@ func (m *model) onHoldItself(r rec, messages map[int64][]int64) bool {
 		return has("iJobId", h.Deliveries)
 	case name == "nmscouponvalue":
 		return byMessage("iMessageId")
-	case slices.Contains(
-		m.propositionTables(),
-		name,
-	) && r.t.Column("iDeliveryId") < 0 && r.t.Column("iBroadLogId") >= 0:
+	case slices.Contains(m.propositionTables(),
+		name) && r.t.Column("iDeliveryId") < 0 && r.t.Column("iBroadLogId") >= 0:
 		return byMessage("iBroadLogId")
 	}
 	return has("iDeliveryId", h.Deliveries)

@@ -41,12 +41,7 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 		if !changes.MatchString(sql) {
 			continue
 		}
-		found[sql] = subplans(
-			t,
-			db,
-			sql,
-			args,
-		) - subplans(
+		found[sql] = subplans(t, db, sql, args) - subplans(
 			t,
 			db,
 			onHold.ReplaceAllStringFunc(sql, func(condition string) string {
@@ -60,12 +55,10 @@ func statementsWith(t *testing.T, h plan.Holds) map[string]int {
 
 // onHold matches the condition that a row is not on hold, and oneOf its parts.
 var (
-	onHold = regexp.MustCompile(
-		` AND \((?:\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+(?: OR )?)+\) IS NOT TRUE`,
-	)
+	onHold = regexp.MustCompile(` AND \((?:\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, ` +
+		`'\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+(?: OR )?)+\) IS NOT TRUE`)
 	oneOf = regexp.MustCompile(
-		`\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+`,
-	)
+		`\('\{[-0-9,]+\}'::bigint\[\]\)\[width_bucket\(r\.\w+, '\{[-0-9,]+\}'::bigint\[\]\)\] = r\.\w+`)
 )
 
 // subplans returns how many subplans of a statement's plan are executed for each row.

@@ -54,9 +54,7 @@ func TestRandomHolds(t *testing.T) {
 				planned = dryRun.planned
 			}
 			if err := runWith(
-				t,
-				j,
-				func(c *pipeline.Config) { c.Settings.MaxRows, c.SavedPlan = []int{0, 50}[rng.IntN(2)], planned },
+				t, j, func(c *pipeline.Config) { c.Settings.MaxRows, c.SavedPlan = []int{0, 50}[rng.IntN(2)], planned },
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -64,12 +62,8 @@ func TestRandomHolds(t *testing.T) {
 			compare(t, fmt.Sprintf("on hold (%+v)", h), contents(t, db, m, original), m.contents(original))
 			for task, left := range j.retained {
 				if left.OnHold != dryRun.retained[task].OnHold {
-					t.Errorf(
-						"%s: %d rows are on hold, %d in the dry run",
-						task,
-						left.OnHold,
-						dryRun.retained[task].OnHold,
-					)
+					t.Errorf("%s: %d rows are on hold, %d in the dry run", task, left.OnHold,
+						dryRun.retained[task].OnHold)
 				}
 			}
 		})
@@ -78,11 +72,7 @@ func TestRandomHolds(t *testing.T) {
 
 // linesOnHold returns the rows of a database that are on hold by their own columns, as lines.
 func linesOnHold(
-	t *testing.T,
-	db *pgtest.DB,
-	m *model,
-	h plan.Holds,
-	original map[string]map[string]bool,
+	t *testing.T, db *pgtest.DB, m *model, h plan.Holds, original map[string]map[string]bool,
 ) (lines []string) {
 	t.Helper()
 	m.applyHolds(h)
@@ -184,20 +174,8 @@ INSERT INTO XtkWorkflowLog (iWorkflowLogId, iWorkflowId, tsLog) SELECT 10 * w + 
 CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i int); CREATE TABLE wkDlv_2 (i int);
   CREATE TABLE wkf1 (i int); CREATE TABLE wkf2_grp1 (i int);`
 	all := []string{
-		"deliveries 3",
-		"logs 9",
-		"coupons 9",
-		"tracking 9",
-		"web 9",
-		"lists 3",
-		"members 9",
-		"steps 9",
-		"grp1",
-		"grp2",
-		"wkdlv_1",
-		"wkdlv_2",
-		"wkf1",
-		"wkf2_grp1",
+		"deliveries 3", "logs 9", "coupons 9", "tracking 9", "web 9", "lists 3", "members 9", "steps 9", "grp1", "grp2",
+		"wkdlv_1", "wkdlv_2", "wkf1", "wkf2_grp1",
 	}
 	for name, c := range map[string]struct {
 		holds    plan.Holds
@@ -215,15 +193,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 		"recipients": {
 			plan.Holds{Recipients: []int64{1}},
 			[]string{
-				"deliveries 3",
-				"logs 3",
-				"tracking 3",
-				"web 3",
-				"lists 3",
-				"members 3",
-				"grp1",
-				"grp2",
-				"wkf2_grp1",
+				"deliveries 3", "logs 3", "tracking 3", "web 3", "lists 3", "members 3", "grp1", "grp2", "wkf2_grp1",
 			},
 			18 + 9,
 		},
@@ -272,8 +242,7 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 					WHERE iGroupId < 9)), (7, 'members', (SELECT count(*) FROM NmsRcpGrpRel)),
 				(8, 'steps', (SELECT count(*) FROM XtkWorkflowLog))) AS v (i, name, n) WHERE n > 0 ORDER BY i`,
 			)
-			got = append(
-				got,
+			got = append(got,
 				db.Strings("SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wk)' ORDER BY 1")...)
 			if !slices.Equal(got, c.retained) {
 				t.Errorf("the retained rows and tables are %q, want %q", got, c.retained)
@@ -292,14 +261,9 @@ CREATE TABLE grp1 (i int); CREATE TABLE grp2 (i int); CREATE TABLE wkDlv_1 (i in
 				t.Fatal(err)
 			}
 			rest := db.Int(
-				"SELECT count(*) - 2 FROM (SELECT FROM NmsDelivery UNION ALL SELECT FROM NmsGroup) AS owners",
-			) +
-				db.Int(
-					"SELECT count(*) FROM XtkWorkflowLog",
-				) +
-				db.Int(
-					"SELECT count(*) FROM pg_class WHERE relname ~ '^(grp|wk)'",
-				)
+				"SELECT count(*) - 2 FROM (SELECT FROM NmsDelivery UNION ALL SELECT FROM NmsGroup) AS owners") +
+				db.Int("SELECT count(*) FROM XtkWorkflowLog") +
+				db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(grp|wk)'")
 			if rest > 0 {
 				t.Errorf("%d rows and tables remain after the holds were released", rest)
 			}
@@ -326,13 +290,8 @@ INSERT INTO NmsTrackingLogRcp SELECT i, 1, i, date '2000-06-01' + 365 * (i % 3) 
 	if err := runWith(t, j, nil, "tracking-logs"); err != nil {
 		t.Fatal(err)
 	}
-	checkRows(
-		t,
-		db,
-		"SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1",
-		"tracking1 1",
-		"tracking2 10",
-	)
+	checkRows(t, db, "SELECT tableoid::regclass || ' ' || count(*) FROM NmsTrackingLogRcp GROUP BY tableoid ORDER BY 1",
+		"tracking1 1", "tracking2 10")
 	j.checkRetained(t, "tracking-logs", purge.Retained{OnHold: 11})
 }
 
@@ -406,19 +365,8 @@ func TestHoldsOfRecipientsInWorkTables(t *testing.T) {
 		INSERT INTO NmsGroup (iGroupId, iType, iDeleteStatus) SELECT i, 1, CASE WHEN i > 0 THEN 1 ELSE 0 END
 			FROM generate_series(0, 5) i`,
 	)
-	prefixes, drops := []string{
-		"grp",
-		"grp1",
-		"wkdlv_1",
-		"wkf1",
-		"wkfhisto1",
-		"wksimu_1",
-	}, []string{
-		"lists-to-delete",
-		"work-tables",
-		"workflow-instances",
-		"orphan-work-tables",
-		"simulation-tables",
+	prefixes, drops := []string{"grp", "grp1", "wkdlv_1", "wkf1", "wkfhisto1", "wksimu_1"}, []string{
+		"lists-to-delete", "work-tables", "workflow-instances", "orphan-work-tables", "simulation-tables",
 	}
 	for _, prefix := range prefixes {
 		db.Do(
@@ -510,9 +458,7 @@ func TestHoldsOnMidSourcingServers(t *testing.T) {
 		return plan.Holds{Names: []string{"a", "b"}, Deliveries: []int64{1, 102}, Recipients: []int64{2}}
 	}
 	if err := runWith(
-		t,
-		j,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		t, j, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
 		"deliveries",
 	); err != nil {
 		t.Fatal(err)
@@ -548,9 +494,7 @@ func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 	for column, values := range map[string][3]string{ // of two rows on hold, and of another one
 		`"iRecipientId" bigint`: {"7", "7", "8"}, "iRecipientId text": {" 7", "7.0", "seven"},
 		"iRecipientId numeric": {"7", "7.00", "7.5"}, `"iRecipientId" varchar`: {"7", "007", "77"},
-		"iRecipientId uuid": {
-			"", "", "77777777-7777-7777-7777-777777777777",
-		},
+		"iRecipientId uuid":  {"", "", "77777777-7777-7777-7777-777777777777"},
 		"iRecipientId jsonb": {"7", "7.0", "[7]"}, "iWorkflowId text": {"7", "7", ""},
 	} {
 		t.Run(column, func(t *testing.T) {
@@ -584,14 +528,8 @@ func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 				if onHold, gone := j.retained["policy/p"].OnHold, j.deleted["policy/p"]; err != nil ||
 					onHold != int64(held) ||
 					gone != 1 {
-					t.Errorf(
-						"dry run %t: %d rows are on hold, want %d, and %d are deleted, want 1: %v",
-						dryRun,
-						onHold,
-						held,
-						gone,
-						err,
-					)
+					t.Errorf("dry run %t: %d rows are on hold, want %d, and %d are deleted, want 1: %v", dryRun, onHold,
+						held, gone, err)
 				}
 			}
 			checkCount(t, db, int64(held), "SELECT count(*) FROM t")

@@ -14,20 +14,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-var injections = flag.Int(
-	"injections",
-	suite.Size(suite.Faults, 3, 24),
-	"how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each",
-)
+var injections = flag.Int("injections", suite.Size(suite.Faults, 3, 24),
+	"how many statements of a run TestInjectedErrors has fail, evenly spread; 0: each")
 
 // transientErrors are the SQLSTATEs of errors after which a retry can succeed.
 var transientErrors = []string{
-	pgerrcode.DeadlockDetected,
-	pgerrcode.LockNotAvailable,
-	pgerrcode.SerializationFailure,
-	pgerrcode.QueryCanceled,
-	pgerrcode.TooManyConnections,
-	pgerrcode.OutOfMemory,
+	pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable, pgerrcode.SerializationFailure, pgerrcode.QueryCanceled,
+	pgerrcode.TooManyConnections, pgerrcode.OutOfMemory,
 }
 
 // A run survives a transient error of any statement, or fails a task with this error. The next run deletes the

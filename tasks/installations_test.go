@@ -110,14 +110,7 @@ func (f reference) add(db *pgtest.DB) {
 	if f.cascade {
 		action = " ON DELETE CASCADE"
 	}
-	db.Do(
-		fmt.Sprintf(
-			"ALTER TABLE %s ADD FOREIGN KEY (%s) REFERENCES %s (%s)%s",
-			f.table,
-			f.column,
-			f.parent,
-			f.key,
-			action,
-		),
-	)
+	db.Do(fmt.Sprintf(
+		"ALTER TABLE %s ADD FOREIGN KEY (%s) REFERENCES %s (%s)%s", f.table, f.column, f.parent, f.key, action,
+	))
 }

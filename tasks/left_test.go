@@ -60,11 +60,8 @@ func TestFewRowsThatRefuse(t *testing.T) {
 				j.checkDeleted(t, "audit-trail", int64(c.rows-c.refuse))
 			}
 			if c.state == pipeline.Failed {
-				j.checkProblem(
-					t,
-					"audit-trail",
-					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses",
-				)
+				j.checkProblem(t, "audit-trail",
+					"dear to me (SQLSTATE P0001): a trigger or function of the application refuses")
 			}
 			if got, want := j.details["audit-trail"], "with an error"; !strings.Contains(got, want) {
 				t.Errorf("the detail is %q, want %q in it", got, want)

@@ -23,7 +23,11 @@ func recordRemotes(t *testing.T) (here, there *pgtest.DB, knowing func(*pipeline
 	if got := recordedRemotes(here); !slices.Equal(got, want) {
 		t.Fatalf("the recorded remote deliveries are %q, want %q", got, want)
 	}
-	return here, there, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} }
+	return here, there, func(
+		c *pipeline.Config,
+	) {
+		c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool}
+	}
 }
 
 const recordOfLost = "lost 102 2 Sale 2"
@@ -70,8 +74,12 @@ func TestLeftoversThatStay(t *testing.T) {
 		"no rights": func(_, there *pgtest.DB, _ *pipeline.Config) {
 			there.Do("REVOKE DELETE ON NmsDelivery FROM neolane")
 		},
-		"no deliveries":     func(_, there *pgtest.DB, _ *pipeline.Config) { there.Do("DROP TABLE NmsDelivery") },
-		"the main database": func(here, _ *pgtest.DB, c *pipeline.Config) { c.MidSourcing.Databases["far"] = here.Pool },
+		"no deliveries": func(_, there *pgtest.DB, _ *pipeline.Config) { there.Do("DROP TABLE NmsDelivery") },
+		"the main database": func(
+			here, _ *pgtest.DB, c *pipeline.Config,
+		) {
+			c.MidSourcing.Databases["far"] = here.Pool
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -83,11 +91,8 @@ func TestLeftoversThatStay(t *testing.T) {
 			)
 			j, err := run(t, here, func(c *pipeline.Config) { knowing(c); hinder(here, there, c) }, "deliveries")
 			j.checkState(t, "deliveries", pipeline.Failed)
-			j.checkProblem(
-				t,
-				"deliveries",
-				`"far", whose 1 deliveries are retained here too, and 2 that were left there: `,
-			)
+			j.checkProblem(t, "deliveries",
+				`"far", whose 1 deliveries are retained here too, and 2 that were left there: `)
 			if err == nil {
 				t.Error("the run succeeded")
 			}

@@ -34,8 +34,7 @@ func TestDropDoesNotQueueTheApplication(t *testing.T) {
 			default:
 			}
 			if _, err := db.Exec(
-				t.Context(),
-				"SET lock_timeout = '2s'; SELECT FROM grp7; RESET lock_timeout",
+				t.Context(), "SET lock_timeout = '2s'; SELECT FROM grp7; RESET lock_timeout",
 			); err != nil {
 				others <- err
 				return
@@ -197,19 +196,10 @@ func TestListsGoInGroups(t *testing.T) {
 	db.Hold("LOCK TABLE grp1501")
 	j := mustRun(t, db, nil, "lists-to-delete")
 	retainedLists := []string{"500", "1003", "1501", "2001", "5000"}
-	checkRows(
-		t,
-		db,
-		"SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId",
+	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup WHERE iGroupId <> 0 ORDER BY NmsGroup.iGroupId",
 		retainedLists...)
-	checkRows(
-		t,
-		db,
-		"SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid",
-		"grp1003",
-		"grp1501",
-		"grp2001",
-	)
+	checkRows(t, db, "SELECT relname FROM pg_class WHERE relname ~ '^grp' ORDER BY oid", "grp1003", "grp1501",
+		"grp2001")
 	deleted, transactions := j.rows["lists-to-delete"], len(j.batches)
 	if deleted != n-4 {
 		t.Errorf("%d lists were deleted, want %d", deleted, n-4)
@@ -230,13 +220,9 @@ func TestWorkTablesGoInGroups(t *testing.T) {
 			"(700, 1)",
 	)
 	for i := 0; i < n; i += 100 { // so that no transaction holds too many locks
-		db.Do(
-			fmt.Sprintf(
-				"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$",
-				i+1,
-				i+100,
-			),
-		)
+		db.Do(fmt.Sprintf(
+			"DO $$ BEGIN FOR i IN %d..%d LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$", i+1, i+100,
+		))
 	}
 	db.Do("CREATE VIEW report AS SELECT * FROM grp300")
 	db.Hold("SELECT FROM grp500")

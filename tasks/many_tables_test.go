@@ -13,7 +13,8 @@ func TestTenThousandWorkTables(t *testing.T) {
 	db, _ := pgtest.Private(t)
 	db.Do(
 		`DO
-			$$ BEGIN FOR i IN 1..10000 LOOP EXECUTE format('CREATE TABLE wkf%s_1 (i int)', i); IF i % 500 = 0 THEN COMMIT; END IF; END LOOP; END $$`,
+			$$ BEGIN FOR i IN 1..10000 LOOP EXECUTE format('CREATE TABLE wkf%s_1 (i int)', i); IF i % 500 = 0 THEN COMMIT;
+				END IF; END LOOP; END $$`,
 	)
 	db.Do("INSERT INTO XtkWorkflow (iWorkflowId, iState) VALUES (77, 0)")
 	j := mustRun(t, db, nil, "workflow-instances")

@@ -134,12 +134,9 @@ func TestMidSourcingThatIsStopped(t *testing.T) {
 func TestMidSourcingThatIsNotConfigured(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
-	j := mustRun(
-		t,
-		here,
+	j := mustRun(t, here,
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries",
-	)
+		"deliveries")
 	checkRows(t, here, deliveriesLeft, "4")
 	j.checkLog(t, "WARNING", `"lost"`, "only here")
 	checkRecordedRemotes(t, here, "lost 102 2 ")
@@ -207,12 +204,9 @@ func TestMidSourcingTellsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Do("DROP TABLE NmsDeliveryMapping")
-	j := mustRun(
-		t,
-		here,
+	j := mustRun(t, here,
 		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries",
-	)
+		"deliveries")
 	j.checkLog(t, `"far"`, "NmsDeliveryMapping is missing")
 }
 
@@ -221,12 +215,8 @@ func TestMidSourcingWithALockedRow(t *testing.T) {
 	t.Parallel()
 	here, there := midSourced(t)
 	there.Hold("SELECT FROM NmsBroadLogMid WHERE iDeliveryId = 101 FOR UPDATE")
-	mustRun(
-		t,
-		here,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-		"deliveries",
-	)
+	mustRun(t, here, func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
+		"deliveries")
 	checkRows(t, here, deliveriesLeft, "1", "4")
 	checkCount(t, there, 1, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 101")
 }
@@ -240,12 +230,8 @@ func TestMainDatabaseIsNoMidSourcingServer(t *testing.T) {
 	if err := midsourcing.Check(t.Context(), here.Pool, there.Pool); err != nil {
 		t.Error(err)
 	}
-	_, err := run(
-		t,
-		here,
-		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} },
-		"deliveries",
-	)
+	_, err := run(t, here,
+		func(c *pipeline.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": here.Pool} }, "deliveries")
 	checkCount(t, here, 2, "SELECT count(*) FROM NmsDelivery WHERE iDeliveryId IN (1, 6)")
 	if err == nil {
 		t.Error("the run succeeded")

@@ -223,10 +223,7 @@ func (m *model) family(column, key, builtIn string) []string {
 	}
 	if t := m.db.Table("NmsDeliveryMapping"); t != nil {
 		for _, row := range t.Rows {
-			if parts := strings.Split(
-				rec{t, row}.text(column),
-				":",
-			); len(parts) == 2 && parts[0] != "" &&
+			if parts := strings.Split(rec{t, row}.text(column), ":"); len(parts) == 2 && parts[0] != "" &&
 				parts[1] != "" {
 				add(strings.ToLower(parts[0] + parts[1]))
 			}
@@ -278,14 +275,8 @@ func (m *model) run() {
 	orphanWorkflow := m.orphan("XtkWorkflow", "iWorkflowId", false)
 	m.remove("XtkWorkflowLogin", func(r rec) bool { return orphanWorkflow(r.int("iWorkflowId")) })
 	m.drop("grp", "NmsGroup", "iGroupId", func(r rec) bool { return r.int("iType") > 0 })
-	m.old(
-		"NmsVisitor",
-		"tsLastModified",
-		"NmsCleanup_VisitorPurgeDelay",
-		30,
-		0,
-		func(r rec) bool { return r.int("iRecipientId") == 0 && r.int("iOrigin") == 0 },
-	)
+	m.old("NmsVisitor", "tsLastModified", "NmsCleanup_VisitorPurgeDelay", 30, 0,
+		func(r rec) bool { return r.int("iRecipientId") == 0 && r.int("iOrigin") == 0 })
 	m.npai()
 	m.remove("NmsSubscription", func(r rec) bool { return r.int("iDeleteStatus") != 0 })
 	m.tracking()
@@ -310,15 +301,8 @@ func (m *model) run() {
 	m.old("NmsAddress", "tsLastModified", "NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 5*day, func(r rec) bool {
 		return r.int("iStatus") == 3 && (r.int("iType") == 41 || r.int("iType") == 42)
 	})
-	orphanService, orphanApp := m.orphan(
-		"NmsService",
-		"iServiceId",
-		false,
-	), m.orphan(
-		"NmsMobileApp",
-		"iMobileAppId",
-		false,
-	)
+	orphanService, orphanApp := m.orphan("NmsService", "iServiceId", false), m.orphan("NmsMobileApp", "iMobileAppId",
+		false)
 	disabled, ok := m.cutoff("NmsCleanup_AppSubscriptionRcpPurgeDelay", 180, 0)
 	m.remove("NmsAppSubscriptionRcp", func(r rec) bool {
 		return orphanService(r.int("iServiceId")) || orphanApp(r.int("iMobileAppId")) ||
@@ -335,9 +319,7 @@ func (m *model) run() {
 func (m *model) lists() {
 	obsolete := map[int64]bool{}
 	m.each("NmsGroup", func(r rec) {
-		if expires := r.date(
-			"tsExpirationDate",
-		); r.int("iDeleteStatus") != 0 ||
+		if expires := r.date("tsExpirationDate"); r.int("iDeleteStatus") != 0 ||
 			(expires != nil && !expires.After(m.now)) {
 			obsolete[r.int("iGroupId")] = true
 		}
@@ -427,28 +409,14 @@ func (m *model) deliveries() {
 			m.excludeByMessage(obsolete, "iBroadLogId", t)
 		}
 	}
-	own := m.linkedOnHold(
-		obsolete,
-		"iDeliveryId",
+	own := m.linkedOnHold(obsolete, "iDeliveryId",
 		slices.Concat(
 			[]string{
-				"NmsDelivery",
-				"NmsDlvExclusion",
-				"NmsWebTrackingLog",
-				"NmsTrackingStats",
-				"NmsDeliveryPart",
-				"NmsMirrorPageInfo",
-				"NmsMirrorPageSearch",
-				"NmsAttachments",
-				"NmsProviderMsgId",
-				"NmsDeliveryStat",
-				"NmsDeliveryLogStats",
-				"NmsTrackingUrl",
+				"NmsDelivery", "NmsDlvExclusion", "NmsWebTrackingLog", "NmsTrackingStats", "NmsDeliveryPart",
+				"NmsMirrorPageInfo", "NmsMirrorPageSearch", "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat",
+				"NmsDeliveryLogStats", "NmsTrackingUrl",
 			},
-			m.allLogs(),
-			m.trackingLogs(),
-			m.propositionTables(),
-		)...)
+			m.allLogs(), m.trackingLogs(), m.propositionTables())...)
 	maps.Copy(own, m.linkedOnHold(obsolete, "iJobId", "XtkJobLog"))
 	m.each("NmsDelivery", func(r rec) { // on hold on its mid-sourcing server with all its rows
 		if own[r.int("iDeliveryId")] && r.int("iDeliveryMode") == 4 && r.int("iMidRemoteId") != 0 {
@@ -489,30 +457,14 @@ func (m *model) deliveries() {
 		m.step("iDeliveryId", obsolete, tables...)
 	}
 	m.step("iJobId", obsolete, "XtkJobLog")
-	m.step(
-		"iDeliveryId",
-		obsolete,
-		"NmsAttachments",
-		"NmsProviderMsgId",
-		"NmsDeliveryStat",
-		"NmsDeliveryLogStats",
-		"NmsTrackingUrl",
-	)
+	m.step("iDeliveryId", obsolete, "NmsAttachments", "NmsProviderMsgId", "NmsDeliveryStat",
+		"NmsDeliveryLogStats", "NmsTrackingUrl")
 	m.each("NmsDelivery", func(r rec) {
 		if obsolete[r.int("iDeliveryId")] && !m.isFailing(r) && r.int("iDeliveryMode") == 4 &&
 			r.int("iMidRemoteId") != 0 {
-			m.recorded = append(
-				m.recorded,
-				fmt.Sprint(
-					accounts[r.int("iDeliveryProviderId")],
-					" ",
-					r.int("iMidRemoteId"),
-					" ",
-					r.int("iDeliveryId"),
-					" ",
-					r.text("sLabel"),
-				),
-			)
+			m.recorded = append(m.recorded,
+				fmt.Sprint(accounts[r.int("iDeliveryProviderId")], " ", r.int("iMidRemoteId"), " ",
+					r.int("iDeliveryId"), " ", r.text("sLabel")))
 		}
 	})
 	maps.DeleteFunc(obsolete, func(id int64, _ bool) bool { return own[id] })
@@ -546,9 +498,7 @@ func (m *model) expired() {
 	soon := m.now.Add(-15 * day)
 	pulled := map[int64]time.Time{}
 	m.each("NmsExtAccount", func(r rec) {
-		if o := m.option(
-			"NmsMidSourcing_LastBroadLog_" + r.text("sName"),
-		); o != nil && r.int("iActive") != 0 &&
+		if o := m.option("NmsMidSourcing_LastBroadLog_" + r.text("sName")); o != nil && r.int("iActive") != 0 &&
 			o.date("tsTimeStampValue") != nil {
 			pulled[r.int("iExtAccountId")] = *o.date("tsTimeStampValue")
 		}
@@ -560,10 +510,8 @@ func (m *model) expired() {
 		switch r.int("iDeliveryMode") {
 		case 1:
 			obsolete[r.int("iDeliveryId")] = r.int("iDeleteStatus") == 0 && r.int("iIsModel") == 0 &&
-				((state >= 51 && state < 85 && r.before(
-					"tsValidity",
-					m.now,
-				)) || (state == 85 && recent(r) && r.int("iToDeliver")-r.int("iProcessed") >= 10_000))
+				((state >= 51 && state < 85 && r.before("tsValidity", m.now)) || (state == 85 && recent(r) && r.int(
+					"iToDeliver")-r.int("iProcessed") >= 10_000))
 		case 4:
 			last, known := pulled[r.int("iDeliveryProviderId")]
 			obsolete[r.int("iDeliveryId")] = (state == 85 || state == 95) && recent(r) &&
@@ -572,9 +520,7 @@ func (m *model) expired() {
 	})
 	cancelled := int64(0)
 	m.each("NmsBroadLogMsg", func(r rec) {
-		if id := r.int(
-			"iBroadLogMsgId",
-		); r.text("sText") == "Delivery cancelled" &&
+		if id := r.int("iBroadLogMsgId"); r.text("sText") == "Delivery cancelled" &&
 			(cancelled == 0 || id < cancelled) {
 			cancelled = id
 		}
@@ -620,10 +566,8 @@ func (m *model) expired() {
 		}
 		ended[r.int("iDeliveryId")] = r.int("iState") == 95 || r.int("iState") == 85
 	})
-	m.remove(
-		"NmsDeliveryPart",
-		func(r rec) bool { return ended[r.int("iDeliveryId")] || r.before("tsValidity", m.now) },
-	)
+	m.remove("NmsDeliveryPart",
+		func(r rec) bool { return ended[r.int("iDeliveryId")] || r.before("tsValidity", m.now) })
 }
 
 func (m *model) mirrorPages() {
@@ -805,13 +749,8 @@ func (m *model) rollUp() {
 	sums := map[[2]int64]map[string]int64{}
 	before, refused := len(t.Rows), m.failures
 	columns := []string{
-		"iTotalConnections",
-		"iTotalErrors",
-		"iMessageErrors",
-		"iAbortedConnections",
-		"iFailedConnections",
-		"iRefusedConnections",
-		"iTimeoutConnections",
+		"iTotalConnections", "iTotalErrors", "iMessageErrors", "iAbortedConnections", "iFailedConnections",
+		"iRefusedConnections", "iTimeoutConnections",
 	}
 	t.Rows = slices.DeleteFunc(t.Rows, func(row campaigndb.Row) bool {
 		r := rec{t, row}

@@ -40,14 +40,8 @@ func TestOverdue(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ages, err := overdue.Tables(
-			t.Context(),
-			db.Pool,
-			catalog,
-			tasks.Pipeline,
-			map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}},
-			cleaned,
-		)
+		ages, err := overdue.Tables(t.Context(), db.Pool, catalog, tasks.Pipeline,
+			map[string][]string{"delivery-logs": {"nmsbroadlogeventhisto"}}, cleaned)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,8 @@ import (
 // A task that panics fails and is logged with its stack. The run then continues or ends as after any failed task.
 func TestTaskThatPanics(t *testing.T) {
 	t.Parallel()
-	rejects := tasks.Pipeline[slices.IndexFunc(
-		tasks.Pipeline,
-		func(t plan.Task) bool { return t.Name == "import-rejects" },
-	)]
+	rejects := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline,
+		func(t plan.Task) bool { return t.Name == "import-rejects" })]
 	inCommit := func(*pgx.Batch, purge.Delta) { panic("PLANTED") }
 	for name, c := range map[string]struct {
 		stumbling    func(plan.Task) plan.Task

@@ -120,7 +120,9 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 				t.Errorf("retained %+v, want %+v", got, c.retained)
 			}
 			left := int64(0)
-			for _, table := range db.Strings("SELECT relname FROM pg_class WHERE relname IN ('log1', 'log2', 'older', 'apart')") {
+			for _, table := range db.Strings(
+				"SELECT relname FROM pg_class WHERE relname IN ('log1', 'log2', 'older', 'apart')",
+			) {
 				left += db.Int("SELECT count(*) FROM " + table)
 			}
 			if left != c.logs {
@@ -130,7 +132,8 @@ func TestPartitionsThatChangeDuringARun(t *testing.T) {
 	}
 }
 
-// Rows of attached partitions retain their deliveries even if they are on hold, or if the table had no partition before.
+// Rows of attached partitions retain their deliveries even if they are on hold, or if the table had no partition
+// before.
 func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
 	t.Parallel()
 	const attach = "ALTER TABLE NmsBroadLogRcp ATTACH PARTITION apart FOR VALUES FROM (200) TO (300)"
@@ -148,9 +151,8 @@ func TestPartitionsThatAreAttachedDuringARun(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Campaign(t)
-			db.Do(
-				partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES (1, 1)",
-			)
+			db.Do(partitionedLogs + ";" + c.before + "; INSERT INTO NmsDeliveryPart (iDeliveryPartId, iDeliveryId) VALUES " +
+				"(1, 1)")
 			j, attached := newJournal(db), false
 			j.holds = func() plan.Holds { return c.holds }
 			j.beforeCommit = func(_ *pgx.Batch, d purge.Delta) {

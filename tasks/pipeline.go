@@ -4,32 +4,10 @@ import "github.com/cleanupd/cleanupd/tasks/plan"
 
 // Pipeline has all tasks in the order of a run.
 var Pipeline = []plan.Task{
-	listsToDelete,
-	deliveries,
-	expiredDeliveries,
-	mirrorPages,
-	deliveryWorkTables,
-	importRejects,
-	workflowInstances,
-	workflowLogins,
-	orphanWorkTables,
-	visitors,
-	npai,
-	subscriptions,
-	trackingLogs,
-	deliveryLogs,
-	emailErrorStats,
-	emailErrors,
-	mxDomains,
-	propositions,
-	simulationTables,
-	auditTrail,
-	addresses,
-	statistics,
-	appSubscriptions,
-	sessions,
-	expiredEvents,
-	reactions,
+	listsToDelete, deliveries, expiredDeliveries, mirrorPages, deliveryWorkTables, importRejects, workflowInstances,
+	workflowLogins, orphanWorkTables, visitors, npai, subscriptions, trackingLogs, deliveryLogs, emailErrorStats,
+	emailErrors, mxDomains, propositions, simulationTables, auditTrail, addresses, statistics, appSubscriptions,
+	sessions, expiredEvents, reactions,
 }
 
 // Names returns the names of the tasks in the order of a run.

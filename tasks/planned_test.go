@@ -23,11 +23,7 @@ func makePlan(t *testing.T, db *pgtest.DB, names ...string) map[string]preview.T
 
 // runPlan runs a saved plan, and returns the error with which it was refused, or nil.
 func runPlan(
-	t *testing.T,
-	db *pgtest.DB,
-	planned map[string]preview.Task,
-	change func(*pipeline.Config),
-	names ...string,
+	t *testing.T, db *pgtest.DB, planned map[string]preview.Task, change func(*pipeline.Config), names ...string,
 ) (*journal, *refused.Error) {
 	t.Helper()
 	j, err := run(t, db, func(c *pipeline.Config) {
@@ -77,14 +73,8 @@ CREATE TABLE wkDlv_8 (i int)`)
 	// The table of list 3 is not in the plan.
 	checkRows(t, db, "SELECT iGroupId::text FROM NmsGroup ORDER BY 1", "2", "3")
 	checkRows(t, db, "SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1", "2")
-	checkRows(
-		t,
-		db,
-		"SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1",
-		"grp3",
-		"grp99",
-		"wkdlv_8",
-	)
+	checkRows(t, db, "SELECT relname::text FROM pg_class WHERE relname ~ '^(grp|wkdlv)' ORDER BY 1", "grp3", "grp99",
+		"wkdlv_8")
 }
 
 // If options, mappings or flags have changed, a saved plan is refused before anything is deleted. The error names the
@@ -100,7 +90,11 @@ func TestStalePlan(t *testing.T) {
 		"mapping": {sql: "INSERT INTO NmsDeliveryMapping (iDeliveryMappingId, sBroadLogSchema) VALUES (77, " +
 			"'cus:other')"},
 		"related list": {change: func(c *pipeline.Config) { c.RelatedListTables = []string{"other"} }},
-		"include":      {change: func(c *pipeline.Config) { c.Include = map[string][]string{"delivery-logs": {"other"}} }},
+		"include": {change: func(
+			c *pipeline.Config,
+		) {
+			c.Include = map[string][]string{"delivery-logs": {"other"}}
+		}},
 		"mid-sourcing": {change: func(c *pipeline.Config) { c.MidSourcing.Keep = []string{"other"} }},
 	} {
 		t.Run(name, func(t *testing.T) {

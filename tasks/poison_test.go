@@ -51,20 +51,14 @@ func addFailingRows(db *pgtest.DB, m *model, rng *rand.Rand, n int) {
 		if columns == "" {
 			columns = strings.Join(
 				slices.DeleteFunc(slices.Clone(t.Columns), func(c string) bool { return strings.HasPrefix(c, "ts") }),
-				", ",
-			)
+				", ")
 		}
 		db.Do(fmt.Sprintf("ALTER TABLE %s ADD poison boolean", t.Name))
-		db.Do(
-			fmt.Sprintf("UPDATE %s SET poison = true WHERE concat_ws('|', %s) = ANY ($1::text[])", t.Name, columns),
-			chosen,
-		)
-		db.Do(
-			fmt.Sprintf(
-				"CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()",
-				t.Name,
-			),
-		)
+		db.Do(fmt.Sprintf("UPDATE %s SET poison = true WHERE concat_ws('|', %s) = ANY ($1::text[])", t.Name, columns),
+			chosen)
+		db.Do(fmt.Sprintf(
+			"CREATE TRIGGER refuse BEFORE DELETE OR UPDATE ON %s FOR EACH ROW EXECUTE FUNCTION elsewhere.refuse()", t.Name,
+		))
 	}
 }
 
@@ -133,12 +127,9 @@ func TestPoison(t *testing.T) {
 				t.Errorf("deleted, updated and failed: %d, want %d", got, want)
 			}
 			if t.Failed() {
-				t.Log(
-					strings.Join(
-						slices.DeleteFunc(j.logs, func(l string) bool { return !strings.HasPrefix(l, "WARNING") }),
-						"\n",
-					),
-				)
+				t.Log(strings.Join(
+					slices.DeleteFunc(j.logs, func(l string) bool { return !strings.HasPrefix(l, "WARNING") }), "\n",
+				))
 			}
 			t.Logf("%d rows deleted, %d updated, %d failed", m.deleted, m.updated, m.failures)
 		})

@@ -44,9 +44,7 @@ func TestCascades(t *testing.T) {
 	}
 	slices.Sort(shown)
 	want := []string{
-		`"public"."note" DELETE 2000 2000`,
-		`"public"."reader" UPDATE 50 50`,
-		`"public"."topic" DELETE 100 0`,
+		`"public"."note" DELETE 2000 2000`, `"public"."reader" UPDATE 50 50`, `"public"."topic" DELETE 100 0`,
 	}
 	if !slices.Equal(shown, want) {
 		t.Errorf("the preview is %q, want %q", shown, want)
@@ -57,12 +55,8 @@ func TestCascades(t *testing.T) {
 	}
 	const name = "policy/topics"
 	if j.deleted[name] != 100 || j.cascaded[name] != 2_000 || j.updated[name] != 50 {
-		t.Errorf(
-			"%d rows were deleted, %d with them, and %d changed",
-			j.deleted[name],
-			j.cascaded[name],
-			j.updated[name],
-		)
+		t.Errorf("%d rows were deleted, %d with them, and %d changed", j.deleted[name], j.cascaded[name],
+			j.updated[name])
 	}
 	byTable := map[string][3]int64{}
 	for _, d := range j.batches {
@@ -132,10 +126,8 @@ func TestChildrenOfOthers(t *testing.T) {
 	}
 	saved := dry.planned
 	plan := saved["policy/topics"]
-	plan.Tables = slices.DeleteFunc(
-		slices.Clone(plan.Tables),
-		func(p preview.Table) bool { return strings.Contains(p.Table, "note") },
-	)
+	plan.Tables = slices.DeleteFunc(slices.Clone(plan.Tables),
+		func(p preview.Table) bool { return strings.Contains(p.Table, "note") })
 	saved["policy/topics"] = plan
 	_, err = run(t, db, onTopics(func(c *pipeline.Config) { c.SavedPlan = saved }))
 	if refusal := (*refused.Error)(nil); !errors.As(err, &refusal) || refusal.Reason != refused.PlanExceeded ||
@@ -181,7 +173,8 @@ func TestRowsThatClearedKeysMove(t *testing.T) {
 				`CREATE TABLE entry (id int PRIMARY KEY, at date, parent int REFERENCES entry ON DELETE SET NULL, pad text)
 					WITH (autovacuum_enabled = false);
 				INSERT INTO entry SELECT -i, '2026-02-28', NULL, repeat('x', 200) FROM generate_series(1, 4000) i;
-				INSERT INTO entry SELECT i, '2020-01-01', nullif(i - 1, 0), repeat('x', 200) FROM generate_series(1, 60) i; ` + more,
+				INSERT INTO entry SELECT i, '2020-01-01', nullif(i - 1, 0), repeat('x', 200) FROM generate_series(1,
+					60) i; ` + more,
 			)
 			db.Do("CREATE INDEX ON entry (parent); DELETE FROM entry WHERE id % 2 = 0 AND id < 0; ANALYZE entry")
 			db.Do("VACUUM entry")

@@ -36,13 +36,19 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 		"a table that has moved": {
 			old, "CREATE SCHEMA archive; ALTER TABLE customer SET SCHEMA archive", skipped, `no table "customer"`,
 		},
-		"a view in place of it":     {old, "ALTER TABLE customer RENAME TO c; CREATE VIEW customer AS SELECT * FROM c", skipped, "view"},
-		"a dropped date":            {old, "ALTER TABLE customer DROP seen", skipped, `no column "seen"`},
-		"a renamed date":            {old, "ALTER TABLE customer RENAME seen TO was", skipped, `no column "seen"`},
-		"a renamed filter":          {old, "ALTER TABLE customer RENAME state TO status", skipped, `no column "state"`},
-		"a date that is a text":     {old, "ALTER TABLE customer ALTER seen TYPE text", skipped, "is not a date"},
-		"a date that is a number":   {old, "ALTER TABLE customer ALTER seen TYPE int USING 1", skipped, "is not a date"},
-		"a filter of another type":  {old, "ALTER TABLE customer ALTER state TYPE int USING 1", failed, "invalid input syntax"},
+		"a view in place of it": {
+			old, "ALTER TABLE customer RENAME TO c; CREATE VIEW customer AS SELECT * FROM c", skipped, "view",
+		},
+		"a dropped date":        {old, "ALTER TABLE customer DROP seen", skipped, `no column "seen"`},
+		"a renamed date":        {old, "ALTER TABLE customer RENAME seen TO was", skipped, `no column "seen"`},
+		"a renamed filter":      {old, "ALTER TABLE customer RENAME state TO status", skipped, `no column "state"`},
+		"a date that is a text": {old, "ALTER TABLE customer ALTER seen TYPE text", skipped, "is not a date"},
+		"a date that is a number": {
+			old, "ALTER TABLE customer ALTER seen TYPE int USING 1", skipped, "is not a date",
+		},
+		"a filter of another type": {
+			old, "ALTER TABLE customer ALTER state TYPE int USING 1", failed, "invalid input syntax",
+		},
 		"a dropped assigned column": {changing, "ALTER TABLE customer DROP state", skipped, `no column "state"`},
 		"an assigned value that does not fit": {
 			changing, "ALTER TABLE customer ALTER state TYPE varchar(3) USING 'new'", failed, "value too long",
@@ -52,17 +58,27 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 				"CREATE UNIQUE INDEX ON customer (state)",
 			skipped, "unique index",
 		},
-		"a dropped parent":            {orphanPurchases, "DROP TABLE customer", skipped, `no table "customer"`},
-		"a renamed key of the parent": {orphanPurchases, "ALTER TABLE customer RENAME id TO no", skipped, `no column "id"`},
-		"an empty parent":             {orphanPurchases, "TRUNCATE customer", skipped, "empty"},
+		"a dropped parent": {orphanPurchases, "DROP TABLE customer", skipped, `no table "customer"`},
+		"a renamed key of the parent": {
+			orphanPurchases, "ALTER TABLE customer RENAME id TO no", skipped, `no column "id"`,
+		},
+		"an empty parent": {orphanPurchases, "TRUNCATE customer", skipped, "empty"},
 		"a parent whose rows are hidden": {
 			orphanPurchases, "ALTER TABLE customer ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", skipped,
 			"row security",
 		},
-		"a key of another type":           {orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", skipped, "operator"},
-		"a group's column that is gone":   {newest, "ALTER TABLE purchase DROP customer", skipped, `no column "customer"`},
-		"a group that cannot be compared": {newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", skipped, "operator"},
-		"an order that is a text":         {newest, "ALTER TABLE purchase ALTER placed TYPE text", skipped, "not a date or a number"},
+		"a key of another type": {
+			orphanPurchases, "ALTER TABLE customer ALTER id TYPE text", skipped, "operator",
+		},
+		"a group's column that is gone": {
+			newest, "ALTER TABLE purchase DROP customer", skipped, `no column "customer"`,
+		},
+		"a group that cannot be compared": {
+			newest, "ALTER TABLE purchase ALTER customer TYPE json USING 'null'", skipped, "operator",
+		},
+		"an order that is a text": {
+			newest, "ALTER TABLE purchase ALTER placed TYPE text", skipped, "not a date or a number",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

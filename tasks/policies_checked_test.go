@@ -32,9 +32,8 @@ func TestValuesThatAreNoLinks(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			db := pgtest.Empty(t)
-			db.Do(
-				"CREATE TABLE parent (id " + kind + " PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent " + kind + ")",
-			)
+			db.Do("CREATE TABLE parent (id " + kind + " PRIMARY KEY); CREATE TABLE child (id int PRIMARY KEY, parent " + kind +
+				")")
 			db.Do("INSERT INTO parent VALUES ('" + values[0] + "'); INSERT INTO child VALUES (4, NULL)")
 			for i, value := range values {
 				db.Do("INSERT INTO child SELECT $1::int, '"+value+"'", i+1)
@@ -43,10 +42,7 @@ func TestValuesThatAreNoLinks(t *testing.T) {
 				Name: "orphans", Enabled: true, Table: "child",
 				OrphanOf: &policy.OrphanOf{Column: "parent", ParentTable: "parent", ParentColumn: "id"},
 			})
-			if left := strings.Join(
-				db.Strings("SELECT id::text FROM child ORDER BY id"),
-				" ",
-			); err != nil ||
+			if left := strings.Join(db.Strings("SELECT id::text FROM child ORDER BY id"), " "); err != nil ||
 				left != "1 3 4" {
 				t.Errorf("%v; rows %s are left", err, left)
 			}

@@ -18,7 +18,8 @@ import (
 
 var keySeeds = flag.Int("key-seeds", suite.Size(suite.Model, 15, 50), "how many random databases TestRandomKeys makes")
 
-// keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each key.
+// keyTable is a table of keyedTables. Its rows have their ids, the dates that are their days, and a column for each
+// key.
 type keyTable struct {
 	name        string
 	partitioned bool
@@ -57,10 +58,8 @@ func newKeyedTables(rng *rand.Rand) keyedTables {
 	for i := range tables {
 		t := &keyTable{name: fmt.Sprintf("t%d", i), partitioned: rng.IntN(4) == 0, rows: map[int]keyRow{}}
 		for range rng.IntN(3) {
-			t.keys = append(
-				t.keys,
-				tableKey{rng.IntN(len(tables)), choose(rng, []string{"CASCADE", "CASCADE", "SET NULL"})},
-			)
+			t.keys = append(t.keys,
+				tableKey{rng.IntN(len(tables)), choose(rng, []string{"CASCADE", "CASCADE", "SET NULL"})})
 		}
 		tables[i] = t
 	}
@@ -125,9 +124,7 @@ func (ts keyedTables) create(db *pgtest.DB) {
 			for part := range 2 {
 				create += fmt.Sprintf(
 					"; CREATE TABLE %[1]s_%[2]d PARTITION OF %[1]s FOR VALUES WITH (MODULUS 2, REMAINDER %[2]d)",
-					t.name,
-					part,
-				)
+					t.name, part)
 			}
 		}
 		if t.trigger != "" {
@@ -184,9 +181,10 @@ func (ts keyedTables) stored(db *pgtest.DB) (all []string) {
 			}
 			refs += "]"
 		}
-		all = append(all, db.Strings(fmt.Sprintf(
-			"SELECT '%[1]s' || id || ' [' || array_to_string(%[2]s, ' ') || ']' FROM %[1]s", t.name, refs,
-		))...)
+		all = append(all,
+			db.Strings(fmt.Sprintf(
+				"SELECT '%[1]s' || id || ' [' || array_to_string(%[2]s, ' ') || ']' FROM %[1]s", t.name, refs,
+			))...)
 	}
 	slices.Sort(all)
 	return all
@@ -216,8 +214,9 @@ func (ts keyedTables) follow(swept int, from keyNode) map[keyNode]bool {
 	return reached
 }
 
-// keyedResult is what a policy does: deleted rows of its table, rows of others that went with them, rows with a key that
-// was cleared, and rows that were retained because of rows that must stay, that others refused, and that a trigger kept.
+// keyedResult is what a policy does: deleted rows of its table, rows of others that went with them, rows with a key
+// that was cleared, and rows that were retained because of rows that must stay, that others refused, and that a trigger
+// kept.
 type keyedResult struct{ deleted, cascaded, cleared, dependent, failed, suppressed int64 }
 
 // clean deletes the rows of a table that a policy matches, as one statement would if it left out the rows that must not
@@ -235,7 +234,8 @@ func (ts keyedTables) clean(swept int, matches func(id int) bool) (r keyedResult
 			for i, t := range ts {
 				for k, key := range t.keys {
 					refused = refused || (key.refuses() && key.parent == n.table && i != swept &&
-						slices.ContainsFunc(slices.Collect(maps.Values(t.rows)), func(row keyRow) bool { return row.refs[k] == n.id }))
+						slices.ContainsFunc(slices.Collect(maps.Values(t.rows)),
+							func(row keyRow) bool { return row.refs[k] == n.id }))
 				}
 			}
 		}

@@ -22,14 +22,10 @@ import (
 )
 
 var (
-	policyTables = flag.Int(
-		"policy-tables", suite.Size(suite.Model, 20, 500), "how many random tables TestRandomPolicies makes",
-	)
-	firstPolicySeed = flag.Uint64(
-		"first-policy-seed",
-		1,
-		"the seed of the first database of TestRandomPolicies and TestRandomKeys",
-	)
+	policyTables = flag.Int("policy-tables", suite.Size(suite.Model, 20, 500),
+		"how many random tables TestRandomPolicies makes")
+	firstPolicySeed = flag.Uint64("first-policy-seed", 1,
+		"the seed of the first database of TestRandomPolicies and TestRandomKeys")
 )
 
 // tablesPerSeed is how many tables with policies one random database has.
@@ -249,19 +245,9 @@ func (r *randomPolicies) compareCounts(t *testing.T, which string, j *journal) {
 		}
 		name := p.TaskName()
 		if j.deleted[name]-j.dropped[name] != deleted || j.updated[name] != updated || j.problems[name] != "" {
-			t.Errorf(
-				"the %s run of %s deleted %d, updated %d, %s; want %d, %d by %s; the policy is %+v, the log %q",
-				which,
-				p.describe(),
-				j.deleted[name],
-				j.updated[name],
-				j.problems[name],
-				deleted,
-				updated,
-				p.sql(),
-				p.Policy,
-				j.logs,
-			)
+			t.Errorf("the %s run of %s deleted %d, updated %d, %s; want %d, %d by %s; the policy is %+v, the log %q",
+				which, p.describe(), j.deleted[name], j.updated[name], j.problems[name], deleted, updated, p.sql(),
+				p.Policy, j.logs)
 		}
 	}
 }
@@ -278,12 +264,8 @@ func (r *randomPolicies) compareRows(t *testing.T) {
 	}
 	for i, p := range r.policies {
 		if !slices.Equal(got[i], r.want[i]) {
-			t.Errorf(
-				"%s: rows are\n%s\nwant\n%s",
-				p.describe(),
-				strings.Join(got[i], "\n"),
-				strings.Join(r.want[i], "\n"),
-			)
+			t.Errorf("%s: rows are\n%s\nwant\n%s", p.describe(), strings.Join(got[i], "\n"),
+				strings.Join(r.want[i], "\n"))
 		}
 	}
 }

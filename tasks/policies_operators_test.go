@@ -100,7 +100,9 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 		policy policy.Policy
 		want   string
 	}{
-		"json": {policy.Policy{Filters: []policy.Filter{{Column: "doc", Op: "EQUAL", Values: []string{"1"}}}}, "is json"},
+		"json": {policy.Policy{Filters: []policy.Filter{{Column: "doc", Op: "EQUAL", Values: []string{
+			"1",
+		}}}}, "is json"},
 		"an array of points": {
 			policy.Policy{Filters: []policy.Filter{{Column: "points", Op: "IN", Values: []string{"{}"}}}}, "is point[]",
 		},
@@ -134,10 +136,7 @@ func TestTypesThatCannotBeCompared(t *testing.T) {
 				INSERT INTO part VALUES (1, 'a  ', '1', '(1,1)', '{}'), (2, 'b', '1', '(1,1)', '{}')`)
 			test.policy.Name, test.policy.Table = "p", "part"
 			j, _ := runPolicies(t, db, false, test.policy)
-			if log := strings.Join(
-				j.logs,
-				"; ",
-			); !strings.Contains(log, test.want) ||
+			if log := strings.Join(j.logs, "; "); !strings.Contains(log, test.want) ||
 				db.Int("SELECT count(*) FROM part") != 2 {
 				t.Errorf("%d rows; %s", db.Int("SELECT count(*) FROM part"), log)
 			}
@@ -190,11 +189,8 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 		}}, want}
 	}
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		catalog, err := campaign.LoadCatalog(
-			t.Context(),
-			tx,
-			campaign.Scope{Named: []string{"child", "parent"}, Foreign: true},
-		)
+		catalog, err := campaign.LoadCatalog(t.Context(), tx,
+			campaign.Scope{Named: []string{"child", "parent"}, Foreign: true})
 		if err != nil {
 			return err
 		}

@@ -56,8 +56,9 @@ func (p *randomPolicy) addAge(rng *rand.Rand) {
 	}
 	days := choose(rng, []int{1, 2, 90, 91, 335, 1000})
 	p.OlderThan = &policy.OlderThan{Column: p.table.spelling(rng, c.name), Days: days}
-	p.where = append(p.where, fmt.Sprintf("%s < timestamptz %s - interval '%d hours'", quoted(c.name),
-		literal(now.Format("2006-01-02 15:04:05Z07:00")), 24*days))
+	p.where = append(p.where,
+		fmt.Sprintf("%s < timestamptz %s - interval '%d hours'", quoted(c.name),
+			literal(now.Format("2006-01-02 15:04:05Z07:00")), 24*days))
 }
 
 // addOrphan adds orphan_of, if the tables have columns that can be compared.
@@ -75,12 +76,10 @@ func (p *randomPolicy) addOrphan(rng *rand.Rand, parent *randomTable) {
 		ParentColumn: parent.spelling(rng, key.name),
 	}
 	row := quoted("child", link.name)
-	p.where = append(p.where, fmt.Sprintf(
-		"%s IS NOT NULL AND EXISTS (SELECT FROM %[2]s) AND NOT EXISTS (SELECT FROM %[2]s AS parent WHERE %[3]s = %[1]s)",
-		row,
-		parent.quoted(),
-		quoted("parent", key.name),
-	))
+	p.where = append(p.where,
+		fmt.Sprintf(
+			"%s IS NOT NULL AND EXISTS (SELECT FROM %[2]s) AND NOT EXISTS (SELECT FROM %[2]s AS parent WHERE %[3]s = %[1]s)",
+			row, parent.quoted(), quoted("parent", key.name)))
 	switch none := link.read; { // what applications write for no parent
 	case none == "text" || none == "varchar" || none == "bpchar":
 		p.where = append(p.where, row+"::text NOT IN ('', '0')")
@@ -106,11 +105,8 @@ func (p *randomPolicy) addNewest(rng *rand.Rand) {
 		}
 	}
 	if p.KeepNewest = k; rng.IntN(2) == 0 {
-		p.table.more += fmt.Sprintf(
-			"; CREATE INDEX ON %s (%s)",
-			p.table.quoted(),
-			strings.Join(append(slices.Clone(per), quoted(by.name)), ", "),
-		)
+		p.table.more += fmt.Sprintf("; CREATE INDEX ON %s (%s)", p.table.quoted(),
+			strings.Join(append(slices.Clone(per), quoted(by.name)), ", "))
 	}
 	groups := ""
 	if per != nil {
@@ -154,12 +150,8 @@ func (p *randomPolicy) addFilter(rng *rand.Rand) {
 		where = column + " IS NOT NULL"
 	case "STARTS_WITH":
 		f.Values = []string{choose(rng, []string{"a", "0", "2025-", "{", "ä", "$1"})}
-		where = fmt.Sprintf(
-			"left(%s::text, %d) = %s COLLATE \"C\"",
-			column,
-			len([]rune(f.Values[0])),
-			literal(f.Values[0]),
-		)
+		where = fmt.Sprintf("left(%s::text, %d) = %s COLLATE \"C\"", column, len([]rune(f.Values[0])),
+			literal(f.Values[0]))
 	case "IN", "NOT_IN":
 		var each []string
 		for range 1 + rng.IntN(3) {

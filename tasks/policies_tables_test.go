@@ -88,8 +88,7 @@ var columnTypes = []columnType{
 	{sql: "time", read: "time", values: []string{"00:00", "12:30", "24:00"}},
 	{sql: "interval", read: "interval", values: []string{"1 day", "24 hours", "1 mon", "-1 day"}},
 	{sql: "uuid", read: "uuid", values: []string{
-		"00000000-0000-0000-0000-000000000000",
-		"6f9619ff-8b86-d011-b42d-00c04fc964ff",
+		"00000000-0000-0000-0000-000000000000", "6f9619ff-8b86-d011-b42d-00c04fc964ff",
 		"ffffffff-ffff-ffff-ffff-ffffffffffff",
 	}},
 	{sql: "inet", read: "inet", values: []string{"10.0.0.1", "10.0.0.1/8", "::1"}},
@@ -248,10 +247,8 @@ func newRandomTable(rng *rand.Rand, schema, name string) *randomTable {
 	names := slices.Clone(oddNames)
 	rng.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 	add := func(of columnType) {
-		t.columns = append(
-			t.columns,
-			randomColumn{columnType: of, name: names[len(t.columns)], notNull: rng.IntN(3) == 0},
-		)
+		t.columns = append(t.columns,
+			randomColumn{columnType: of, name: names[len(t.columns)], notNull: rng.IntN(3) == 0})
 	}
 	var dates, integers []columnType
 	for _, of := range columnTypes {
@@ -337,12 +334,8 @@ func (t *randomTable) divide(rng *rand.Rand) {
 		}
 	case 2:
 		if of.sql != "bit(3)" && ok { // has no hash
-			partition(
-				"HASH",
-				of,
-				"FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
-				"FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
-			)
+			partition("HASH", of, "FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+				"FOR VALUES WITH (MODULUS 2, REMAINDER 1)")
 		}
 	case 3:
 		child := part(" child")
@@ -405,10 +398,8 @@ func (t *randomTable) fill(rng *rand.Rand, b *pgx.Batch) {
 			values = append(values, value)
 		}
 		b.Queue(fmt.Sprintf(
-			"INSERT INTO %s (%s) VALUES (%s)",
-			choose(rng, t.relations),
-			strings.Join(names, ", "),
-			strings.Join(values, ", "),
+			"INSERT INTO %s (%s) VALUES (%s)", choose(rng, t.relations), strings.Join(names, ", "), strings.Join(values,
+				", "),
 		))
 	}
 }
@@ -431,6 +422,5 @@ func (t *randomTable) multiplySQL() string {
 	}
 	return fmt.Sprintf(
 		"INSERT INTO %[1]s (%[2]s) SELECT %[3]s FROM %[1]s, generate_series(1, %[4]d) AS copy; ANALYZE %[1]s",
-		t.quoted(), strings.Join(names, ", "), strings.Join(values, ", "), 15_000/max(t.rows, 1),
-	)
+		t.quoted(), strings.Join(names, ", "), strings.Join(values, ", "), 15_000/max(t.rows, 1))
 }

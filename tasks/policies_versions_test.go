@@ -34,9 +34,7 @@ func TestNotNullThatIsNotValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := db.Int(
-				"SELECT count(*) FROM t WHERE grp IS NULL",
-			); n != 10 ||
+			if n := db.Int("SELECT count(*) FROM t WHERE grp IS NULL"); n != 10 ||
 				db.Int("SELECT count(*) FROM t") != 60 {
 				t.Errorf("%d rows with NULL are left, %v", n, j.rows)
 			}
@@ -56,11 +54,8 @@ func TestForeignKeysThatAreNotEnforced(t *testing.T) {
 				CREATE TABLE child (id int PRIMARY KEY, parent int REFERENCES parent ON DELETE %s NOT ENFORCED);
 				INSERT INTO parent SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM generate_series(1, 100) g;
 				INSERT INTO child SELECT g, g FROM generate_series(1, 100) g`, action))
-			catalog, err := campaign.LoadCatalog(
-				t.Context(),
-				db.Pool,
-				campaign.Scope{Named: []string{"parent"}, Foreign: true},
-			)
+			catalog, err := campaign.LoadCatalog(t.Context(), db.Pool,
+				campaign.Scope{Named: []string{"parent"}, Foreign: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -88,7 +83,8 @@ func TestVirtualColumns(t *testing.T) {
 	since(t, db, 18)
 	db.Do(`CREATE TABLE t (id int PRIMARY KEY, seen timestamptz, due timestamptz GENERATED ALWAYS AS (seen) VIRTUAL,
 			state text, big boolean GENERATED ALWAYS AS (id > 50) VIRTUAL);
-		INSERT INTO t (id, seen) SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM generate_series(1, 100) g`)
+		INSERT INTO t (id, seen) SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM
+			generate_series(1, 100) g`)
 	old := &policy.OlderThan{Column: "due", Days: 30}
 	closed := "closed"
 	first := policy.Policy{

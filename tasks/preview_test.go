@@ -185,8 +185,8 @@ func TestDryRunGoesOn(t *testing.T) {
 			for _, what := range tasks.Pipeline[at:] {
 				got := [2]int64{j.deleted[what.Name], j.updated[what.Name]}
 				if want := [2]int64{alone.deleted[what.Name], alone.updated[what.Name]}; got != want {
-					t.Errorf("seed %d, continued at %s: %s deletes and updates %d rows, want %d",
-						seed+1, first.Name, what.Name, got, want)
+					t.Errorf("seed %d, continued at %s: %s deletes and updates %d rows, want %d", seed+1, first.Name,
+						what.Name, got, want)
 				}
 			}
 		}
@@ -203,22 +203,16 @@ INSERT INTO NmsTrackingLogRcp (iTrackingLogId, tsLog) SELECT i, '2020-01-01' FRO
 INSERT INTO NmsWebTrackingLog (iWebTrackingLogId) SELECT i FROM generate_series(2, 50000, 10000) i UNION ALL SELECT i
   FROM generate_series(5, 50000, 10000) i`)
 	j := mustRun(t, db, dry, "tracking-logs")
-	i := slices.IndexFunc(
-		j.previews["tracking-logs"],
-		func(p preview.Table) bool { return strings.Contains(p.Table, "web") },
-	)
+	i := slices.IndexFunc(j.previews["tracking-logs"],
+		func(p preview.Table) bool { return strings.Contains(p.Table, "web") })
 	if i < 0 {
 		t.Fatalf("the preview lacks the paired table: %+v", j.previews)
 	}
 	p := j.previews["tracking-logs"][i]
 	slices.Sort(p.Sample)
-	checkCount(
-		t,
-		db,
-		purge.SampleSize,
+	checkCount(t, db, purge.SampleSize,
 		"SELECT count(*) FROM NmsWebTrackingLog WHERE iWebTrackingLogId <= 40000 AND iWebTrackingLogId = ANY ($1)",
-		p.Sample,
-	)
+		p.Sample)
 	if p.Rows != 8 {
 		t.Errorf("%d rows, want 8", p.Rows)
 	}
@@ -274,8 +268,7 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 		"this table":  {"CREATE PUBLICATION p FOR TABLE XtkReject", true},
 		"an identity": {"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject REPLICA IDENTITY FULL", false},
 		"a primary key": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)",
-			false,
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId)", false,
 		},
 		"a primary key that is not": {
 			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY " +
@@ -289,8 +282,7 @@ func TestPreviewOfPublishedTables(t *testing.T) {
 			false,
 		},
 		"a deferrable primary key": {
-			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId) DEFERRABLE",
-			true,
+			"CREATE PUBLICATION p FOR ALL TABLES; ALTER TABLE XtkReject ADD PRIMARY KEY (iRejectId) DEFERRABLE", true,
 		},
 		"no obsolete rows": {"UPDATE XtkReject SET tsLog = now(); CREATE PUBLICATION p FOR ALL TABLES", true},
 		"no deletes":       {"CREATE PUBLICATION p FOR ALL TABLES WITH (publish = 'insert')", false},
@@ -531,7 +523,8 @@ func TestPreviewOfRowsWithoutDates(t *testing.T) {
 		},
 		"an age of rows that are changed": {
 			policy.Policy{
-				OlderThan: &policy.OlderThan{Column: "placed", Days: 300}, Assign: []policy.Assign{{Column: "number", Value: &none}},
+				OlderThan: &policy.OlderThan{Column: "placed", Days: 300},
+				Assign:    []policy.Assign{{Column: "number", Value: &none}},
 			},
 			[]string{"never changed: 1,040 rows without a date in placed"},
 		},

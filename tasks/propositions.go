@@ -9,9 +9,8 @@ import (
 
 // propositionTables selects tables that exist if the module Interaction is installed. The pattern does not match backup
 // copies such as nmspropositionrcp_2024.
-var propositionTables = plan.Matching(
-	"proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`), (*campaign.Table).HasPropositions,
-)
+var propositionTables = plan.Matching("proposition tables", regexp.MustCompile(`^nmsproposition[a-z0-9]*$`),
+	(*campaign.Table).HasPropositions)
 
 var oldPropositions = plan.Rules{{plan.Older("tsLastModified", campaign.PropositionPurge)}}
 

@@ -24,11 +24,8 @@ import (
 )
 
 var (
-	seeds = flag.Int(
-		"seeds",
-		suite.Size(suite.Model, 3, 12),
-		"how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways",
-	)
+	seeds = flag.Int("seeds", suite.Size(suite.Model, 3, 12),
+		"how many random databases TestRandomDatabases makes; a third of it with logs elsewhere, in each of some ways")
 	firstSeed = flag.Uint64("first-seed", 1, "the seed of the first of them")
 )
 
@@ -61,9 +58,7 @@ func TestRandomDatabases(t *testing.T) {
 			}
 			dryRun := newJournal(db)
 			if err := runWith(
-				t,
-				dryRun,
-				func(c *pipeline.Config) { c.DryRun, c.Include = true, m.include },
+				t, dryRun, func(c *pipeline.Config) { c.DryRun, c.Include = true, m.include },
 			); err != nil {
 				t.Fatal(err)
 			}
@@ -76,24 +71,14 @@ func TestRandomDatabases(t *testing.T) {
 				if which == "first" && seed%2 == 0 {
 					planned = dryRun.planned
 				}
-				err := runWith(
-					t,
-					j,
-					func(c *pipeline.Config) { c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned },
-				)
+				err := runWith(t, j,
+					func(c *pipeline.Config) { c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned })
 				if errors.Is(err, pipeline.ErrLost) {
 					j.loseAt = 0
-					err = runWith(
-						t,
-						j,
-						func(c *pipeline.Config) {
-							resume(
-								c,
-								j,
-							)
-							c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned
-						},
-					)
+					err = runWith(t, j, func(c *pipeline.Config) {
+						resume(c, j)
+						c.Settings.MaxRows, c.Include, c.SavedPlan = limit, m.include, planned
+					})
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -161,12 +146,8 @@ func compareDryRun(t *testing.T, dryRun, done *journal) {
 			}
 		}
 		if [3]int64{sums[0] + sums[1], sums[2], sums[3]} != got {
-			t.Errorf(
-				"%s: the preview has %d tables, deleted, updated and cascaded rows; the dry run counted %d",
-				name,
-				sums,
-				got,
-			)
+			t.Errorf("%s: the preview has %d tables, deleted, updated and cascaded rows; the dry run counted %d", name,
+				sums, got)
 		}
 	}
 }
@@ -178,9 +159,7 @@ func compareWhatIf(t *testing.T, db *pgtest.DB, include map[string][]string) {
 	dryRun := func(whatIf map[string]int) *journal {
 		j := newJournal(db)
 		if err := runWith(
-			t,
-			j,
-			func(c *pipeline.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf },
+			t, j, func(c *pipeline.Config) { c.DryRun, c.Include, c.WhatIf = true, include, whatIf },
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -250,51 +229,17 @@ func resume(c *pipeline.Config, j *journal) {
 
 // modules are the tables that a database may lack.
 var modules = []string{
-	"NmsBroadLogMid",
-	"NmsProviderMsgId",
-	"NmsDeliveryLogStats",
-	"NmsMobileApp",
-	"NmsAppSubscriptionRcp",
-	"NmsPropositionRcp",
-	"NmsPropositionVisitor",
-	"NmsSimulation",
-	"NmsRtEvent",
-	"NmsBatchEvent",
-	"NmsEventHisto",
-	"NmsRemaHypothesis",
-	"NmsRemaMatchRcp",
-	"NmsEmailErrorStat",
-	"NmsWebTrackingLog",
-	"NmsExtAccount",
-	"XtkJob",
-	"NmsService",
-	"XtkJobLog",
-	"NmsCouponValue",
-	"NmsAddress",
-	"NmsBroadLogMsg",
+	"NmsBroadLogMid", "NmsProviderMsgId", "NmsDeliveryLogStats", "NmsMobileApp", "NmsAppSubscriptionRcp",
+	"NmsPropositionRcp", "NmsPropositionVisitor", "NmsSimulation", "NmsRtEvent", "NmsBatchEvent", "NmsEventHisto",
+	"NmsRemaHypothesis", "NmsRemaMatchRcp", "NmsEmailErrorStat", "NmsWebTrackingLog", "NmsExtAccount", "XtkJob",
+	"NmsService", "XtkJobLog", "NmsCouponValue", "NmsAddress", "NmsBroadLogMsg",
 }
 
 // mappingValues are the table names that mappings get.
 var mappingValues = []any{
-	nil,
-	"",
-	"nms:broadLogRcp",
-	"NMS:broadlogrcp",
-	"cus:broadLogStore",
-	"nms:excludeLogRcp",
-	"nms:trackingLogRcp",
-	"cus:trackingLogStore",
-	"nms:delivery",
-	"nms:broadLogMid",
-	"xtk:option",
-	"nms:nothing",
-	"a:b:c",
-	":",
-	"nms:",
-	"nms:broadLogRcp; DROP TABLE NmsDelivery",
-	`nms:"broadLogRcp"`,
-	"nms:broadLogRcp ",
-	"elsewhere.nms:broadLogRcp",
+	nil, "", "nms:broadLogRcp", "NMS:broadlogrcp", "cus:broadLogStore", "nms:excludeLogRcp", "nms:trackingLogRcp",
+	"cus:trackingLogStore", "nms:delivery", "nms:broadLogMid", "xtk:option", "nms:nothing", "a:b:c", ":", "nms:",
+	"nms:broadLogRcp; DROP TABLE NmsDelivery", `nms:"broadLogRcp"`, "nms:broadLogRcp ", "elsewhere.nms:broadLogRcp",
 }
 
 // randomDatabase fills db with random rows whose dates are near now, and returns it as the model's initial state.
@@ -371,32 +316,21 @@ func perturb(rng *rand.Rand, d *campaigndb.Database, now time.Time) {
 		r.set("sStringValue", text)
 	}
 	for _, name := range []string{
-		"TrackingStat",
-		"TrackingLog",
-		"BroadLog",
-		"RecycledDelivery",
-		"Rejects",
-		"Visitor",
-		"Proposition",
-		"Event",
-		"EventHisto",
-		"AppSubscriptionRcp",
+		"TrackingStat", "TrackingLog", "BroadLog", "RecycledDelivery", "Rejects", "Visitor", "Proposition", "Event",
+		"EventHisto", "AppSubscriptionRcp",
 	} {
 		if rng.IntN(3) == 0 {
 			seconds := []int64{30, 86_399, 86_400, 100_000, 40 * 86_400, 2_147_483_647}
 			add("NmsCleanup_"+name+"PurgeDelay", seconds[rng.IntN(6)], nil)
 			if rng.IntN(4) == 0 {
 				write(
-					[]string{"", "x", "30 days", " 100000 ", "86400", "3456000.0", "99999999999999999999"}[rng.IntN(7)],
-				)
+					[]string{"", "x", "30 days", " 100000 ", "86400", "3456000.0", "99999999999999999999"}[rng.IntN(7)])
 			}
 		}
 	}
 	when := func() any { return now.Add(-time.Duration(rng.IntN(60*24)) * time.Hour) }
 	for _, name := range []string{
-		"NmsCleanup_LastCleanup",
-		"NmsLastErrorStatCoalesce",
-		"NmsMidSourcing_LastBroadLog_name 1",
+		"NmsCleanup_LastCleanup", "NmsLastErrorStatCoalesce", "NmsMidSourcing_LastBroadLog_name 1",
 		"NmsMidSourcing_LastBroadLog_name 2",
 	} {
 		if rng.IntN(2) == 0 {
@@ -450,11 +384,7 @@ func makeRelations(rng *rand.Rand, db *pgtest.DB, m *model) {
 	}
 	for range 60 {
 		name := []string{
-			"wkdlv_",
-			"wkf",
-			"wkfhisto",
-			"grp",
-			"wksimu_",
+			"wkdlv_", "wkf", "wkfhisto", "grp", "wksimu_",
 		}[rng.IntN(5)] + []string{"", "", "", "0"}[rng.IntN(4)] + id()
 		name += []string{
 			"",
@@ -560,10 +490,8 @@ func contents(t *testing.T, db *pgtest.DB, m *model, original map[string]map[str
 			}
 			columns = append(columns, c)
 		}
-		rows, err := db.Query(
-			connection.InZone(t.Context(), m.zone),
-			"SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name,
-		)
+		rows, err := db.Query(connection.InZone(t.Context(), m.zone),
+			"SELECT "+strings.Join(columns, ", ")+" FROM "+table.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -28,11 +28,14 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 		said   string
 	}{
 		"row security on the parent": {
-			orphans, "ALTER TABLE parent ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON parent USING (id = 1000)",
+			orphans,
+			"ALTER TABLE parent ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY; CREATE POLICY visible ON parent USING " +
+				"(id = 1000)",
 			"SELECT count(*) FROM child WHERE parent <= 500", 500, `"public"."parent" changed`,
 		},
 		"the parent emptied": {
-			orphans, "TRUNCATE parent", "SELECT count(*) FROM child WHERE parent <= 500", 500, `"public"."parent" changed`,
+			orphans, "TRUNCATE parent", "SELECT count(*) FROM child WHERE parent <= 500", 500,
+			`"public"."parent" changed`,
 		},
 		"a partition of the parent detached": {
 			policy.Policy{
@@ -51,7 +54,8 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 			"SELECT count(*) FROM child", 1000, "another table",
 		},
 		"the parent exchanged": {
-			orphans, "ALTER TABLE parent RENAME TO old; CREATE TABLE parent AS SELECT 1000 AS id; GRANT ALL ON parent TO PUBLIC",
+			orphans,
+			"ALTER TABLE parent RENAME TO old; CREATE TABLE parent AS SELECT 1000 AS id; GRANT ALL ON parent TO PUBLIC",
 			"SELECT count(*) FROM child WHERE parent <= 500", 500, "another table",
 		},
 		"rewritten": {
@@ -109,8 +113,7 @@ func TestPublishedSchema(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Empty(t)
 	db.Superuser(
-		"CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES",
-	)
+		"CREATE SCHEMA cleanupd; CREATE TABLE cleanupd.any (id int); CREATE PUBLICATION everything FOR ALL TABLES")
 	db.Do("CREATE TABLE child (id int PRIMARY KEY, at timestamptz)")
 	p := policy.Policy{Name: "p", Table: "child", OlderThan: &policy.OlderThan{Column: "at", Days: 30}}
 	j, err := runPolicies(t, db, true, p)

@@ -54,11 +54,8 @@ func newReplica(t *testing.T, program, url string, args ...string) *replica {
 	if err := r.start(); err != nil {
 		t.Fatal(err)
 	}
-	conn, err := grpc.NewClient(
-		r.address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}),
-	)
+	conn, err := grpc.NewClient(r.address, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,25 +121,18 @@ func (r *replica) end(signal syscall.Signal) (ok bool, err error) {
 // follow appends the remaining events of a run to events, from any replica that answers. It removes events that were
 // reported as lost.
 func follow(
-	ctx context.Context,
-	t *testing.T,
-	replicas []*replica,
-	id string,
-	events []*cleanupv1.RunEvent,
+	ctx context.Context, t *testing.T, replicas []*replica, id string, events []*cleanupv1.RunEvent,
 ) []*cleanupv1.RunEvent {
 	var last *cleanupv1.RunEvent
 	for turn := 0; ctx.Err() == nil; turn++ {
 		if last = nil; len(events) > 0 {
 			last = events[len(events)-1]
 		}
-		stream, err := replicas[turn%len(replicas)].client.WatchRun(
-			ctx,
-			&cleanupv1.WatchRunRequest{
-				RunId:         id,
-				AfterSequence: last.GetSequence(),
-				LogGeneration: last.GetLogGeneration(),
-			},
-		)
+		stream, err := replicas[turn%len(replicas)].client.WatchRun(ctx, &cleanupv1.WatchRunRequest{
+			RunId:         id,
+			AfterSequence: last.GetSequence(),
+			LogGeneration: last.GetLogGeneration(),
+		})
 		for err == nil {
 			var m *cleanupv1.WatchRunResponse
 			if m, err = stream.Recv(); err != nil {
@@ -158,17 +148,14 @@ func follow(
 		switch {
 		case status.Code(err) == codes.DataLoss:
 			n, err := strconv.Atoi(
-				status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"],
-			)
+				status.Convert(err).Details()[0].(*errdetails.ErrorInfo).GetMetadata()["after_sequence"])
 			if err != nil || n >= len(events) {
 				t.Errorf("after %d events: the first %d were not lost, %v", len(events), n, err)
 				return events
 			}
 			events = events[:n]
-		case errors.Is(
-			err,
-			io.EOF,
-		) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
+		case errors.Is(err,
+			io.EOF) || status.Code(err) != codes.Unavailable || last.GetRunFinished().GetRun().GetError() != "":
 			if last.GetRunFinished() == nil {
 				t.Errorf("the events ended after %d: %v", len(events), err)
 			}

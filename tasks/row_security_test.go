@@ -42,17 +42,12 @@ func TestRowSecurityOfLogs(t *testing.T) {
 			checkCount(t, super, (left - 1), "SELECT count(*) FROM NmsBroadLogRcp WHERE iDeliveryId <> 3")
 			checkCount(t, super, 0, "SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 3")
 			if (super.Int("SELECT count(*) FROM NmsBroadLogRcp WHERE iBroadLogId = 4") == 0) != bypass {
-				t.Errorf(
-					"the remaining logs are %q; BYPASSRLS: %t",
-					super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"),
-					bypass,
-				)
+				t.Errorf("the remaining logs are %q; BYPASSRLS: %t",
+					super.Strings("SELECT iBroadLogId::text FROM NmsBroadLogRcp"), bypass)
 			}
 			for _, task := range []string{"deliveries", "delivery-logs"} {
 				if said := j.said(
-					"WARNING",
-					"row security may hide rows of nmsbroadlogrcp",
-					"BYPASSRLS",
+					"WARNING", "row security may hide rows of nmsbroadlogrcp", "BYPASSRLS",
 				); said == bypass {
 					t.Errorf("%s: a warning about row security: %t, want %t: %q", task, said, !bypass, j.logs)
 				}
@@ -96,7 +91,9 @@ func TestRowSecurityOfTablesThatDecide(t *testing.T) {
 		fails         bool
 	}{
 		"mappings name logs": {
-			setup: mappings + delivery + log, hidden: "NmsDeliveryMapping", tasks: []string{"deliveries", "delivery-logs"},
+			setup: mappings + delivery + log, hidden: "NmsDeliveryMapping", tasks: []string{
+				"deliveries", "delivery-logs",
+			},
 			left: "SELECT (SELECT count(*) FROM NmsDelivery WHERE iDeliveryId = 1) * count(*) FROM NmsBroadLogRcp", fails: true,
 		},
 		"coupons need the logs of their deliveries": {

@@ -193,9 +193,7 @@ func (r ruleTest) insert(db *pgtest.DB) {
 		_, name, _ := strings.Cut(strings.ReplaceAll(relation.name, `"`, ""), ".")
 		if created := regexp.MustCompile(
 			`(?i)CREATE (TABLE|VIEW|SEQUENCE) ` + regexp.QuoteMeta(name) + `\b`,
-		); !created.MatchString(
-			r.setup,
-		) {
+		); !created.MatchString(r.setup) {
 			db.Do("CREATE TABLE " + relation.name + " (i int)")
 		}
 	}
@@ -223,26 +221,17 @@ func (r ruleTest) insert(db *pgtest.DB) {
 			case "goes":
 				db.Do(fmt.Sprintf("UPDATE expected.%s SET goes = true WHERE line = %d", table.name, i+1))
 			case "becomes":
-				db.Do(
-					fmt.Sprintf(
-						"UPDATE expected.%s SET %s WHERE line = %d",
-						table.name,
-						strings.Join(row.becomes, ", "),
-						i+1,
-					),
-				)
+				db.Do(fmt.Sprintf(
+					"UPDATE expected.%s SET %s WHERE line = %d", table.name, strings.Join(row.becomes, ", "), i+1,
+				))
 			}
 		}
 		for _, row := range table.rows {
 			if row.verdict == "appears" {
-				db.Do(
-					fmt.Sprintf(
-						"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)",
-						table.name,
-						strings.Join(table.columns, ", "),
-						strings.Join(row.values, ", "),
-					),
-				)
+				db.Do(fmt.Sprintf(
+					"INSERT INTO expected.%s (%s, goes) VALUES (%s, false)", table.name, strings.Join(table.columns,
+						", "), strings.Join(row.values, ", "),
+				))
 			}
 		}
 	}
@@ -346,11 +335,9 @@ func TestRules(t *testing.T) {
 				before := db.Strings(allRelations)
 				snapshot := func() (all []string) {
 					for _, table := range r.tables {
-						all = append(
-							all,
+						all = append(all,
 							db.Strings(
-								fmt.Sprintf("SELECT row_to_json(d)::text FROM %s AS d ORDER BY 1", table.name),
-							)...)
+								fmt.Sprintf("SELECT row_to_json(d)::text FROM %s AS d ORDER BY 1", table.name))...)
 					}
 					return all
 				}
@@ -391,8 +378,7 @@ func TestEveryTaskHasRules(t *testing.T) {
 	tests := readRules(t)
 	for _, task := range tasks.Pipeline {
 		if has := slices.ContainsFunc(
-			tests,
-			func(r ruleTest) bool { return r.task == task.Name },
+			tests, func(r ruleTest) bool { return r.task == task.Name },
 		); has == task.Vacuums {
 			t.Errorf("testdata/rules has %s: %t, want %t", task.Name, has, !task.Vacuums)
 		}
@@ -434,9 +420,7 @@ func TestRulesWithTimestampsWithoutZone(t *testing.T) {
 							"'WdbcTimeZone', 6, 'America/Bogota')",
 					)
 					if slices.ContainsFunc(r.tables, func(table tableTest) bool { return table.name == "XtkOption" }) {
-						db.Do(
-							"INSERT INTO expected.XtkOption SELECT *, NULL, false FROM XtkOption WHERE iOptionId = 9999",
-						)
+						db.Do("INSERT INTO expected.XtkOption SELECT *, NULL, false FROM XtkOption WHERE iOptionId = 9999")
 					}
 				}
 				before := db.Strings(allRelations)

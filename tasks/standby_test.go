@@ -51,9 +51,7 @@ type tracedStatements []string
 
 // TraceQueryStart implements pgx.QueryTracer.
 func (a *tracedStatements) TraceQueryStart(
-	ctx context.Context,
-	_ *pgx.Conn,
-	q pgx.TraceQueryStartData,
+	ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData,
 ) context.Context {
 	*a = append(*a, q.SQL)
 	return ctx
@@ -91,9 +89,7 @@ func TestPreviewOfAStandby(t *testing.T) {
 	catchUp := sync.OnceValue(func() error { return standby.CatchUp(t.Context(), primary) })
 	j.proceed = catchUp
 	if err := runWith(
-		t,
-		j,
-		func(c *pipeline.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
+		t, j, func(c *pipeline.Config) { c.Pool, c.DryRun, c.Standby.Pool = traced, true, there },
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -230,14 +226,8 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 		INSERT INTO NmsRtEvent VALUES (1, '2005-01-01'), (2, '2015-01-01')`,
 	)
 	there := open(t, standby.URL(campaigndb.Role, db.Name))
-	j := mustRun(
-		t,
-		db,
-		func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there },
-		"audit-trail",
-		"expired-events",
-		"workflow-instances",
-	)
+	j := mustRun(t, db, func(c *pipeline.Config) { c.DryRun, c.Standby.Pool = true, there }, "audit-trail",
+		"expired-events", "workflow-instances")
 	for task, table := range map[string]string{"audit-trail": "xtkaudit", "expired-events": "rtevent_old"} {
 		j.checkLog(t, "WARNING", table+" is unlogged", "not counted")
 		if j.retained[task].Tables != 1 {
@@ -249,10 +239,8 @@ func TestPreviewOfUnloggedTables(t *testing.T) {
 	remarked := map[string]bool{}
 	for _, tables := range j.previews {
 		for _, p := range tables {
-			remarked[p.Table] = slices.ContainsFunc(
-				p.Remarks,
-				func(text string) bool { return strings.Contains(text, "unlogged") },
-			)
+			remarked[p.Table] = slices.ContainsFunc(p.Remarks,
+				func(text string) bool { return strings.Contains(text, "unlogged") })
 		}
 	}
 	for _, table := range []string{`"public"."xtkaudit"`, "wkf%"} {

@@ -78,18 +78,12 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 			j := mustRun(t, db, nil, "statistics")
 			want := map[int][]string{
 				0: {
-					"analyzed 100 a_log",
-					"analyzed 100 b_log",
-					"vacuumed 100 seen",
-					"vacuumed 50 c_log",
+					"analyzed 100 a_log", "analyzed 100 b_log", "vacuumed 100 seen", "vacuumed 50 c_log",
 					"vacuumed 50 d_log",
 				},
 				1: nil,
 				2: {
-					"analyzed 100 a_log",
-					"analyzed 100 b_log",
-					"analyzed 100 seen",
-					"analyzed 50 c_log",
+					"analyzed 100 a_log", "analyzed 100 b_log", "analyzed 100 seen", "analyzed 50 c_log",
 					"analyzed 50 d_log",
 				},
 			}[mode]
@@ -107,15 +101,9 @@ func TestStatisticsOfParentsAndViews(t *testing.T) {
 			}
 			last, lines := -1, strings.Split(strings.Join(j.logs, "\n"), "\n")
 			for _, first := range []string{`c_log"`, `b_log" inheritance tree`, `a_log" inheritance tree`} {
-				at := slices.IndexFunc(
-					lines,
-					func(line string) bool {
-						return strings.Contains(
-							line,
-							"analyzing",
-						) && strings.Contains(line, first)
-					},
-				)
+				at := slices.IndexFunc(lines, func(line string) bool {
+					return strings.Contains(line, "analyzing") && strings.Contains(line, first)
+				})
 				if mode != 1 && at <= last {
 					t.Errorf("%s is analyzed too soon: %q", first, j.logs)
 				}
@@ -141,11 +129,8 @@ func TestTheTasksBehindStatistics(t *testing.T) {
 			"0",
 			after,
 			[]string{
-				"vacuuming xtksessioninfo",
-				"analyzing xtksessioninfo",
-				"vacuuming rtevent_old",
-				"analyzing rtevent_old",
-				"analyzing nmsrtevent",
+				"vacuuming xtksessioninfo", "analyzing xtksessioninfo", "vacuuming rtevent_old",
+				"analyzing rtevent_old", "analyzing nmsrtevent",
 			},
 		},
 		{"analyze", "2", after, []string{"analyzing xtksessioninfo", "analyzing rtevent_old", "analyzing nmsrtevent"}},
@@ -199,10 +184,7 @@ func TestResumingATaskBehindStatistics(t *testing.T) {
 				err = runWith(t, j, func(c *pipeline.Config) { succeeded(c); c.Cursor = j.cursor }, "expired-events")
 			}
 			want := []string{
-				"analyzing nmsbatchevent",
-				"analyzing nmsrtevent",
-				"vacuuming nmsbatchevent",
-				"vacuuming nmsrtevent",
+				"analyzing nmsbatchevent", "analyzing nmsrtevent", "vacuuming nmsbatchevent", "vacuuming nmsrtevent",
 			}
 			if err != nil {
 				t.Errorf("batch %d: the run ended with %v", at, err)
@@ -238,7 +220,8 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 					"$$ SELECT pg_read_file('/missing/file') $$",
 			)
 			db.Do(
-				`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body + `; END IF; RETURN i; END $$;
+				`CREATE FUNCTION fails(i integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN IF i > 0 THEN ` + body +
+					`; END IF; RETURN i; END $$;
 				CREATE TABLE a_table (i integer); CREATE INDEX ON a_table (fails(i)); CREATE TABLE c_table (i integer);
 				CREATE INDEX ON c_table (fails(i));
 				ALTER TABLE a_table DISABLE TRIGGER ALL; CREATE TABLE z_table (i integer)`,
@@ -250,8 +233,7 @@ func TestStatisticsOfTablesThatFail(t *testing.T) {
 			)
 			db.Do("INSERT INTO a_table VALUES (1); INSERT INTO c_table VALUES (1)")
 			db.Superuser(
-				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)",
-			)
+				"UPDATE pg_index SET indisready = true WHERE indrelid IN ('a_table'::regclass, 'c_table'::regclass)")
 			j := mustRun(t, db, nil, "statistics", "app-subscriptions")
 			j.checkState(t, "statistics", pipeline.Succeeded)
 			if got := j.vacuumed(); !slices.Contains(got, "analyzing z_table") {
@@ -309,9 +291,9 @@ func TestStatisticsWithoutCredentials(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	if _, err := run(
-		t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics",
-	); !errors.Is(err, pipeline.ErrLost) {
+	if _, err := run(t, db, func(c *pipeline.Config) { c.Pool = pool }, "statistics"); !errors.Is(
+		err, pipeline.ErrLost,
+	) {
 		t.Errorf("the run ended with %v, want a lost database", err)
 	}
 }
@@ -387,9 +369,7 @@ func TestStatisticsOfPartitionsOfOthers(t *testing.T) {
 		CREATE TABLE b_log PARTITION OF a_log FOR VALUES FROM (0) TO (10);
 		CREATE TABLE c_log PARTITION OF a_log FOR VALUES FROM (10) TO (20)`,
 	)
-	db.Superuser(
-		"ALTER TABLE b_log OWNER TO " + other + "; ALTER DATABASE " + db.Name + " OWNER TO postgres",
-	)
+	db.Superuser("ALTER TABLE b_log OWNER TO " + other + "; ALTER DATABASE " + db.Name + " OWNER TO postgres")
 	db.Hold("LOCK TABLE c_log IN SHARE UPDATE EXCLUSIVE MODE")
 	j := mustRun(t, db, nil, "statistics")
 	j.checkLog(t, "WARNING", `"public"."c_log" is locked`)

@@ -14,10 +14,8 @@ var subscriptions = plan.Task{
 	Steps:       []plan.Step{{On: plan.Table("NmsSubscription"), Rules: plan.Rules{{plan.IsNot("iDeleteStatus", 0)}}}},
 }
 
-var appSubscriptionTables = plan.Matching(
-	"mobile subscription tables", regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`),
-	(*campaign.Table).HasAppSubscriptions,
-)
+var appSubscriptionTables = plan.Matching("mobile subscription tables",
+	regexp.MustCompile(`^nmsappsubscription[a-z0-9]*$`), (*campaign.Table).HasAppSubscriptions)
 
 var obsoleteAppSubscriptions = plan.Rules{
 	{plan.Orphan{Column: "iServiceId", Parent: "NmsService", Key: "iServiceId"}},

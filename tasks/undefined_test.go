@@ -59,9 +59,7 @@ func TestTriggerThatAlwaysFails(t *testing.T) {
 		"each statement":          {"deliveries", "BEFORE DELETE ON NmsBroadLogRcp FOR EACH STATEMENT", "NmsDelivery"},
 		"a table that is updated": {"expired-deliveries", "BEFORE UPDATE ON NmsDelivery FOR EACH ROW", "NmsDelivery"},
 		"a rolled up table": {
-			"email-error-stats",
-			"BEFORE DELETE ON NmsEmailErrorStat FOR EACH ROW",
-			"NmsEmailErrorStat",
+			"email-error-stats", "BEFORE DELETE ON NmsEmailErrorStat FOR EACH ROW", "NmsEmailErrorStat",
 		},
 		"a list": {"lists-to-delete", "BEFORE DELETE ON NmsGroup FOR EACH ROW", "NmsGroup"},
 	} {

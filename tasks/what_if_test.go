@@ -43,10 +43,8 @@ func TestWhatIfReads(t *testing.T) {
 		task      string
 		rows, now int64
 	}{{"deliveries", 5 * 20, 7 * 20}, {"delivery-logs", 380 - 95, 220 - 77}} {
-		i := slices.IndexFunc(
-			j.previews[c.task],
-			func(p preview.Table) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") },
-		)
+		i := slices.IndexFunc(j.previews[c.task],
+			func(p preview.Table) bool { return strings.Contains(p.Table, "nmsbroadlogrcp") })
 		if i < 0 {
 			t.Fatalf("%s: the preview lacks the logs: %+v", c.task, j.previews[c.task])
 		}

@@ -123,16 +123,12 @@ func TestWorkTablesWhoseOwnersVanish(t *testing.T) {
 	)
 	db.Do("DO $$ BEGIN FOR i IN 1..100 LOOP EXECUTE 'CREATE TABLE grp' || i || ' (i int)'; END LOOP; END $$")
 	j := &emptier{newJournal(db), "NmsGroup"}
-	task := tasks.Pipeline[slices.IndexFunc(
-		tasks.Pipeline,
-		func(t plan.Task) bool { return t.Name == "orphan-work-tables" },
-	)]
+	task := tasks.Pipeline[slices.IndexFunc(tasks.Pipeline,
+		func(t plan.Task) bool { return t.Name == "orphan-work-tables" })]
 	parts := j.parts()
 	parts.Ledger = j
 	if err := execute.Run(
-		t.Context(),
-		pipeline.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}},
-		parts,
+		t.Context(), pipeline.Config{Pool: db.Pool, Now: now, Todo: []plan.Task{task}}, parts,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -208,10 +204,8 @@ func TestWorkTablesOfOthers(t *testing.T) {
 				"neolane",
 			1,
 			[]string{
-				"WARNING",
-				"1 unused relation named like a work table",
-				"it belongs to the superuser postgres, as NmsDelivery does",
-				"a role of its own",
+				"WARNING", "1 unused relation named like a work table",
+				"it belongs to the superuser postgres, as NmsDelivery does", "a role of its own",
 			},
 		},
 		"a materialized view": {
@@ -220,7 +214,8 @@ func TestWorkTablesOfOthers(t *testing.T) {
 			[]string{"INFO", "wkf9_v", "a materialized view"},
 		},
 		"a foreign table": {
-			`CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE wkf9_1 (i int) SERVER other`,
+			`CREATE EXTENSION postgres_fdw; CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw; CREATE FOREIGN TABLE ` +
+				`wkf9_1 (i int) SERVER other`,
 			0,
 			[]string{"INFO", "wkf9_1", "a foreign table"},
 		},
@@ -232,10 +227,7 @@ func TestWorkTablesOfOthers(t *testing.T) {
 		"another schema": {
 			"CREATE SCHEMA old; CREATE TABLE old.wkf9_1 (i int)",
 			0,
-			[]string{
-				"INFO",
-				"\"old\".\"wkf9_1\": it is in the schema old, and NmsDelivery is in public",
-			},
+			[]string{"INFO", "\"old\".\"wkf9_1\": it is in the schema old, and NmsDelivery is in public"},
 		},
 		"in use":             {"CREATE TABLE wkf1_1 (i int)", 0, nil},
 		"no name of a table": {"CREATE TABLE wkf9a (i int); CREATE TABLE wkf0_1 (i int)", 0, nil},

@@ -48,58 +48,40 @@ func TestZoneOption(t *testing.T) {
 		says     string
 	}{
 		"named": {
-			named("America/Bogota"),
-			-6,
+			named("America/Bogota"), -6,
 			"INFO dates without a time zone are read in the zone America/Bogota, which option WdbcTimeZone names",
 		},
 		// with daylight saving time
 		"named with blanks": {
-			named(" Europe/Paris "),
-			1,
-			"INFO dates without a time zone are read in the zone Europe/Paris",
+			named(" Europe/Paris "), 1, "INFO dates without a time zone are read in the zone Europe/Paris",
 		},
-		"named by offset": {
-			named("Etc/GMT+5"),
-			-6,
-			"INFO dates without a time zone are read in the zone Etc/GMT+5",
-		},
-		"none": {
-			"SELECT",
-			8,
-			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
-		},
+		"named by offset": {named("Etc/GMT+5"), -6, "INFO dates without a time zone are read in the zone Etc/GMT+5"},
+		"none":            {"SELECT", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo"},
 		"no table": {
-			"DROP TABLE XtkOption",
-			8,
-			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
+			"DROP TABLE XtkOption", 8, "INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
 		},
 		"no text": {
-			"ALTER TABLE XtkOption DROP sStringValue",
-			8,
+			"ALTER TABLE XtkOption DROP sStringValue", 8,
 			"INFO dates without a time zone are read in the database's zone, Asia/Tokyo",
 		},
 		"unknown": {
-			named("Nowhere/City"),
-			-13,
-			`WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no IANA time zone`,
+			named("Nowhere/City"), -13,
+			`WARNING the zone of dates without a time zone is not known: option WdbcTimeZone is "Nowhere/City", which is no ` +
+				`IANA time zone`,
 		},
 		// PostgreSQL accepts it
 		"unknown, with a digit": {
-			named("Nowhere/City5"),
-			-13,
-			`option WdbcTimeZone is "Nowhere/City5", which is no IANA time zone`,
+			named("Nowhere/City5"), -13, `option WdbcTimeZone is "Nowhere/City5", which is no IANA time zone`,
 		},
 		"empty":    {named(""), -13, `option WdbcTimeZone is "", which`},
 		"NULL":     {stored("(1, 'WdbcTimeZone', 6, NULL)"), -13, `option WdbcTimeZone is "", which`},
 		"injected": {named("UTC''; DROP TABLE XtkAudit; --"), -13, "which is no IANA time zone"},
 		"two": {
-			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"),
-			-13,
+			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/London')"), -13,
 			`has several values: "Europe/London, Europe/Paris"`,
 		},
 		"twice": {
-			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"),
-			1,
+			stored("(1, 'WdbcTimeZone', 6, 'Europe/Paris'), (2, 'WdbcTimeZone', 6, 'Europe/Paris')"), 1,
 			"zone Europe/Paris",
 		},
 		"another option's": {stored("(1, 'WdbcTimeZones', 6, 'Europe/Paris')"), 8, "database's zone"},
@@ -161,8 +143,7 @@ func TestZoneOfDateColumns(t *testing.T) {
 				if zone != "" {
 					db.Do(
 						"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
-						zone,
-					)
+						zone)
 				}
 				counted := mustRun(t, db, dry, "audit-trail").deleted["audit-trail"]
 				j := mustRun(t, db, nil, "audit-trail")
@@ -215,8 +196,7 @@ func TestZoneOfPolicies(t *testing.T) {
 			if c.zone != "" {
 				db.Do(
 					"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
-					c.zone,
-				)
+					c.zone)
 			}
 			c.policy.Enabled = true
 			j := mustRun(t, db, func(config *pipeline.Config) {
@@ -256,8 +236,7 @@ func TestZoneOfWrittenDates(t *testing.T) {
 				if zone != "" {
 					db.Do(
 						"INSERT INTO XtkOption (iOptionId, sName, iDataType, sStringValue) VALUES (1, 'WdbcTimeZone', 6, $1)",
-						zone,
-					)
+						zone)
 				}
 				mustRun(t, db, nil, "expired-deliveries", "mirror-pages", "npai")
 				const valid = "2026-02-01 00:00:00"

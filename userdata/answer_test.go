@@ -35,10 +35,8 @@ const (
 // badResponses are responses that must not count as success, although some resemble it.
 var badResponses = map[string]string{
 	"attachments outside of a body": soap("200 OK", opened+`<attachments>x</attachments></soap:Envelope>`),
-	"attachments beside a body": soap(
-		"200 OK",
-		opened+`<soap:Body>`+purged+`</soap:Body><attachments/></soap:Envelope>`,
-	),
+	"attachments beside a body": soap("200 OK",
+		opened+`<soap:Body>`+purged+`</soap:Body><attachments/></soap:Envelope>`),
 	"nothing":                    "",
 	"no HTTP":                    "\x00\x01\x02\xff\xfe",
 	"no body":                    soap("200 OK", ""),
@@ -46,68 +44,35 @@ var badResponses = map[string]string{
 	"cut off":                    "HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + good,
 	"an envelope without a body": soap("200 OK", opened+`</soap:Envelope>`),
 	"an empty body":              soap("200 OK", opened+`<soap:Body/></soap:Envelope>`),
-	"two bodies": soap(
-		"200 OK",
-		opened+`<soap:Body>`+purged+`</soap:Body><soap:Body>`+purged+`</soap:Body></soap:Envelope>`,
-	),
-	"two headers": soap(
-		"200 OK",
-		opened+`<soap:Header/><soap:Header/><soap:Body>`+purged+`</soap:Body></soap:Envelope>`,
-	),
+	"two bodies": soap("200 OK",
+		opened+`<soap:Body>`+purged+`</soap:Body><soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
+	"two headers": soap("200 OK",
+		opened+`<soap:Header/><soap:Header/><soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
 	"two envelopes":    soap("200 OK", good+good),
 	"text before":      soap("200 OK", "x"+good),
 	"text after":       soap("200 OK", good+"x"),
 	"text between":     soap("200 OK", opened+`x<soap:Body>`+purged+`</soap:Body></soap:Envelope>`),
 	"text in the body": soap("200 OK", opened+`<soap:Body>x`+purged+`</soap:Body></soap:Envelope>`),
-	"both an answer and a fault": soap(
-		"200 OK",
-		opened+`<soap:Body>`+purged+`<soap:Fault/></soap:Body></soap:Envelope>`,
-	),
-	"an empty fault": soap("200 OK", opened+`<soap:Body><soap:Fault/></soap:Body></soap:Envelope>`),
-	"an answer to something else": soap(
-		"200 OK",
-		strings.ReplaceAll(good, "purgeProcessInstance", "terminateProcess"),
-	),
-	"an answer in no namespace": soap(
-		"200 OK",
-		strings.ReplaceAll(good, ` xmlns="http://adobe.com/idp/services"`, ""),
-	),
-	"another SOAP": soap(
-		"200 OK",
-		strings.ReplaceAll(
-			good,
-			"http://schemas.xmlsoap.org/soap/envelope/",
-			"http://www.w3.org/2003/05/soap-envelope",
-		),
-	),
-	"no namespace at all": soap(
-		"200 OK",
-		"<Envelope><Body><purgeProcessInstanceResponse/></Body></Envelope>",
-	),
-	"an undeclared prefix": soap(
-		"200 OK",
-		"<soap:Envelope><soap:Body>"+purged+"</soap:Body></soap:Envelope>",
-	),
+	"both an answer and a fault": soap("200 OK",
+		opened+`<soap:Body>`+purged+`<soap:Fault/></soap:Body></soap:Envelope>`),
+	"an empty fault":              soap("200 OK", opened+`<soap:Body><soap:Fault/></soap:Body></soap:Envelope>`),
+	"an answer to something else": soap("200 OK", strings.ReplaceAll(good, "purgeProcessInstance", "terminateProcess")),
+	"an answer in no namespace":   soap("200 OK", strings.ReplaceAll(good, ` xmlns="http://adobe.com/idp/services"`, "")),
+	"another SOAP": soap("200 OK",
+		strings.ReplaceAll(good, "http://schemas.xmlsoap.org/soap/envelope/",
+			"http://www.w3.org/2003/05/soap-envelope")),
+	"no namespace at all":      soap("200 OK", "<Envelope><Body><purgeProcessInstanceResponse/></Body></Envelope>"),
+	"an undeclared prefix":     soap("200 OK", "<soap:Envelope><soap:Body>"+purged+"</soap:Body></soap:Envelope>"),
 	"a DTD":                    soap("200 OK", `<!DOCTYPE x [<!ENTITY e SYSTEM "file:///etc/passwd">]>`+good),
 	"a DTD within":             soap("200 OK", opened+`<!DOCTYPE x>`+strings.TrimPrefix(good, opened)),
 	"an entity":                soap("200 OK", opened+`<soap:Body>&e;`+purged+`</soap:Body></soap:Envelope>`),
 	"a processing instruction": soap("200 OK", `<?xml-stylesheet href="x"?>`+good),
 	"a second declaration":     soap("200 OK", `<?xml version="1.0"?><?xml version="1.0"?>`+good),
 	"another encoding":         soap("200 OK", `<?xml version="1.0" encoding="utf-7"?>`+good),
-	"not UTF-8": soap(
-		"200 OK",
-		strings.Replace(good, "<soap:Body>", "<soap:Body><!-- \xff -->", 1),
-	),
-	"nested deeply": soap(
-		"200 OK",
-		opened+`<soap:Body>`+strings.Repeat(
-			"<a>",
-			100_000,
-		)+strings.Repeat(
-			"</a>",
-			100_000,
-		)+`</soap:Body></soap:Envelope>`,
-	),
+	"not UTF-8":                soap("200 OK", strings.Replace(good, "<soap:Body>", "<soap:Body><!-- \xff -->", 1)),
+	"nested deeply": soap("200 OK",
+		opened+`<soap:Body>`+strings.Repeat("<a>", 100_000)+strings.Repeat("</a>",
+			100_000)+`</soap:Body></soap:Envelope>`),
 	"not closed":        soap("200 OK", strings.TrimSuffix(good, "</soap:Envelope>")),
 	"closed wrongly":    soap("200 OK", strings.Replace(good, "</soap:Body>", "</soap:Corpse>", 1)),
 	"a web page":        soap("200 OK", "<!doctype html><p>Please log in"),
@@ -115,18 +80,12 @@ var badResponses = map[string]string{
 	"success, failed":   soap("500 Internal Server Error", good),
 	"accepted":          soap("202 Accepted", good),
 	"larger than 1 MiB": soap("200 OK", good+strings.Repeat(" ", 1<<20)),
-	"a long fault": soap(
-		"500 Oh no",
-		opened+`<soap:Body><soap:Fault><faultstring>`+strings.Repeat(
-			"\u202elong\x7f",
-			50_000,
-		)+`</faultstring></soap:Fault></soap:Body></soap:Envelope>`,
-	),
+	"a long fault": soap("500 Oh no",
+		opened+`<soap:Body><soap:Fault><faultstring>`+strings.Repeat("\u202elong\x7f",
+			50_000)+`</faultstring></soap:Fault></soap:Body></soap:Envelope>`),
 	"an error that is no text": soap("500 \x1b[2J", "\x1b[31m\u202e\xff\r\n"),
-	"many headers": "HTTP/1.1 200 OK\r\n" + strings.Repeat(
-		"X: "+strings.Repeat("y", 1000)+"\r\n",
-		200,
-	) + "\r\n" + good,
+	"many headers": "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: "+strings.Repeat("y", 1000)+"\r\n", 200) +
+		"\r\n" + good,
 	"compressed without being asked": "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: " +
 		"4\r\n\r\n\x1f\x8b\x08\x00",
 }
@@ -180,10 +139,8 @@ func TestNastyAnswers(t *testing.T) {
 		names = append(names, name)
 	}
 	url := serveAnswers(t, func(request string) string {
-		i := slices.IndexFunc(
-			names,
-			func(name string) bool { return strings.Contains(request, "<invocationId>"+name+"</invocationId>") },
-		)
+		i := slices.IndexFunc(names,
+			func(name string) bool { return strings.Contains(request, "<invocationId>"+name+"</invocationId>") })
 		if i < 0 {
 			return soap("200 OK", good)
 		}
@@ -286,8 +243,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add([]byte(soap("200 OK", `<?xml version="1.0" encoding="UTF-8"?>`+"\n<!-- c -->"+good+"\n")))
 	var current atomic.Value
 	server := processmanager.New(
-		processmanager.Config{URL: serveAnswers(f, func(string) string { return current.Load().(string) })},
-	)
+		processmanager.Config{URL: serveAnswers(f, func(string) string { return current.Load().(string) })})
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		answer := string(raw)
 		current.Store(answer)
@@ -297,11 +253,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		for _, part := range []string{
-			" 200",
-			"Envelope",
-			"http://schemas.xmlsoap.org/soap/envelope/",
-			"Body",
-			"purgeProcessInstanceResponse",
+			" 200", "Envelope", "http://schemas.xmlsoap.org/soap/envelope/", "Body", "purgeProcessInstanceResponse",
 			"http://adobe.com/idp/services",
 		} {
 			if !strings.Contains(answer, part) {

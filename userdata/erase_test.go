@@ -49,8 +49,7 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 		}
 		path := filepath.Join(f.folder, name)
 		if err := errors.Join(
-			os.WriteFile(path, nil, 0o600),
-			os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour)),
+			os.WriteFile(path, nil, 0o600), os.Chtimes(path, time.Time{}, time.Now().Add(-48*time.Hour)),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -71,46 +70,20 @@ func (f *fixture) logged(events []report.Event, parts ...string) bool {
 func TestFolder(t *testing.T) { onBoth(t, testFolder) }
 
 func testFolder(t *testing.T, on engine) {
-	f := bareFormsOn(
-		t,
-		on,
-		"one",
-		"one.session_wfattach12",
-		"two",
-		"two.session_wfattach123",
-		"three",
-		"three.session_wftask7",
-		"three.session_other",
-		"sub/dir/four",
-		"sub/dir/four.session_wftaskformid7",
-		"four",
-		"five.session_wfattach12",
-		"six.session_wfattach12.bak",
-		".session_wfattach12",
-		"nine.session_other",
-		"nine.session_other.session_wfattach12",
-		"...session_wfattach12",
-		"sub/...session_wfattach12",
-		"ten/inside",
-		"ten.session_wfattach12",
-	)
+	f := bareFormsOn(t, on, "one", "one.session_wfattach12", "two", "two.session_wfattach123", "three",
+		"three.session_wftask7", "three.session_other", "sub/dir/four", "sub/dir/four.session_wftaskformid7",
+		"four", "five.session_wfattach12", "six.session_wfattach12.bak", ".session_wfattach12",
+		"nine.session_other", "nine.session_other.session_wfattach12",
+		"...session_wfattach12", "sub/...session_wfattach12", "ten/inside", "ten.session_wfattach12")
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.WriteFile(outside, []byte("stays"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := errors.Join(
-		os.WriteFile(outside+".session_wfattach12", nil, 0o600),
-		os.Symlink(outside, filepath.Join(f.folder, "seven")),
-		os.WriteFile(
-			filepath.Join(f.folder, "seven.session_wfattach12"),
-			nil,
-			0o600,
-		),
+		os.WriteFile(outside+".session_wfattach12", nil, 0o600), os.Symlink(outside, filepath.Join(f.folder, "seven")),
+		os.WriteFile(filepath.Join(f.folder, "seven.session_wfattach12"), nil, 0o600),
 		os.Symlink(filepath.Dir(outside), filepath.Join(f.folder, "link")),
-		os.Symlink(
-			outside,
-			filepath.Join(f.folder, "eight.session_wfattach12"),
-		),
+		os.Symlink(outside, filepath.Join(f.folder, "eight.session_wfattach12")),
 		os.WriteFile(filepath.Join(f.folder, "eight"), nil, 0o600),
 	); err != nil {
 		t.Fatal(err)
@@ -126,23 +99,11 @@ func testFolder(t *testing.T, on engine) {
 		t.Errorf("%+v", *events[1].Log)
 	}
 	others := []string{
-		".session_wfattach12",
-		"four",
-		"link",
-		"nine.session_other",
-		"nine.session_other.session_wfattach12",
-		"six.session_wfattach12.bak",
-		"three",
-		"three.session_other",
-		"two",
-		"two.session_wfattach123",
+		".session_wfattach12", "four", "link", "nine.session_other", "nine.session_other.session_wfattach12",
+		"six.session_wfattach12.bak", "three", "three.session_other", "two", "two.session_wfattach123",
 	}
 	strange := []string{
-		"eight",
-		"eight.session_wfattach12",
-		"seven",
-		"seven.session_wfattach12",
-		"ten.session_wfattach12",
+		"eight", "eight.session_wfattach12", "seven", "seven.session_wfattach12", "ten.session_wfattach12",
 		"ten/inside",
 	}
 	if got := f.files(); !slices.Equal(got, slices.Sorted(slices.Values(slices.Concat(others, strange)))) ||
@@ -155,17 +116,13 @@ func testFolder(t *testing.T, on engine) {
 			t.Errorf("%s is not reported: %s", name, receipt.Problems[i])
 		}
 	}
-	if preview := f.preview(
-		request,
-	); preview.Succeeded || !slices.Equal(preview.Problems, receipt.Problems) ||
+	if preview := f.preview(request); preview.Succeeded || !slices.Equal(preview.Problems, receipt.Problems) ||
 		len(preview.Files) != 0 {
 		t.Errorf("a second attempt is previewed: %+v", preview)
 	}
 	if err := errors.Join(
-		os.Remove(filepath.Join(f.folder, "seven")),
-		os.Remove(filepath.Join(f.folder, "eight.session_wfattach12")),
-		os.Remove(filepath.Join(f.folder, "eight")),
-		os.RemoveAll(filepath.Join(f.folder, "ten")),
+		os.Remove(filepath.Join(f.folder, "seven")), os.Remove(filepath.Join(f.folder, "eight.session_wfattach12")),
+		os.Remove(filepath.Join(f.folder, "eight")), os.RemoveAll(filepath.Join(f.folder, "ten")),
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -214,15 +171,13 @@ func TestDeepFolders(t *testing.T) {
 	f.db.Do("INSERT INTO tb_task VALUES (1, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1)")
 	f.work()
 	request := userdata.Request{Tasks: []int64{1}}
-	if preview := f.preview(
-		request,
-	); preview.Succeeded || len(preview.Problems) != 1 ||
+	if preview := f.preview(request); preview.Succeeded || len(preview.Problems) != 1 ||
 		!strings.Contains(preview.Problems[0], "nested more than 64 deep") {
 		t.Errorf("%+v", preview)
 	}
-	if _, receipt := f.erase(
-		request,
-	); receipt.Succeeded || len(receipt.Problems) != 1 || !strings.Contains(receipt.Problems[0], "nested more than 64 "+
+	if _, receipt := f.erase(request); receipt.Succeeded || len(
+		receipt.Problems,
+	) != 1 || !strings.Contains(receipt.Problems[0], "nested more than 64 "+
 		"deep") ||
 		len(f.files()) != 4 {
 		t.Errorf("%+v; left %v", receipt, f.files())
@@ -289,17 +244,12 @@ func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []
 	t.Helper()
 	var files []string
 	for i := range documents {
-		files = append(
-			files,
-			fmt.Sprintf("d%d", i),
-			fmt.Sprintf("d%d.session_wfattach1", i),
-			fmt.Sprintf("d%d.session_wfattach2", i),
-		)
+		files = append(files, fmt.Sprintf("d%d", i), fmt.Sprintf("d%d.session_wfattach1", i),
+			fmt.Sprintf("d%d.session_wfattach2", i))
 	}
 	f = bareFormsOn(t, on, files...)
 	f.db.Do(
-		"INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)",
-	)
+		"INSERT INTO tb_task VALUES (1, 1, 'P0', 0), (2, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (1, 1), (2, 2)")
 	for _, task := range []int64{1, 2} {
 		id, err := f.Start(t.Context(), userdata.Request{Tasks: []int64{task}})
 		if err != nil {
@@ -389,9 +339,7 @@ func testPreviewCountsOnce(t *testing.T, on engine) {
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{13}}
 	preview := f.preview(request)
-	if _, receipt := f.erase(
-		request,
-	); !maps.Equal(preview.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 ||
+	if _, receipt := f.erase(request); !maps.Equal(preview.Rows, receipt.Rows) || receipt.Rows["tb_dm_chunk"] != 2 ||
 		receipt.Rows["tb_assignment"] != 3 {
 		t.Errorf("preview: %v; erasure: %v", preview.Rows, receipt.Rows)
 	}
@@ -406,9 +354,7 @@ func testPreviewOfATaskTwice(t *testing.T, on engine) {
 	f.work()
 	request := userdata.Request{Instances: []int64{1}, Tasks: []int64{7}}
 	preview := f.preview(request)
-	if _, receipt := f.erase(
-		request,
-	); len(preview.Problems) != 0 || len(receipt.Problems) != 0 ||
+	if _, receipt := f.erase(request); len(preview.Problems) != 0 || len(receipt.Problems) != 0 ||
 		!maps.Equal(preview.Rows, receipt.Rows) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
@@ -450,10 +396,8 @@ func testIdsThatAreNone(t *testing.T, on engine) {
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{77}, Tasks: []int64{5, 6, 88, 88}})
 	for _, part := range []string{
-		"process instance 77 does not exist",
-		"task 5 is retained: it belongs to process instance 3",
-		"task 6 is retained",
-		"task 88 does not exist",
+		"process instance 77 does not exist", "task 5 is retained: it belongs to process instance 3",
+		"task 6 is retained", "task 88 does not exist",
 	} {
 		if !f.logged(events, part) {
 			t.Errorf("not logged: %s", part)
@@ -496,13 +440,12 @@ func testTaskThatCanNotGo(t *testing.T, on engine) {
 				onPostgres: `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
 				IF OLD.id = 5 THEN ` + refuse[on] + `; END IF; RETURN OLD; END';
 				CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW EXECUTE FUNCTION refuse()`,
-				onMySQL: "CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW IF OLD.id = 5 THEN " + refuse[on] + "; END IF",
+				onMySQL: "CREATE TRIGGER refuse BEFORE DELETE ON tb_task FOR EACH ROW IF OLD.id = 5 THEN " + refuse[on] +
+					"; END IF",
 			}[on])
 			f.work()
 			_, receipt := f.erase(userdata.Request{Tasks: []int64{1, 2, 3, 4, 5, 6, 7, 8, 9}})
-			if left := f.db.Strings(
-				"SELECT id||'' FROM tb_task",
-			); !slices.Equal(left, []string{"5"}) ||
+			if left := f.db.Strings("SELECT id||'' FROM tb_task"); !slices.Equal(left, []string{"5"}) ||
 				receipt.Rows["tb_task"] != 8 {
 				t.Errorf("left %v; %+v", left, receipt)
 			}
@@ -543,9 +486,9 @@ func testDocumentsOfAnUnknownStorage(t *testing.T, on engine) {
 				t.Errorf("without tasks: %+v", receipt)
 			}
 			// an attachment needs no form data
-			if _, receipt := blind.erase(
-				userdata.Request{Tasks: []int64{3}},
-			); receipt.Succeeded || len(receipt.Problems) != 1 ||
+			if _, receipt := blind.erase(userdata.Request{Tasks: []int64{3}}); receipt.Succeeded || len(
+				receipt.Problems,
+			) != 1 ||
 				!strings.Contains(receipt.Problems[0], "_wfattach3;") {
 				t.Errorf("a task without form data: %+v", receipt)
 			}
@@ -592,16 +535,8 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := bareFormsOn(
-				t,
-				on,
-				"one",
-				"one.session_wfattach1",
-				"two",
-				"two.session_wfattach2",
-				"other",
-				"other.session_wfattach22",
-			)
+			f := bareFormsOn(t, on, "one", "one.session_wfattach1", "two", "two.session_wfattach2",
+				"other", "other.session_wfattach22")
 			f.db.Do(
 				`INSERT INTO tb_task VALUES (1, 1, 'P0', 7), (2, 1, 'P0', 0); INSERT INTO tb_process_instance
 					VALUES (7, 'seven', 2);
@@ -625,10 +560,7 @@ func testAttachmentsWithoutFormData(t *testing.T, on engine) {
 				if left := f.db.Strings(
 					"SELECT documentid FROM tb_dm_chunk UNION ALL SELECT documentid || '.session' || sessionid FROM " +
 						"tb_dm_session_reference",
-				); !slices.Equal(
-					left,
-					want,
-				) {
+				); !slices.Equal(left, want) {
 					t.Errorf("left %v", left)
 				}
 			} else if left := f.files(); !slices.Equal(left, want) {
@@ -661,19 +593,16 @@ func testOrphanThatIsGone(t *testing.T, on engine) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
 	for _, message := range []string{
-		"task 1 no longer exists",
-		"task 2 is retained: it belongs to process instance 7",
-		"task 3 is retained: it is unknown",
-		"task 4 no longer exists",
-		"task 6 does not exist",
+		"task 1 no longer exists", "task 2 is retained: it belongs to process instance 7",
+		"task 3 is retained: it is unknown", "task 4 no longer exists", "task 6 does not exist",
 	} {
 		if !f.logged(events, message) {
 			t.Errorf("not logged: %s", message)
 		}
 	}
-	if left := f.db.Strings(
-		"SELECT id||'' FROM tb_assignment ORDER BY id",
-	); !slices.Equal(left, []string{"3", "4", "5", "6"}) ||
+	if left := f.db.Strings("SELECT id||'' FROM tb_assignment ORDER BY id"); !slices.Equal(
+		left, []string{"3", "4", "5", "6"},
+	) ||
 		f.db.Int("SELECT count(*) FROM tb_task_acl") != 2 {
 		t.Errorf("left %v", left)
 	}
@@ -720,15 +649,14 @@ func TestManyInstances(t *testing.T) {
 		t.Logf("%d statements", sent)
 	}
 	if reported := slices.DeleteFunc(
-		slices.Clone(events),
-		func(e report.Event) bool { return e.Instance == nil },
+		slices.Clone(events), func(e report.Event) bool { return e.Instance == nil },
 	); int64(len(reported)) != n-1 || receipt.Succeeded || len(receipt.Problems) != 1 ||
 		!strings.Contains(receipt.Problems[0], "process instance 321 could not be erased") {
 		t.Errorf("%d process instances were reported; %+v", len(reported), receipt.Problems)
 	}
-	if left := f.db.Strings(
-		"SELECT DISTINCT process_instance_id::text FROM tb_101",
-	); !slices.Equal(left, []string{"321"}) || receipt.Rows["tb_101"] != 10*n-10 ||
+	if left := f.db.Strings("SELECT DISTINCT process_instance_id::text FROM tb_101"); !slices.Equal(
+		left, []string{"321"},
+	) || receipt.Rows["tb_101"] != 10*n-10 ||
 		receipt.Rows["tb_task"] != 2*n-2 {
 		t.Errorf("left %v; %+v", left, receipt.Rows)
 	}
@@ -771,10 +699,7 @@ func TestWhatATriggerKeeps(t *testing.T) {
 	_, receipt := f.erase(userdata.Request{Instances: []int64{1, 2}, Tasks: []int64{1, 2}})
 	if left := f.db.Strings(
 		"SELECT 't' || id FROM tb_task UNION ALL SELECT 'i' || id FROM tb_process_instance",
-	); !slices.Equal(
-		left,
-		[]string{"t1", "i1"},
-	) {
+	); !slices.Equal(left, []string{"t1", "i1"}) {
 		t.Errorf("left %v", left)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || receipt.Rows["tb_task"] != 1 ||
@@ -879,9 +804,7 @@ func testIDsOfOtherTypes(t *testing.T, on engine) {
 	)
 	f.work()
 	for id, want := range map[int64]int{7: 7, 1234: 1, 3_000_000_000: 1} {
-		if _, receipt := f.erase(
-			userdata.Request{Instances: []int64{id}},
-		); !receipt.Succeeded ||
+		if _, receipt := f.erase(userdata.Request{Instances: []int64{id}}); !receipt.Succeeded ||
 			len(receipt.Rows) != want {
 			t.Errorf("%d: %+v", id, receipt)
 		}
@@ -907,10 +830,9 @@ func testInstanceThatIsGone(t *testing.T, on engine) {
 	_, receipt := server.erase(request)
 	stop()
 	if receipt.Succeeded || preview.Succeeded || len(receipt.Problems) != 1 ||
-		!strings.Contains(
-			receipt.Problems[0],
-			"process instance 7 no longer exists, but rows of it are retained in tb_101, tb_assignment, tb_form_data, tb_task",
-		) ||
+		!strings.Contains(receipt.Problems[0],
+			"process instance 7 no longer exists, but rows of it are retained in tb_101, tb_assignment, tb_form_data, "+
+				"tb_task") ||
 		len(receipt.Rows) != 0 ||
 		!slices.Equal(preview.Problems, receipt.Problems) ||
 		len(preview.Rows)+len(preview.Files) != 0 ||
@@ -991,12 +913,8 @@ func TestManyTasks(t *testing.T) {
 	documents := int(tasks) * 5 / 2
 	var files []string
 	for i := range documents { // the documents of the even tasks have a marker of another session, too
-		files = append(
-			files,
-			fmt.Sprintf("%d/d%d", i%100, i),
-			fmt.Sprintf("%d/d%d.session_wftask%d", i%100, i, i),
-			fmt.Sprintf("%d/d%d.session_wfattach%d", i%100, i, i),
-		)
+		files = append(files, fmt.Sprintf("%d/d%d", i%100, i), fmt.Sprintf("%d/d%d.session_wftask%d", i%100, i, i),
+			fmt.Sprintf("%d/d%d.session_wfattach%d", i%100, i, i))
 		if i%2 == 0 {
 			files = append(files, fmt.Sprintf("%d/d%d.session_other", i%100, i), fmt.Sprintf("%d/x%d", i%100, i))
 		}
@@ -1029,10 +947,7 @@ func TestManyTasks(t *testing.T) {
 		orphans = append(orphans, i)
 	}
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1}, Tasks: orphans})
-	if logs := slices.DeleteFunc(
-		events,
-		func(e report.Event) bool { return e.Log == nil },
-	); len(logs) != 1 ||
+	if logs := slices.DeleteFunc(events, func(e report.Event) bool { return e.Log == nil }); len(logs) != 1 ||
 		!f.logged(logs, fmt.Sprintf("searched the %d files", 4*documents), fmt.Sprintf("%d documents", tasks)) {
 		t.Errorf("logged %+v", logs)
 	}
@@ -1077,8 +992,7 @@ func testErrors(t *testing.T, on engine) {
 	}
 	for _, workflow := range []string{"hostile", "none", "gone"} { // known, but their tables do not belong to workflows
 		found := f.find(
-			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: workflow}}},
-		)
+			search.Query{UserID: "ann", Variables: []search.Variable{{Application: "Loans", Workflow: workflow}}})
 		if len(found.NotSearched) != 1 {
 			t.Errorf("%s: %v", workflow, found.NotSearched)
 		}
@@ -1143,12 +1057,10 @@ func testNumbers(t *testing.T, on engine) {
 				c.stored,
 			),
 		)
-		found := f.find(
-			search.Query{
-				UserID:    c.user,
-				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review", Name: column}},
-			},
-		)
+		found := f.find(search.Query{
+			UserID:    c.user,
+			Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review", Name: column}},
+		})
 		if len(found.Instances) == 1 != (c.user != "1") ||
 			(len(found.Instances) > 0 &&
 				(found.Instances[0].ID != 1 || found.Instances[0].Reasons[0].Match != search.Whole)) {
@@ -1184,12 +1096,10 @@ func testInstancesByOtherNumbers(t *testing.T, on engine) {
 			),
 		)
 		for _, user := range []string{"ann", "7"} {
-			found := f.find(
-				search.Query{
-					UserID:    user,
-					Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
-				},
-			)
+			found := f.find(search.Query{
+				UserID:    user,
+				Variables: []search.Variable{{Application: "Loans", Workflow: "folder/sub/review"}},
+			})
 			if !slices.ContainsFunc(found.Instances, func(i search.Instance) bool { return i.ID == 12 }) {
 				t.Errorf("%s: %s: %+v", kind, user, found.Instances)
 			}
@@ -1242,9 +1152,7 @@ func TestReplicasAtOnce(t *testing.T) {
 	}
 	if n := f.record.Int(
 		"SELECT count(*) FROM cleanupd.erasure_event WHERE body ? 'Ended' OR body ? 'Instance'",
-	); n != int64(
-		len(instances),
-	)+1 {
+	); n != int64(len(instances))+1 {
 		t.Errorf("%d events", n)
 	}
 }

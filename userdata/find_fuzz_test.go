@@ -66,14 +66,11 @@ func FuzzFind(f *testing.F) {
 			t.Errorf("%q in %q: %v", user, value, reasons)
 		}
 		if amount &&
-			!slices.Contains(
-				reasons,
-				search.Reason{
-					Kind:     search.InVariable,
-					Variable: search.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
-					Match:    search.Whole,
-				},
-			) {
+			!slices.Contains(reasons, search.Reason{
+				Kind:     search.InVariable,
+				Variable: search.Variable{Application: "Loans", Workflow: "apply", Name: "amount"},
+				Match:    search.Whole,
+			}) {
 			t.Errorf("the number %q is not found: %v", user, reasons)
 		}
 	})
@@ -112,8 +109,7 @@ func FuzzVariable(f *testing.F) {
 			return
 		}
 		if name := application + "/" + workflow; !slices.ContainsFunc(
-			forms.data.Table("omd_object_type").Rows,
-			func(row []any) bool { return row[0] == "pt_"+name },
+			forms.data.Table("omd_object_type").Rows, func(row []any) bool { return row[0] == "pt_"+name },
 		) {
 			t.Errorf("workflow %q is known: %v", name, found)
 		}

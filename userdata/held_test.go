@@ -117,9 +117,7 @@ func holdEverything(t *testing.T, f *fixture, request userdata.Request, left fun
 	}
 	f.work()
 	waiting, in := `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
-		AND wait_event_type = 'Lock'`, database(
-		f.record,
-	)
+		AND wait_event_type = 'Lock'`, database(f.record)
 	if f.on == onMySQL && f.config.InDatabase {
 		waiting, in = "SELECT count(*) FROM information_schema.innodb_trx JOIN information_schema.processlist ON "+
 			"processlist.id = trx_mysql_thread_id WHERE db = DATABASE() AND trx_state = 'LOCK WAIT'", f.db
@@ -139,8 +137,7 @@ func holdEverything(t *testing.T, f *fixture, request userdata.Request, left fun
 	released := make(chan struct{})
 	time.AfterFunc(100*time.Millisecond, func() { release(); close(released) })
 	if _, err := conn.Exec(
-		t.Context(),
-		fmt.Sprintf("SELECT pg_advisory_lock(%[1]d), pg_advisory_unlock(%[1]d)", advisory.Erasing),
+		t.Context(), fmt.Sprintf("SELECT pg_advisory_lock(%[1]d), pg_advisory_unlock(%[1]d)", advisory.Erasing),
 	); err != nil {
 		t.Fatal(err)
 	}

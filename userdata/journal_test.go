@@ -20,7 +20,8 @@ func TestRecordThatIsBehind(t *testing.T) {
 		stop := f.work()
 		_, before := f.erase(userdata.Request{Instances: instances})
 		stop()
-		f.record.Do(`UPDATE cleanupd.erasure SET state = 'RUNNING', end_time = NULL, entries_applied = 1, last_sequence = 100`)
+		f.record.Do(
+			`UPDATE cleanupd.erasure SET state = 'RUNNING', end_time = NULL, entries_applied = 1, last_sequence = 100`)
 		f.record.Do(
 			`DELETE FROM cleanupd.erasure_event WHERE sequence > 100; UPDATE cleanupd.erasure_item
 				SET state = 'PENDING' WHERE item_id > 100`,
@@ -57,22 +58,16 @@ func TestErasureOfAnotherDatabase(t *testing.T) {
 			t.Fatal(err)
 		}
 		both.work()
-		if _, receipt := both.erase(
-			userdata.Request{Tasks: []int64{2}},
-		); !receipt.Succeeded ||
+		if _, receipt := both.erase(userdata.Request{Tasks: []int64{2}}); !receipt.Succeeded ||
 			receipt.Rows["tb_task"] != 1 {
 			t.Errorf("%+v", receipt)
 		}
-		if left := other.db.Int(
-			"SELECT count(*) FROM tb_task",
-		); left != 1 ||
+		if left := other.db.Int("SELECT count(*) FROM tb_task"); left != 1 ||
 			one.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'RUNNING'") != 1 {
 			t.Errorf("%d tasks are left in the other database", left)
 		}
 		one.work()
-		if _, receipt := one.watch(
-			id,
-		); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 ||
+		if _, receipt := one.watch(id); !receipt.Succeeded || receipt.Rows["tb_task"] != 1 ||
 			one.db.Int("SELECT count(*) FROM tb_task") != 1 {
 			t.Errorf("%+v", receipt)
 		}

@@ -52,9 +52,7 @@ func TestLostAnswer(t *testing.T) {
 	f.config.Server = lossyServer{f.record}
 	f.Manager = userdata.New(f.config)
 	f.work()
-	if events, receipt := f.erase(
-		userdata.Request{Instances: []int64{1}},
-	); !receipt.Succeeded ||
+	if events, receipt := f.erase(userdata.Request{Instances: []int64{1}}); !receipt.Succeeded ||
 		events[0].Instance == nil {
 		t.Errorf("%+v %+v", events, receipt)
 	}

@@ -132,8 +132,7 @@ func (f *fixture) open() {
 	}
 	defer conn.Release()
 	if err := errors.Join(
-		record.Migrate(f.t.Context(), conn.Conn()),
-		f.config.Forms.Migrate(f.t.Context()),
+		record.Migrate(f.t.Context(), conn.Conn()), f.config.Forms.Migrate(f.t.Context()),
 	); err != nil {
 		f.t.Fatal(err)
 	}

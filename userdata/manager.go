@@ -124,10 +124,8 @@ func (m *Manager) BlindSpots() []string {
 		"process instances that an e-mail started: the sender is in an opaque column of tb_job_instance",
 	}
 	if m.Server == nil {
-		spots = append(
-			spots,
-			"documents of process variables in the document storage (GDS): only the Forms server knows which they are",
-		)
+		spots = append(spots,
+			"documents of process variables in the document storage (GDS): only the Forms server knows which they are")
 	}
 	return append(spots, "the contents of documents")
 }

@@ -49,20 +49,14 @@ func TestSettingsOfMySQL(t *testing.T) {
 	t.Parallel()
 	for name, settings := range map[string][]string{
 		"all": {
-			"--lower-case-table-names=1",
-			"--max-allowed-packet=256K",
-			"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
-			"--transaction-isolation=READ-UNCOMMITTED",
-			"--autocommit=0",
-			"--character-set-server=latin1",
+			"--lower-case-table-names=1", "--max-allowed-packet=256K",
+			"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=READ-UNCOMMITTED",
+			"--autocommit=0", "--character-set-server=latin1",
 		},
 		"names": {"--lower-case-table-names=1", "--max-allowed-packet=256K", "--character-set-server=latin1"},
 		"modes": {
-			"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH",
-			"--transaction-isolation=READ-UNCOMMITTED",
-			"--character-set-server=utf8mb4",
-			"--collation-server=utf8mb4_general_ci",
-			"--autocommit=0",
+			"--sql-mode=NO_BACKSLASH_ESCAPES,PAD_CHAR_TO_FULL_LENGTH", "--transaction-isolation=READ-UNCOMMITTED",
+			"--character-set-server=utf8mb4", "--collation-server=utf8mb4_general_ci", "--autocommit=0",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -151,24 +145,15 @@ func TestExactlyOnMySQL(t *testing.T) {
 				t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 			}
 			for query, want := range map[string][]string{
-				"SELECT documentid || '.' FROM tb_dm_chunk ORDER BY documentid": {
-					"DOC.",
-					"doc .",
-					"other.",
-					"two.",
-				},
+				"SELECT documentid || '.' FROM tb_dm_chunk ORDER BY documentid": {"DOC.", "doc .", "other.", "two."},
 				"SELECT documentid || '.' || sessionid || '.' FROM tb_dm_session_reference": {
-					"DOC._WFATTACH15.",
-					"doc ._wfattach15 .",
-					"two._wfattach15 .",
+					"DOC._WFATTACH15.", "doc ._wfattach15 .", "two._wfattach15 .",
 				},
 				"SELECT sessionid FROM tb_dm_deletion":                 {"_WFATTACH15"},
 				"SELECT '' || id FROM tb_task ORDER BY id":             {"12", "13", "14"},
 				"SELECT '' || id FROM tb_process_instance ORDER BY id": {"2", "3", "4", "6"},
 				"SELECT owner FROM tb_102 ORDER BY process_instance_id, CAST(owner AS BINARY)": {
-					"bób",
-					"Bob",
-					"to Bob",
+					"bób", "Bob", "to Bob",
 				},
 			} {
 				if got := f.db.Strings(query); !slices.Equal(got, want) {
@@ -190,16 +175,13 @@ func TestTablesThatWillNotDo(t *testing.T) {
 		"RENAME TABLE tb_task TO TB_TASK":     {"but TB_TASK do not", "RENAME TABLE TB_TASK TO tb_task"},
 		// the table is optional
 		"RENAME TABLE tb_task_acl TO Tb_Task_Acl": {
-			"but Tb_Task_Acl do not",
-			"RENAME TABLE Tb_Task_Acl TO tb_task_acl",
+			"but Tb_Task_Acl do not", "RENAME TABLE Tb_Task_Acl TO tb_task_acl",
 		},
 		"ALTER TABLE tb_task_acl ENGINE = MyISAM": {
-			"tb_task_acl is not InnoDB",
-			"ALTER TABLE tb_task_acl ENGINE = InnoDB",
+			"tb_task_acl is not InnoDB", "ALTER TABLE tb_task_acl ENGINE = InnoDB",
 		},
 		"RENAME TABLE tb_task TO other; CREATE VIEW tb_task AS SELECT * FROM other": {
-			"tb_task is a view",
-			"DROP VIEW tb_task; RENAME TABLE other TO tb_task",
+			"tb_task is a view", "DROP VIEW tb_task; RENAME TABLE other TO tb_task",
 		},
 	} {
 		f.db.Do(change)

@@ -47,11 +47,8 @@ func TestErasureThatPanics(t *testing.T) {
 		events[0].Instance == nil {
 		t.Errorf("%+v", receipt)
 	}
-	if states := f.record.Strings(
-		"SELECT state FROM cleanupd.erasure_item ORDER BY item_id",
-	); !slices.Equal(
-		states,
-		[]string{"DONE", "FAILED", "FAILED"},
+	if states := f.record.Strings("SELECT state FROM cleanupd.erasure_item ORDER BY item_id"); !slices.Equal(
+		states, []string{"DONE", "FAILED", "FAILED"},
 	) {
 		t.Errorf("its items are %v", states)
 	}

@@ -179,10 +179,7 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	}
 	return fmt.Errorf(
 		"%d process instances could not be erased, and documents of %d sessions are retained; receipt %s has the reasons",
-		instances,
-		sessions,
-		receipt,
-	)
+		instances, sessions, receipt)
 }
 
 // Deleted implements external.Work. If the Forms server purges, it counts the process instances.

@@ -75,10 +75,8 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 	f.t.Helper()
 	date := "NULL"
 	if !ended.IsZero() {
-		date = fmt.Sprintf(
-			map[engine]string{onPostgres: "to_timestamp(%f)", onMySQL: "FROM_UNIXTIME(%f)"}[f.on],
-			float64(ended.UnixMicro())/1e6,
-		)
+		date = fmt.Sprintf(map[engine]string{onPostgres: "to_timestamp(%f)", onMySQL: "FROM_UNIXTIME(%f)"}[f.on],
+			float64(ended.UnixMicro())/1e6)
 	}
 	f.db.Do(
 		fmt.Sprintf(
@@ -160,16 +158,14 @@ func testPurge(t *testing.T, on engine) {
 	}
 	for _, path := range slices.Sorted(maps.Keys(all)) {
 		application, workflow, _ := strings.Cut(path, "/")
-		task := f.task(
-			purge.Rule{
-				Name:        "p",
-				Application: application,
-				Workflow:    workflow,
-				DateColumn:  "ended",
-				Days:        30,
-				Enabled:     true,
-			},
-		)
+		task := f.task(purge.Rule{
+			Name:        "p",
+			Application: application,
+			Workflow:    workflow,
+			DateColumn:  "ended",
+			Days:        30,
+			Enabled:     true,
+		})
 		candidates, err := task.Candidates(t.Context(), now)
 		if err != nil || !slices.Equal(ids(candidates), all[path]) || candidates.Total != 13 ||
 			!candidates.Cutoff.Equal(cutoff) {
@@ -217,10 +213,9 @@ func testPurge(t *testing.T, on engine) {
 		len(list[0].Instances) != 0 {
 		t.Fatalf("%+v %v", list, err)
 	}
-	if receipt, err := f.Receipt(
-		t.Context(),
-		list[0].ID,
-	); err != nil || !slices.Equal(receipt.Instances, []int64{1, 2, 10, 13}) ||
+	if receipt, err := f.Receipt(t.Context(), list[0].ID); err != nil || !slices.Equal(
+		receipt.Instances, []int64{1, 2, 10, 13},
+	) ||
 		!maps.Equal(receipt.Rows, foreseen) {
 		t.Errorf("%+v %v, foreseen %v", receipt, err, foreseen)
 	}
@@ -258,16 +253,14 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 	for id := int64(1); id <= 4; id++ {
 		f.instance(id, 2, now.AddDate(-1, 0, 0), "tb_101")
 	}
-	task := f.task(
-		purge.Rule{
-			Name:        "p",
-			Application: "Loans",
-			Workflow:    "apply",
-			DateColumn:  "ended",
-			Days:        30,
-			Enabled:     true,
-		},
-	)
+	task := f.task(purge.Rule{
+		Name:        "p",
+		Application: "Loans",
+		Workflow:    "apply",
+		DateColumn:  "ended",
+		Days:        30,
+		Enabled:     true,
+	})
 	candidates, err := task.Candidates(t.Context(), now)
 	if err != nil || len(candidates.Items) != 4 {
 		t.Fatal(candidates, err)
@@ -277,18 +270,12 @@ func testPurgeJudgesAgain(t *testing.T, on engine) {
 			"id = 2; DELETE FROM tb_101 WHERE process_instance_id = 3",
 	)
 	if err := task.Delete(
-		t.Context(),
-		uuid.NewString(),
-		candidates,
-		func(context.Context, int64) error { return nil },
+		t.Context(), uuid.NewString(), candidates, func(context.Context, int64) error { return nil },
 	); err != nil {
 		t.Error(err)
 	}
-	if left := f.db.Strings(
-		"SELECT id FROM tb_process_instance ORDER BY id",
-	); !slices.Equal(
-		left,
-		[]string{"1", "2", "3"},
+	if left := f.db.Strings("SELECT id FROM tb_process_instance ORDER BY id"); !slices.Equal(
+		left, []string{"1", "2", "3"},
 	) {
 		t.Errorf("left: %v", left)
 	}
@@ -315,17 +302,14 @@ func testPurgeStops(t *testing.T, on engine) {
 		t.Fatal(list, err)
 	}
 	if receipt, err := f.Receipt(
-		t.Context(),
-		list[0].ID,
+		t.Context(), list[0].ID,
 	); err != nil || !receipt.Succeeded || len(receipt.Instances) != 100 ||
 		receipt.EndTime == nil {
 		t.Errorf("%+v %v", receipt, err)
 	}
-	if rows, err := f.purge(
-		task,
-		uuid.NewString(),
-		nil,
-	); err != nil || rows != 450 || f.db.Int("SELECT count(*) FROM tb_task") != 0 ||
+	if rows, err := f.purge(task, uuid.NewString(), nil); err != nil || rows != 450 || f.db.Int(
+		"SELECT count(*) FROM tb_task",
+	) != 0 ||
 		len(f.files()) != 0 {
 		t.Errorf("%d rows, %v, %v", rows, err, f.files())
 	}
@@ -347,25 +331,15 @@ func testPurgeGoesOn(t *testing.T, on engine) {
 	run := uuid.NewString()
 	ctx, kill := context.WithCancel(t.Context())
 	if err := task.Delete(
-		ctx,
-		run,
-		candidates,
-		func(context.Context, int64) error { kill(); return ctx.Err() },
-	); !errors.Is(
-		err,
-		context.Canceled,
-	) {
+		ctx, run, candidates, func(context.Context, int64) error { kill(); return ctx.Err() },
+	); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	if n := f.record.Int("SELECT count(*) FROM cleanupd.erasure WHERE state = 'PURGING'"); n != 1 {
 		t.Errorf("%d erasures are left to the next worker", n)
 	}
 	f.work() // leaves it to the run
-	if rows, err := f.purge(
-		task,
-		run,
-		nil,
-	); err != nil || rows != 1250 ||
+	if rows, err := f.purge(task, run, nil); err != nil || rows != 1250 ||
 		f.db.Int("SELECT count(*) FROM tb_process_instance") != 0 {
 		t.Errorf("%d rows, %v", rows, err)
 	}
@@ -390,25 +364,16 @@ func TestForsakenPurge(t *testing.T) {
 	}
 	ctx, kill := context.WithCancel(t.Context())
 	if err := task.Delete(
-		ctx,
-		uuid.NewString(),
-		candidates,
-		func(context.Context, int64) error { kill(); return ctx.Err() },
-	); !errors.Is(
-		err,
-		context.Canceled,
-	) {
+		ctx, uuid.NewString(), candidates, func(context.Context, int64) error { kill(); return ctx.Err() },
+	); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
 	f.work()
 	_, receipt := f.watch(f.record.Strings("SELECT id::text FROM cleanupd.erasure")[0])
 	if !receipt.Succeeded || len(receipt.Instances) != 100 ||
 		f.db.Int("SELECT count(*) FROM tb_process_instance") != 150 {
-		t.Errorf(
-			"%d of the receipt, %d left",
-			len(receipt.Instances),
-			f.db.Int("SELECT count(*) FROM tb_process_instance"),
-		)
+		t.Errorf("%d of the receipt, %d left", len(receipt.Instances),
+			f.db.Int("SELECT count(*) FROM tb_process_instance"))
 	}
 }
 
@@ -468,9 +433,7 @@ func testSetPurge(t *testing.T, on engine) {
 	next.Days = 2
 	var before *purge.Rule
 	if err := f.replacePurge(
-		next,
-		good.Etag(),
-		func(_ context.Context, _ pgx.Tx, b, _ *purge.Rule) error { before = b; return nil },
+		next, good.Etag(), func(_ context.Context, _ pgx.Tx, b, _ *purge.Rule) error { before = b; return nil },
 	); err != nil || before == nil ||
 		*before != good {
 		t.Errorf("%+v %v", before, err)
@@ -480,13 +443,8 @@ func testSetPurge(t *testing.T, on engine) {
 	}
 	errUnseen := errors.New("unseen")
 	if err := f.replacePurge(
-		good,
-		"",
-		func(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return errUnseen },
-	); !errors.Is(
-		err,
-		errUnseen,
-	) {
+		good, "", func(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return errUnseen },
+	); !errors.Is(err, errUnseen) {
 		t.Error(err)
 	}
 	if list, err := f.Purges(t.Context()); err != nil || len(list) != 1 || list[0] != next {
@@ -516,9 +474,7 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	server := &standIn{db: f.record, refuses: "refused"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Server = processmanager.New(
-		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
-	)
+	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Manager = userdata.New(f.config)
 	task := f.task(purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true})
 	candidates, err := task.Candidates(t.Context(), now)
@@ -533,22 +489,13 @@ func TestPurgeByTheFormsServer(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	if rows, err := f.purge(
-		task,
-		uuid.NewString(),
-		nil,
-	); rows != 2 || err == nil ||
+	if rows, err := f.purge(task, uuid.NewString(), nil); rows != 2 || err == nil ||
 		!strings.Contains(err.Error(), "1 process instances could not be erased") {
 		t.Errorf("%d rows, %v", rows, err)
 	}
 	if want := []string{
-		"purgeProcessInstance one",
-		"purgeProcessInstance refused",
-		"purgeProcessInstance three",
-	}; !slices.Equal(
-		server.calls,
-		want,
-	) {
+		"purgeProcessInstance one", "purgeProcessInstance refused", "purgeProcessInstance three",
+	}; !slices.Equal(server.calls, want) {
 		t.Errorf("the server was asked for %q", server.calls)
 	}
 }
@@ -570,9 +517,7 @@ func TestPurgeOfALostDatabase(t *testing.T) {
 	f.config.Record = own.Pool
 	f.Manager = userdata.New(f.config)
 	if err := f.replacePurge(
-		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true},
-		"",
-		noNote,
+		purge.Rule{Name: "p", Application: "Loans", DateColumn: "ended", Days: 30, Enabled: true}, "", noNote,
 	); err != nil {
 		t.Fatal(err)
 	}

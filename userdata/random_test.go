@@ -16,11 +16,8 @@ import (
 )
 
 var (
-	seeds = flag.Uint64(
-		"seeds",
-		suite.Size[uint64](suite.Model, 2, 8),
-		"how many random databases TestRandomDatabases makes, on each engine and for each document storage",
-	)
+	seeds = flag.Uint64("seeds", suite.Size[uint64](suite.Model, 2, 8),
+		"how many random databases TestRandomDatabases makes, on each engine and for each document storage")
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
@@ -58,10 +55,8 @@ func (f *fixture) rows(t *formsdb.Table) []string {
 		case f.on == onMySQL && (c == "amount" || c == "process_instance_id"):
 			quoted = "CAST(" + quoted + " AS signed)"
 		}
-		texts = append(
-			texts,
-			"COALESCE(CAST("+quoted+" AS "+map[engine]string{onPostgres: "text", onMySQL: "char"}[f.on]+"), 'NULL')",
-		)
+		texts = append(texts,
+			"COALESCE(CAST("+quoted+" AS "+map[engine]string{onPostgres: "text", onMySQL: "char"}[f.on]+"), 'NULL')")
 	}
 	return f.db.Strings("SELECT concat_ws('|', " + strings.Join(texts, ", ") + ") FROM " + t.Name)
 }
@@ -108,12 +103,8 @@ func reasonsOf(found *search.Result) map[int64][]string {
 		for _, r := range in.Reasons {
 			text := string(r.Kind)
 			if r.Kind == search.InVariable {
-				text = fmt.Sprintf(
-					"%s.%s %s",
-					workflows[r.Variable.Application+"/"+r.Variable.Workflow],
-					r.Variable.Name,
-					r.Match,
-				)
+				text = fmt.Sprintf("%s.%s %s", workflows[r.Variable.Application+"/"+r.Variable.Workflow],
+					r.Variable.Name, r.Match)
 			}
 			out[in.ID] = append(out[in.ID], text)
 		}
@@ -156,9 +147,7 @@ func testRandomDatabases(t *testing.T, on engine) {
 				for _, list := range reasons {
 					slices.Sort(list)
 				}
-				if got := reasonsOf(
-					found,
-				); !maps.EqualFunc(got, reasons, slices.Equal) ||
+				if got := reasonsOf(found); !maps.EqualFunc(got, reasons, slices.Equal) ||
 					!slices.Equal(found.OrphanTasks, orphans) {
 					t.Fatalf("%s: found %v and %v, want %v and %v", user, got, found.OrphanTasks, reasons, orphans)
 				}
@@ -184,16 +173,10 @@ func testRandomDatabases(t *testing.T, on engine) {
 				}
 				if !maps.Equal(preview.Rows, receipt.Rows) ||
 					!slices.Equal(
-						slices.Sorted(slices.Values(preview.Files)),
-						slices.Sorted(slices.Values(receipt.Files)),
+						slices.Sorted(slices.Values(preview.Files)), slices.Sorted(slices.Values(receipt.Files)),
 					) {
-					t.Errorf(
-						"preview: %v, %v; erasure: %v, %v",
-						preview.Rows,
-						preview.Files,
-						receipt.Rows,
-						receipt.Files,
-					)
+					t.Errorf("preview: %v, %v; erasure: %v, %v", preview.Rows, preview.Files, receipt.Rows,
+						receipt.Files)
 				}
 				reported := map[string]int{}
 				for _, e := range events {
@@ -207,14 +190,10 @@ func testRandomDatabases(t *testing.T, on engine) {
 				if reported["instances"] != len(sure) || reported["tasks"] != len(orphans) {
 					t.Errorf("reported %v, want %d and %d", reported, len(sure), len(orphans))
 				}
-				if left := f.find(
-					query,
-				); len(left.OrphanTasks) > 0 ||
+				if left := f.find(query); len(left.OrphanTasks) > 0 ||
 					slices.ContainsFunc(left.Instances, func(in search.Instance) bool {
-						return slices.ContainsFunc(
-							in.Reasons,
-							func(r search.Reason) bool { return r.Match != search.Part },
-						)
+						return slices.ContainsFunc(in.Reasons,
+							func(r search.Reason) bool { return r.Match != search.Part })
 					}) {
 					t.Errorf("found after the erasure: %+v", left)
 				}

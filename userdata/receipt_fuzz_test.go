@@ -31,9 +31,7 @@ func FuzzReceiptsToken(f *testing.F) {
 		if err != nil && !errors.Is(err, pagetoken.ErrInvalid) {
 			t.Errorf("%q: %v", token, err)
 		}
-		if id, decoded := base64.RawURLEncoding.DecodeString(
-			token,
-		); err == nil &&
+		if id, decoded := base64.RawURLEncoding.DecodeString(token); err == nil &&
 			(decoded != nil || base64.RawURLEncoding.EncodeToString(id) != token) {
 			t.Errorf("%q is taken for a token", token)
 		}

@@ -34,10 +34,8 @@ func asGranted(t *testing.T, on engine, without string) *fixture {
 	case onPostgres:
 		role := f.record.Role("forms")
 		f.db.Do("REVOKE ALL ON SCHEMA public FROM public")
-		granted := slices.DeleteFunc(
-			grants(t, "forms-postgres.sql"),
-			func(grant string) bool { return grant == without },
-		)
+		granted := slices.DeleteFunc(grants(t, "forms-postgres.sql"),
+			func(grant string) bool { return grant == without })
 		f.record.Superuser(strings.ReplaceAll(strings.Join(granted, "\n"), " TO cleanupd;", " TO "+role+";"))
 		f.config.Forms = openPostgres(t, f.record.For(role).Pool)
 	case onMySQL:

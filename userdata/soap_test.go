@@ -94,23 +94,14 @@ func TestFormsServer(t *testing.T) {
 	server := &standIn{db: f.record, refuses: "refused", ignores: "ignored", forgets: "forgotten"}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Server = processmanager.New(
-		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
-	)
+	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Manager = userdata.New(f.config)
 	f.work()
 	events, receipt := f.erase(userdata.Request{Instances: []int64{1, 2, 3, 4, 6, 9}})
 	if want := []string{
-		"terminateProcess running",
-		"purgeProcessInstance running",
-		"purgeProcessInstance complete",
-		"purgeProcessInstance refused",
-		"purgeProcessInstance ignored",
-		"terminateProcess forgotten",
-	}; !slices.Equal(
-		server.calls,
-		want,
-	) {
+		"terminateProcess running", "purgeProcessInstance running", "purgeProcessInstance complete",
+		"purgeProcessInstance refused", "purgeProcessInstance ignored", "terminateProcess forgotten",
+	}; !slices.Equal(server.calls, want) {
 		t.Errorf("the server was asked for %q", server.calls)
 	}
 	if receipt.Succeeded || len(receipt.Problems) != 2 || !strings.Contains(receipt.Problems[0], "no such process") ||
@@ -118,11 +109,8 @@ func TestFormsServer(t *testing.T) {
 		!f.logged(events, "process instance 9 does not exist") {
 		t.Errorf("%+v", receipt)
 	}
-	if left := f.db.Strings(
-		"SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id",
-	); !slices.Equal(
-		left,
-		[]string{"refused", "ignored", "other"},
+	if left := f.db.Strings("SELECT long_lived_invocation_id FROM tb_process_instance ORDER BY id"); !slices.Equal(
+		left, []string{"refused", "ignored", "other"},
 	) {
 		t.Errorf("left %q", left)
 	}
@@ -134,9 +122,9 @@ func TestFormsServer(t *testing.T) {
 		f.config.Server = processmanager.New(c)
 		other := &fixture{Manager: userdata.New(f.config), t: t, db: f.db, record: f.record, config: f.config}
 		stop := other.work()
-		if _, receipt := other.erase(
-			userdata.Request{Instances: []int64{5}},
-		); receipt.Succeeded || len(receipt.Problems) != 1 ||
+		if _, receipt := other.erase(userdata.Request{Instances: []int64{5}}); receipt.Succeeded || len(
+			receipt.Problems,
+		) != 1 ||
 			!strings.Contains(receipt.Problems[0], "purgeProcessInstance") {
 			t.Errorf("%+v", receipt)
 		}
@@ -152,9 +140,7 @@ func TestInstanceWithoutAnInvocation(t *testing.T) {
 	server := &standIn{db: f.record}
 	web := httptest.NewServer(server)
 	t.Cleanup(web.Close)
-	f.config.Server = processmanager.New(
-		processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"},
-	)
+	f.config.Server = processmanager.New(processmanager.Config{URL: web.URL, User: "administrator", Password: "secret"})
 	f.Manager = userdata.New(f.config)
 	f.work()
 	request := userdata.Request{Instances: []int64{1, 2}}

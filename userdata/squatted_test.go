@@ -28,10 +28,9 @@ func TestSquattedFolder(t *testing.T) {
 	}()
 	line := make([]byte, 4096)
 	n, err := reported.Read(line)
-	if want := fmt.Sprintf(
-		"process %d of the role",
-		squatter.Conn().PgConn().PID(),
-	); err != nil || !strings.Contains(string(line[:n]), want) ||
+	if want := fmt.Sprintf("process %d of the role", squatter.Conn().PgConn().PID()); err != nil || !strings.Contains(
+		string(line[:n]), want,
+	) ||
 		!strings.Contains(string(line[:n]), mallory) {
 		t.Errorf("%v %s", err, line[:n])
 	}

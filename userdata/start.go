@@ -26,9 +26,8 @@ type Request struct {
 }
 
 // ErrManyPrincipals reports that a user id has several principals, and that the query does not choose among them.
-var ErrManyPrincipals = failure.New(
-	failure.Precondition, "the user id has several principals; choose among them by principal_ids",
-)
+var ErrManyPrincipals = failure.New(failure.Precondition,
+	"the user id has several principals; choose among them by principal_ids")
 
 // ErrNoStorage reports that the document storage is unknown, so that there is nothing to sweep.
 var ErrNoStorage = failure.New(

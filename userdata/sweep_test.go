@@ -21,19 +21,15 @@ func TestSweep(t *testing.T) { onBoth(t, testSweep) }
 
 func testSweep(t *testing.T, on engine) {
 	sessions := map[string][]string{ // by document
-		"gone1": {"_wfattach99"},
-		"gone2": {"_wftask98", "_wftaskformid98", "_wfattach99"},
-		"gone3": {"_wftask97"},
-		"kept1": {
-			"_wfattach1",
-		},
-		"kept2": {"_wftask7", "_wfattach99"},
-		"kept3": {"_wftaskformid7"},
-		"kept4": {"other", "_wfattach99"},
-		"kept5": {"_wfattach099"},
-		"kept6": {
-			"_wfattach99x",
-		},
+		"gone1":  {"_wfattach99"},
+		"gone2":  {"_wftask98", "_wftaskformid98", "_wfattach99"},
+		"gone3":  {"_wftask97"},
+		"kept1":  {"_wfattach1"},
+		"kept2":  {"_wftask7", "_wfattach99"},
+		"kept3":  {"_wftaskformid7"},
+		"kept4":  {"other", "_wfattach99"},
+		"kept5":  {"_wfattach099"},
+		"kept6":  {"_wfattach99x"},
 		"kept7":  {"_wfattach0"},
 		"kept8":  {"_wftask9223372036854775808"},
 		"kept9":  {"x_wfattach99"},
@@ -49,9 +45,7 @@ func testSweep(t *testing.T, on engine) {
 			files = append(files, "a/"+document+".session"+s)
 		}
 	}
-	f := bareFormsOn(
-		t,
-		on,
+	f := bareFormsOn(t, on,
 		append(files, "b/kept12", "kept12.session_wfattach99", "b/kept12.session_wfattach1", "loose")...)
 	f.clear("tb_dm_chunk", "tb_dm_session_reference", "tb_dm_deletion")
 	f.db.Do(
@@ -70,10 +64,9 @@ func testSweep(t *testing.T, on engine) {
 	stop := f.work()
 	f.sweepFirst(request)
 	preview, retained := f.preview(request), f.retained(request)
-	if want := "7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, 1 without a session"; !strings.HasPrefix(
-		regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""),
-		"documents retained: "+want,
-	) {
+	want := "documents retained: 7 of tasks and form data, 1 of the session \"-1\", 6 of other sessions, " +
+		"1 without a session"
+	if !strings.HasPrefix(regexp.MustCompile(` \(\d+ bytes\)`).ReplaceAllString(retained, ""), want) {
 		t.Errorf("in the folder: %s", retained)
 	}
 	if !slices.Equal(f.files(), before) {
@@ -81,18 +74,12 @@ func testSweep(t *testing.T, on engine) {
 	}
 	_, receipt := f.erase(request)
 	gone := []string{
-		"a/gone1",
-		"a/gone1.session_wfattach99",
-		"a/gone2",
-		"a/gone2.session_wfattach99",
-		"a/gone2.session_wftask98",
-		"a/gone2.session_wftaskformid98",
-		"a/gone3",
-		"a/gone3.session_wftask97",
+		"a/gone1", "a/gone1.session_wfattach99", "a/gone2", "a/gone2.session_wfattach99", "a/gone2.session_wftask98",
+		"a/gone2.session_wftaskformid98", "a/gone3", "a/gone3.session_wftask97",
 	}
-	if got := slices.Sorted(
-		slices.Values(receipt.Files),
-	); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(got, gone) ||
+	if got := slices.Sorted(slices.Values(receipt.Files)); !receipt.Succeeded || !receipt.Sweep || !slices.Equal(
+		got, gone,
+	) ||
 		!slices.Equal(slices.Sorted(slices.Values(preview.Files)), gone) {
 		t.Errorf("preview: %+v; erasure: %+v", preview, receipt)
 	}
@@ -109,11 +96,8 @@ func testSweep(t *testing.T, on engine) {
 	f.record.Do("TRUNCATE cleanupd.dead_session")
 	f.work()
 	f.sweepFirst(request)
-	chunks, refs := f.db.Int(
-		"SELECT count(*) FROM tb_dm_chunk",
-	), f.db.Int(
-		"SELECT count(*) FROM tb_dm_session_reference",
-	)
+	chunks, refs := f.db.Int("SELECT count(*) FROM tb_dm_chunk"), f.db.Int(
+		"SELECT count(*) FROM tb_dm_session_reference")
 	preview, retained = f.preview(request), f.retained(request)
 	if retained != "documents retained: 6 of tasks and form data (30 bytes), 1 of the session \"-1\" (5 bytes), 6 of "+
 		"other sessions (30 bytes), 1 without a session (0 bytes)" {
@@ -207,10 +191,7 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		blind.Folder = ""
 		stop := (&fixture{Manager: userdata.New(blind), t: t}).work()
 		if _, err := userdata.New(blind).
-			Start(t.Context(), userdata.Request{Sweep: true}); !errors.Is(
-			err,
-			userdata.ErrNoStorage,
-		) {
+			Start(t.Context(), userdata.Request{Sweep: true}); !errors.Is(err, userdata.ErrNoStorage) {
 			t.Error(err)
 		}
 		if _, receipt := f.erase(userdata.Request{Tasks: []int64{1}}); receipt.Succeeded || len(f.files()) != 4 {
@@ -220,9 +201,7 @@ func TestSweepAfterAnErasure(t *testing.T) {
 		f.db.Do("INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_form_data VALUES (10, 10)")
 		f.work()
 		f.sweepFirst(userdata.Request{Sweep: true})
-		if _, receipt := f.erase(
-			userdata.Request{Sweep: true},
-		); !receipt.Succeeded || len(receipt.Files) != 4 ||
+		if _, receipt := f.erase(userdata.Request{Sweep: true}); !receipt.Succeeded || len(receipt.Files) != 4 ||
 			len(f.files()) != 0 {
 			t.Errorf("%+v; left %v", receipt, f.files())
 		}
@@ -236,9 +215,7 @@ func TestSweepThatFails(t *testing.T) {
 	f.db.Do("INSERT INTO tb_task VALUES (20, 1, 'P0', 0)")
 	f.work()
 	f.sweepFirst(userdata.Request{Sweep: true})
-	if _, receipt := f.erase(
-		userdata.Request{Sweep: true},
-	); receipt.Succeeded || len(receipt.Problems) != 1 ||
+	if _, receipt := f.erase(userdata.Request{Sweep: true}); receipt.Succeeded || len(receipt.Problems) != 1 ||
 		len(f.files()) != 2 {
 		t.Errorf("%+v", receipt)
 	}
@@ -250,18 +227,8 @@ func TestSweepOfWhatIsBeingStored(t *testing.T) { onBoth(t, testSweepOfWhatIsBei
 
 func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 	for _, inFiles := range []bool{false, true} {
-		f := bareFormsOn(
-			t,
-			on,
-			"old",
-			"old.session_wfattach1",
-			"new",
-			"new.session_wfattach11",
-			"stored",
-			"stored.session_wfattach2",
-			"young",
-			"young.session_wfattach3",
-		)
+		f := bareFormsOn(t, on, "old", "old.session_wfattach1", "new", "new.session_wfattach11",
+			"stored", "stored.session_wfattach2", "young", "young.session_wfattach3")
 		f.clear("tb_dm_chunk", "tb_dm_session_reference")
 		f.db.Do(
 			"INSERT INTO tb_task VALUES (10, 1, 'P0', 0); INSERT INTO tb_dm_session_reference VALUES ('old', " +
@@ -271,9 +238,7 @@ func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 			f.config.Folder, f.config.InDatabase = "", true
 			f.open()
 		} else if err := os.Chtimes(
-			filepath.Join(f.folder, "young.session_wfattach3"),
-			time.Time{},
-			time.Now().Add(-23*time.Hour),
+			filepath.Join(f.folder, "young.session_wfattach3"), time.Time{}, time.Now().Add(-23*time.Hour),
 		); err != nil {
 			t.Fatal(err)
 		}
@@ -309,10 +274,8 @@ func testSweepOfWhatIsBeingStored(t *testing.T, on engine) {
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 minute'")
 		young := []string{}
 		if inFiles {
-			young = append(
-				young,
-				"1 documents without a task or form data are retained: one of their files is younger than a day",
-			)
+			young = append(young,
+				"1 documents without a task or form data are retained: one of their files is younger than a day")
 		}
 		sweep("an hour later", all-1, append([]string{"1 sessions name", above}, young...)...)
 		f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")

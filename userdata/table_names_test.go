@@ -26,9 +26,12 @@ func testTableNamesInAnotherCase(t *testing.T, on engine) {
 	table, column := spelledTable(on, "TB_101"), spelledTable(on, "PROCESS_INSTANCE_ID")
 	upperTable := "ALTER TABLE tb_101 RENAME TO " + table + "; "
 	for name, setup := range map[string]string{
-		"in the row":                      "UPDATE omd_object_type SET database_table = 'TB_101' WHERE database_table = 'tb_101'",
-		"of the table":                    upperTable + "ALTER TABLE " + table + " RENAME COLUMN process_instance_id TO " + column,
-		"of both":                         upperTable + "UPDATE omd_object_type SET database_table = 'TB_101' WHERE database_table = 'tb_101'",
+		"in the row": "UPDATE omd_object_type SET database_table = 'TB_101' WHERE database_table = " +
+			"'tb_101'",
+		"of the table": upperTable + "ALTER TABLE " + table + " RENAME COLUMN process_instance_id TO " +
+			"" + column,
+		"of both": upperTable + "UPDATE omd_object_type SET database_table = 'TB_101' WHERE " +
+			"database_table = 'tb_101'",
 		"that two rows spell in two ways": "INSERT INTO omd_object_type VALUES ('pt_Loans/again', 'TB_101')",
 		"that another table has": "CREATE TABLE " + table + " (process_instance_id bigint, applicant varchar(255)); " +
 			"INSERT INTO " + table + " VALUES (8, 'x')",
@@ -58,10 +61,7 @@ func testTableNamesInAnotherCase(t *testing.T, on engine) {
 				Enabled:     true,
 			}
 			candidates, err := f.task(rule).Candidates(t.Context(), now)
-			if shared := strings.HasPrefix(
-				name,
-				"that two rows",
-			); err != nil ||
+			if shared := strings.HasPrefix(name, "that two rows"); err != nil ||
 				slices.Equal(ids(candidates), []int64{7}) == shared {
 				t.Errorf("the candidates of a purge are %+v %v", candidates, err)
 			}

@@ -43,10 +43,7 @@ func testVerify(t *testing.T, on engine) {
 		!slices.Equal(r.Verification.Tasks, []int64{12, 15}) {
 		t.Errorf("%+v %v", r.Verification, err)
 	}
-	if again, err := f.Receipt(
-		t.Context(),
-		id,
-	); err != nil || again.Verification == nil || again.Verification.Clean ||
+	if again, err := f.Receipt(t.Context(), id); err != nil || again.Verification == nil || again.Verification.Clean ||
 		!again.Succeeded {
 		t.Errorf("%+v %v", again, err)
 	}
@@ -64,11 +61,7 @@ func testVerify(t *testing.T, on engine) {
 		t.Errorf("%v", err)
 	}
 	f.db.Do("INSERT INTO tb_assignment VALUES (1, 77, 1, 2)")
-	if r, err := f.Verify(
-		t.Context(),
-		byID.ID,
-		nil,
-	); err != nil ||
+	if r, err := f.Verify(t.Context(), byID.ID, nil); err != nil ||
 		!slices.Equal(r.Verification.Instances, []int64{2}) {
 		t.Errorf("%+v %v", r.Verification, err)
 	}

@@ -18,9 +18,7 @@ func tokenFile(t *testing.T, role, secret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")
 	if err := os.WriteFile(
-		path,
-		fmt.Appendf(nil, "%s the-%[1]s %x\n", role, sha256.Sum256([]byte(secret))),
-		0o600,
+		path, fmt.Appendf(nil, "%s the-%[1]s %x\n", role, sha256.Sum256([]byte(secret))), 0o600,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -34,25 +32,9 @@ func TestAccess(t *testing.T) {
 	ca, db := testca.New(t), pgtest.Campaign(t)
 	cert, key := ca.Files(ca.Server())
 	clientCert, clientKey := ca.Files(ca.Client("grafana"))
-	r := startServer(
-		t,
-		"--database-url",
-		db.URL(),
-		"--grpc-listen",
-		"0.0.0.0:0",
-		"--http-listen",
-		"0.0.0.0:0",
-		"--tls-cert",
-		cert,
-		"--tls-key",
-		key,
-		"--token-file",
-		tokenFile(t, "operator", "open sesame"),
-		"--tls-client-ca",
-		ca.File(),
-		"--tls-client-role",
-		"grafana=viewer",
-	)
+	r := startServer(t, "--database-url", db.URL(), "--grpc-listen", "0.0.0.0:0", "--http-listen", "0.0.0.0:0",
+		"--tls-cert", cert, "--tls-key", key, "--token-file", tokenFile(t, "operator", "open sesame"),
+		"--tls-client-ca", ca.File(), "--tls-client-role", "grafana=viewer")
 	server := strings.Replace(r.grpc, "[::]", "127.0.0.1", 1)
 	for _, test := range []struct {
 		args, token string
@@ -90,18 +72,14 @@ func TestAccess(t *testing.T) {
 	code, out, errs = cleanupd(t, "audit", "--database-url", db.URL(), "--json", "--limit", "2")
 	var last struct{ Subject, RPC, Result string }
 	if err := json.Unmarshal(
-		[]byte(out[:max(strings.Index(out, "\n"), 0)]),
-		&last,
-	); err != nil || code != 0 || strings.Count(
-		out,
-		"\n",
-	) != 2 || !strings.Contains(errs, "There may be more") || last.RPC != "UserDataService/FindUserData" ||
+		[]byte(out[:max(strings.Index(out, "\n"), 0)]), &last,
+	); err != nil || code != 0 || strings.Count(out, "\n") != 2 || !strings.Contains(errs,
+		"There may be more") || last.RPC != "UserDataService/FindUserData" ||
 		last.Result != "PERMISSION_DENIED" {
 		t.Errorf("%d %s %s: %v", code, out, errs, err)
 	}
 	if log := r.log.wait(
-		t.Context(),
-		`msg=audit request_id=\S+ rpc=CleanupService/RunCleanup subject=token:the-operator .*result=OK`,
+		t.Context(), `msg=audit request_id=\S+ rpc=CleanupService/RunCleanup subject=token:the-operator .*result=OK`,
 	)[0]; log == "" ||
 		strings.Contains(log, "sesame") {
 		t.Errorf("the log says %q", log)
@@ -111,16 +89,8 @@ func TestAccess(t *testing.T) {
 // With --insecure a server may serve everyone on any address.
 func TestInsecure(t *testing.T) {
 	t.Parallel()
-	r := startServer(
-		t,
-		"--database-url",
-		pgtest.Campaign(t).URL(),
-		"--grpc-listen",
-		"0.0.0.0:0",
-		"--http-listen",
-		"0.0.0.0:0",
-		"--insecure",
-	)
+	r := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--grpc-listen", "0.0.0.0:0", "--http-listen",
+		"0.0.0.0:0", "--insecure")
 	if code, out, errs := cleanupd(t, "runs", "--server", strings.Replace(r.grpc, "[::]", "127.0.0.1", 1)); code != 0 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -43,14 +43,7 @@ func TestAdopt(t *testing.T) {
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
 	production := startServer(t, "--database-url", db.URL(), "--instance", "production", "--schedule")
 	if code, _, errs := cleanupd(
-		t,
-		"schedule",
-		"set",
-		"--cron",
-		"0 4 * * *",
-		"--enabled",
-		"--server",
-		production.grpc,
+		t, "schedule", "set", "--cron", "0 4 * * *", "--enabled", "--server", production.grpc,
 	); code != 0 {
 		t.Fatal(errs)
 	}
@@ -72,54 +65,31 @@ func TestAdopt(t *testing.T) {
 	}
 	r := startServer(t, args...)
 	for _, c := range []string{
-		"run",
-		"options set broadLogPurgeDelayDays=90",
-		"schedule set --cron 0_5_*_*_*",
-		"userdata erase bob --yes",
+		"run", "options set broadLogPurgeDelayDays=90", "schedule set --cron 0_5_*_*_*", "userdata erase bob --yes",
 	} {
 		words := strings.Fields(c)
 		for i := range words {
 			words[i] = strings.ReplaceAll(words[i], "_", " ")
 		}
-		if code, out, errs := cleanupd(
-			t,
-			append(words, "--server", r.grpc)...); code != 1 || !strings.Contains(errs, `"production"`) ||
+		if code, out, errs := cleanupd(t, append(words, "--server", r.grpc)...); code != 1 || !strings.Contains(
+			errs, `"production"`,
+		) ||
 			!strings.Contains(errs, "cleanupd adopt") {
 			t.Errorf("%s: %d %s %s", c, code, out, errs)
 		}
 	}
-	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--dry-run",
-		"--server",
-		r.grpc,
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "run", "--dry-run", "--server", r.grpc); code != 0 ||
 		!strings.Contains(out, "30 rows would be deleted") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
 	if left() != 30 || connections.Load() != 0 {
 		t.Errorf("%d rows are left; %d connections were opened to other servers", left(), connections.Load())
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"adopt",
-		"--database-url",
-		db.URL(),
-		"--instance",
-		"test",
-	); code != 2 ||
+	if code, _, errs := cleanupd(t, "adopt", "--database-url", db.URL(), "--instance", "test"); code != 2 ||
 		!strings.Contains(errs, "--yes") {
 		t.Errorf("without a question: %d %s", code, errs)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"adopt",
-		"--database-url",
-		db.URL(),
-		"--instance",
-		" test",
-	); code != 2 ||
+	if code, _, errs := cleanupd(t, "adopt", "--database-url", db.URL(), "--instance", " test"); code != 2 ||
 		!strings.Contains(errs, "--instance") {
 		t.Errorf("a bad name: %d %s", code, errs)
 	}
@@ -128,24 +98,12 @@ func TestAdopt(t *testing.T) {
 		!strings.Contains(out, "The schedule will be disabled.") {
 		t.Errorf("adopt: %d %s %s", code, out, errs)
 	}
-	if code, out, errs := cleanupd(
-		t,
-		"schedule",
-		"--server",
-		r.grpc,
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "schedule", "--server", r.grpc); code != 0 ||
 		(!strings.Contains(out, "disabled") && !strings.Contains(out, "no")) {
 		t.Errorf("the schedule: %d %s %s", code, out, errs)
 	}
 	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--task",
-		"audit-trail",
-		"--task",
-		"deliveries",
-		"--server",
-		r.grpc,
+		t, "run", "--task", "audit-trail", "--task", "deliveries", "--server", r.grpc,
 	); code != 0 ||
 		left() != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)

@@ -34,10 +34,7 @@ func TestAuditIsPrintable(t *testing.T) {
 	}
 	code, line, errs := cleanupd(t, "audit", "--database-url", db.URL(), "--json")
 	var e audit.Entry
-	if err := json.Unmarshal(
-		[]byte(line),
-		&e,
-	); err != nil || code != 0 || e.Subject != bad || e.By != bad ||
+	if err := json.Unmarshal([]byte(line), &e); err != nil || code != 0 || e.Subject != bad || e.By != bad ||
 		e.Details[bad] != bad {
 		t.Errorf("%d %q %s: %v", code, line, errs, err)
 	}

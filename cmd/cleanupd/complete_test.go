@@ -29,9 +29,7 @@ func complete(t *testing.T, line string) (offered []string, directive cobra.Shel
 
 // completeUntil completes a line until a word that begins with want is offered. On a busy machine the server may not
 // answer within the time that a completion waits.
-func completeUntil(
-	t *testing.T, line, want string,
-) (offered []string, directive cobra.ShellCompDirective, found bool) {
+func completeUntil(t *testing.T, line, want string) (offered []string, directive cobra.ShellCompDirective, found bool) {
 	t.Helper()
 	for tries := 0; tries < 30 && !found; tries++ {
 		offered, directive = complete(t, line)
@@ -134,10 +132,7 @@ func TestCompletion(t *testing.T) {
 		"options set broadLogPurgeDelayDays=", "guards set maxIdle=", "runs watch " + ended + " ", "explain xtkaudit ",
 		"version ", "run ", "run --server ", "holds create --reason ", "context use prod ",
 	} {
-		if offered, directive := complete(
-			t,
-			line,
-		); len(offered) > 0 ||
+		if offered, directive := complete(t, line); len(offered) > 0 ||
 			directive&cobra.ShellCompDirectiveNoFileComp == 0 {
 			t.Errorf("%s: %d %v", line, directive, offered)
 		}

@@ -114,11 +114,7 @@ func TestContextsAtOnce(t *testing.T) {
 	link := newContexts(t)
 	file := filepath.Join(t.TempDir(), "real.yaml")
 	if err := errors.Join(
-		os.MkdirAll(
-			filepath.Dir(link),
-			0o700,
-		),
-		os.WriteFile(file, []byte("contexts: {}\n"), 0o600),
+		os.MkdirAll(filepath.Dir(link), 0o700), os.WriteFile(file, []byte("contexts: {}\n"), 0o600),
 		os.Symlink(file, link),
 	); err != nil {
 		t.Fatal(err)

@@ -15,15 +15,11 @@ func TestExplain(t *testing.T) {
 	r := startServer(t, "--database-url", db.URL())
 	for task, says := range map[string][]string{
 		"sessions": {
-			"sessions, reference time 2",
-			"\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ",
-			"\n  DELETE FROM ONLY ",
-			"\n  $1 = 2",
-			"\n  found by table\n",
+			"sessions, reference time 2", "\ndelete \"public\".\"xtksessioninfo\": tsExpiration before ",
+			"\n  DELETE FROM ONLY ", "\n  $1 = 2", "\n  found by table\n",
 		},
 		"deliveries": {
-			"It starts with 0 rows of \"public\".\"nmsdelivery\": ",
-			"\n  SELECT r.iDeliveryId FROM ",
+			"It starts with 0 rows of \"public\".\"nmsdelivery\": ", "\n  SELECT r.iDeliveryId FROM ",
 			"\nupdate \"public\".\"nmsdelivery\"",
 		},
 		"work-tables": {
@@ -31,7 +27,9 @@ func TestExplain(t *testing.T) {
 			"\nSkipped:\n  table NmsDelivery is empty",
 		},
 		"email-error-stats": {"\n  WITH gone AS (DELETE FROM ", "\n  $1 = NULL\n  $2 = 2", "\n  $3 = []\n"},
-		"statistics":        {" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \""},
+		"statistics": {
+			" tables, one after another\n  VACUUM (VERBOSE, ANALYZE, SKIP_LOCKED, TRUNCATE false) \"",
+		},
 		"import-rejects":    {"\ndelete ", "\nSkipped:\n  table XtkJob is empty, so no row counts as an orphan"},
 		"simulation-tables": {"\nSkipped:\n  no row counts as an orphan of NmsSimulation, because it is missing"},
 	} {
@@ -42,25 +40,11 @@ func TestExplain(t *testing.T) {
 			}
 		}
 	}
-	if code, out, _ := cleanupd(
-		t,
-		"explain",
-		"sessions",
-		"-o",
-		"json",
-		"--server",
-		r.grpc,
-	); code != 0 ||
+	if code, out, _ := cleanupd(t, "explain", "sessions", "-o", "json", "--server", r.grpc); code != 0 ||
 		!strings.Contains(out, `"statements"`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"explain",
-		"no-such",
-		"--server",
-		r.grpc,
-	); code == 0 ||
+	if code, _, errs := cleanupd(t, "explain", "no-such", "--server", r.grpc); code == 0 ||
 		!strings.Contains(errs, "no such task") {
 		t.Errorf("%d %s", code, errs)
 	}
@@ -91,34 +75,17 @@ func TestExplain(t *testing.T) {
 	if code, _, errs := cleanupd(t, "run", "--task", "deliveries", "--server", r.grpc); code != 0 {
 		t.Fatal(errs)
 	}
-	if code, out, _ := cleanupd(
-		t,
-		"explain",
-		"nmsdelivery",
-		"1",
-		"--server",
-		r.grpc,
-	); code != 0 || !strings.Contains(out, "ROWS OF THE TABLE") ||
+	if code, out, _ := cleanupd(t, "explain", "nmsdelivery", "1", "--server", r.grpc); code != 0 || !strings.Contains(
+		out, "ROWS OF THE TABLE",
+	) ||
 		!strings.Contains(out, " deliveries") {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, out, errs := cleanupd(
-		t,
-		"explain",
-		"nmsdelivery",
-		"x",
-		"--server",
-		r.grpc,
-	); code != 2 || out != "" ||
+	if code, out, errs := cleanupd(t, "explain", "nmsdelivery", "x", "--server", r.grpc); code != 2 || out != "" ||
 		strings.Count(errs, "\n") != 1 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"explain",
-		"--server",
-		r.grpc,
-	); code != 2 ||
+	if code, _, errs := cleanupd(t, "explain", "--server", r.grpc); code != 2 ||
 		!strings.Contains(errs, "the name of one task") {
 		t.Errorf("%d %s", code, errs)
 	}

@@ -57,13 +57,7 @@ func (r *replica) as(t *testing.T, role string) (api.Client, context.Context) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
-	return api.NewClient(
-			conn,
-		), metadata.AppendToOutgoingContext(
-			t.Context(),
-			"authorization",
-			"Bearer "+role+"-secret",
-		)
+	return api.NewClient(conn), metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+role+"-secret")
 }
 
 // peakMemory returns the largest memory that a process has had, in bytes.
@@ -141,13 +135,8 @@ func TestFlood(t *testing.T) {
 				t.Fatalf("%d of an admin's %d calls succeeded", len(took), calls)
 			}
 			after := peakMemory(t, r.cmd.Process.Pid)
-			t.Logf(
-				"%d MiB before, %d MiB at most; an admin's call took %s, %s at most",
-				before>>20,
-				after>>20,
-				took[len(took)/2],
-				took[len(took)-1],
-			)
+			t.Logf("%d MiB before, %d MiB at most; an admin's call took %s, %s at most", before>>20, after>>20,
+				took[len(took)/2], took[len(took)-1])
 			if after > 200<<20 {
 				t.Errorf("%d MiB", after>>20)
 			}
@@ -163,12 +152,8 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	over2 := &http.Transport{Protocols: &http.Protocols{}}
 	over2.Protocols.SetUnencryptedHTTP2(true)
 	call := func(method string) {
-		req, err := http.NewRequestWithContext(
-			ctx,
-			http.MethodPost,
-			"http://"+r.grpc+method,
-			withheld{strings.NewReader(message), ctx},
-		)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+r.grpc+method,
+			withheld{strings.NewReader(message), ctx})
 		if err != nil {
 			t.Error(err)
 			return
@@ -192,8 +177,7 @@ func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	var wg sync.WaitGroup
 	for range suite.Size(suite.Flood, 40, 400) {
 		for _, method := range []string{
-			cleanupv1.CleanupService_GetOptions_FullMethodName,
-			cleanupv1.CleanupService_RunCleanup_FullMethodName,
+			cleanupv1.CleanupService_GetOptions_FullMethodName, cleanupv1.CleanupService_RunCleanup_FullMethodName,
 			healthv1.Health_Check_FullMethodName,
 		} {
 			wg.Go(func() { call(method) })
@@ -301,14 +285,7 @@ func TestSlowReads(t *testing.T) {
 	}
 	db.Until("SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'")
 	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--token",
-		"operator-secret",
-		"--task",
-		"audit-trail",
+		t, "run", "--server", r.grpc, "--token", "operator-secret", "--task", "audit-trail",
 	); code != 0 {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}

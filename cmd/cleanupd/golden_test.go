@@ -196,9 +196,9 @@ func TestScreens(t *testing.T) {
 				args = append(args, "--server", s.grpc)
 			}
 			got := &txtar.Archive{
-				Comment: []byte(
-					"cleanupd " + strings.NewReplacer("§", " ", id[1], "ID", receipt[1], "ID").Replace(c.args) + "\n\n",
-				),
+				Comment: []byte("cleanupd " + strings.NewReplacer(
+					"§", " ", id[1], "ID", receipt[1], "ID",
+				).Replace(c.args) + "\n\n"),
 			}
 			for _, width := range widths {
 				c.before()
@@ -218,12 +218,8 @@ func TestScreens(t *testing.T) {
 			want := txtar.Parse(text)
 			want.Files = want.Files[:min(len(want.Files), len(widths))]
 			if err != nil || !bytes.Equal(txtar.Format(want), txtar.Format(got)) {
-				t.Errorf(
-					"%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s",
-					err,
-					txtar.Format(want),
-					txtar.Format(got),
-				)
+				t.Errorf("%v; want (go test ./cmd/cleanupd -run TestScreens -update writes it)\n%s\ngot\n%s", err,
+					txtar.Format(want), txtar.Format(got))
 			}
 			if cmd, _, err := newRoot().Find(args); err != nil || cmd.Flag("output") == nil ||
 				slices.Contains(args, "--help") {

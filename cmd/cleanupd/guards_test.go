@@ -28,61 +28,37 @@ func TestGuards(t *testing.T) {
 		{"maxIdle=tomorrow"},
 		{"maxSharePercent=101"},
 	} {
-		if code, out, errs := do(
-			append([]string{"guards", "set"}, args...)...); code != 2 || out != "" ||
+		if code, out, errs := do(append([]string{"guards", "set"}, args...)...); code != 2 || out != "" ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: %d %q %q", args, code, out, errs)
 		}
 	}
 	if code, out, errs := do(
-		"guards",
-		"set",
-		"minRows=10",
-		"maxIdle=90d",
-		"cutoff=off",
-		"maxGrowth=off",
-		"max_clock_difference=1m30s",
+		"guards", "set", "minRows=10", "maxIdle=90d", "cutoff=off", "maxGrowth=off", "max_clock_difference=1m30s",
 	); code != 0 ||
 		errs != "" {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	code, out, _ := do("guards")
 	for _, line := range []string{
-		"minRows 10 100,000",
-		"maxIdle 90 days 45 days",
-		"cutoff off on",
-		"maxGrowth off 10",
-		"maxClockDifference 1m30s 5m0s",
-		"maxTables 5,000 5,000",
+		"minRows 10 100,000", "maxIdle 90 days 45 days", "cutoff off on", "maxGrowth off 10",
+		"maxClockDifference 1m30s 5m0s", "maxTables 5,000 5,000",
 	} {
 		if code != 0 || !strings.Contains(strings.Join(strings.Fields(out), " "), line) {
 			t.Errorf("%d, %q is not in %s", code, line, out)
 		}
 	}
-	if code, out, _ := do(
-		"guards",
-		"set",
-		"cutoff=default",
-		"-o",
-		"json",
-	); code != 0 ||
+	if code, out, _ := do("guards", "set", "cutoff=default", "-o", "json"); code != 0 ||
 		!strings.Contains(strings.Join(strings.Fields(out), ""), `"cutoff":true`) {
 		t.Errorf("%d %s", code, out)
 	}
-	if code, _, errs := do(
-		"run",
-		"--task",
-		"audit-trail",
-	); code != 1 || !strings.Contains(errs, "this is unusual") ||
+	if code, _, errs := do("run", "--task", "audit-trail"); code != 1 || !strings.Contains(errs, "this is unusual") ||
 		left() != 20 {
 		t.Errorf("%d %q", code, errs)
 	}
-	if code, out, _ := do(
-		"guards",
-	); code != 0 ||
+	if code, out, _ := do("guards"); code != 0 ||
 		!strings.Contains(
-			strings.Join(strings.Fields(out), " "),
-			`audit-trail share "public"."xtkaudit" 11 or more 10 `,
+			strings.Join(strings.Fields(out), " "), `audit-trail share "public"."xtkaudit" 11 or more 10 `,
 		) {
 		t.Errorf("%d %s", code, out)
 	}
@@ -92,17 +68,14 @@ func TestGuards(t *testing.T) {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	if code, _, errs := do(
-		"run",
-		"--plan",
-		strings.Fields(command)[1],
-		"--accept-guard",
-		"share",
+		"run", "--plan", strings.Fields(command)[1], "--accept-guard", "share",
 	); code != 2 || !strings.Contains(errs, "GUARD,TABLE,NUMBER") ||
 		left() != 20 {
 		t.Errorf("%d %q", code, errs)
 	}
 	if code, out, errs := do(
-		append([]string{"run"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...)...); code != 0 ||
+		append([]string{"run"}, strings.Fields(strings.ReplaceAll(command, "'", ""))...)...,
+	); code != 0 ||
 		left() != 0 {
 		t.Errorf("%d %q %q", code, out, errs)
 	}

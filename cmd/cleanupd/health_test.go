@@ -46,8 +46,7 @@ func TestHealthCommand(t *testing.T) {
 		{[]string{"--http-listen", "127.0.0.1:1"}, 1, "does not answer"},
 		{[]string{"--http-listen", "nowhere"}, 2, "--http-listen"},
 	} {
-		if code, out, errs := health(
-			c.args...); code != c.code || out != "" || !strings.Contains(errs, c.says) ||
+		if code, out, errs := health(c.args...); code != c.code || out != "" || !strings.Contains(errs, c.says) ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%v: %d %s %s", c.args, code, out, errs)
 		}
@@ -57,9 +56,7 @@ func TestHealthCommand(t *testing.T) {
 	code, out, errs := health("--ready", "--tls-cert", cert)
 	// it's asked now and then
 	for deadline := time.Now().Add(time.Minute); code == 0 && time.Now().Before(deadline); code, out, errs = health(
-		"--ready",
-		"--tls-cert",
-		cert,
+		"--ready", "--tls-cert", cert,
 	) {
 		time.Sleep(100 * time.Millisecond)
 	}
@@ -80,19 +77,8 @@ func TestWaitForDatabase(t *testing.T) {
 	url := strings.Replace(db.URL(), "/"+db.Name, "/"+later, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	cmd := exec.CommandContext(
-		ctx,
-		os.Args[0],
-		"serve",
-		"--grpc-listen",
-		"127.0.0.1:0",
-		"--http-listen",
-		"127.0.0.1:0",
-		"--database-url",
-		url,
-		"--wait-for-database",
-		"1m",
-	)
+	cmd := exec.CommandContext(ctx, os.Args[0], "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+		"--database-url", url, "--wait-for-database", "1m")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	log := &logged{more: make(chan struct{})}
 	cmd.Stderr = log
@@ -112,31 +98,19 @@ func TestWaitForDatabase(t *testing.T) {
 		t.Error(said)
 	}
 	if code, _, errs := cleanupd(
-		t,
-		"serve",
-		"--grpc-listen",
-		"127.0.0.1:0",
-		"--http-listen",
-		"127.0.0.1:0",
-		"--database-url",
-		"postgres://127.0.0.1:1/d",
+		t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+		"--database-url", "postgres://127.0.0.1:1/d",
 	); code != 1 ||
 		strings.Count(errs, "refused") != 1 {
 		t.Errorf("each try is told: %d %s", code, errs)
 	}
 	for args, says := range map[string]string{
-		"--wait-for-database 100ms --database-url " + strings.Replace(
-			db.URL(),
-			"/"+db.Name,
-			"/"+db.Name+"_never",
-			1,
-		): "does not exist",
+		"--wait-for-database 100ms --database-url " + strings.Replace(db.URL(), "/"+db.Name, "/"+db.Name+"_never",
+			1): "does not exist",
 		"--wait-for-database 1h --database-url " + db.As("nobody_of_that_name"): "does not exist",
 	} {
-		code, out, errs := cleanupd(
-			t,
-			append(
-				strings.Fields("serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"),
+		code, out, errs := cleanupd(t,
+			append(strings.Fields("serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0"),
 				strings.Fields(args)...)...)
 		if last := errs[strings.LastIndex(strings.TrimSpace(errs), "\n")+1:]; code != 1 || out != "" ||
 			!strings.HasPrefix(last, "cleanupd: ") ||

@@ -28,8 +28,7 @@ func TestHolds(t *testing.T) {
 		{"--deliveries", "0", "--reason", "a"},
 		{"--table", "no_such_table", "--reason", "a"},
 	} {
-		if code, out, errs := do(
-			append([]string{"holds", "create"}, args...)...); code != 2 || out != "" ||
+		if code, out, errs := do(append([]string{"holds", "create"}, args...)...); code != 2 || out != "" ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: %d %q %q", args, code, out, errs)
 		}
@@ -41,23 +40,14 @@ func TestHolds(t *testing.T) {
 		t.Fatalf("%d %q %q", code, out, errs)
 	}
 	if code, _, errs := do(
-		"holds",
-		"create",
-		"--recipients",
-		"1",
-		"--reason",
-		"a person",
-		"--expire-time",
-		"2999-01-31T00:00:00Z",
+		"holds", "create", "--recipients", "1", "--reason", "a person", "--expire-time", "2999-01-31T00:00:00Z",
 	); code != 0 || !strings.Contains(errs, "Not on hold") ||
 		!strings.Contains(errs, "nmscouponvalue") {
 		t.Errorf("%d %q", code, errs)
 	}
-	if code, out, _ := do(
-		"run",
-		"--task",
-		"deliveries",
-	); code != 0 || db.Int("SELECT iDeliveryId FROM NmsDelivery WHERE iDeliveryId > 0") != 1 ||
+	if code, out, _ := do("run", "--task", "deliveries"); code != 0 || db.Int(
+		"SELECT iDeliveryId FROM NmsDelivery WHERE iDeliveryId > 0",
+	) != 1 ||
 		!strings.Contains(out, "1 obsolete row is on hold") {
 		t.Errorf("%d %s", code, out)
 	}
@@ -69,24 +59,16 @@ func TestHolds(t *testing.T) {
 	if code, out, _ := do("holds", "release", id); code != 0 || !strings.Contains(out, "released 2") {
 		t.Errorf("%d %q", code, out)
 	}
-	if code, out, _ := do(
-		"holds",
-		"list",
-		"--limit",
-		"1",
-		"-o",
-		"json",
-	); code != 0 || strings.Contains(out, id) ||
+	if code, out, _ := do("holds", "list", "--limit", "1", "-o", "json"); code != 0 || strings.Contains(out, id) ||
 		!strings.Contains(out, `"recipients"`) {
 		t.Errorf("%d %q", code, out)
 	}
 	if code, out, _ := do("holds", "list", "--include-ended"); code != 0 || !strings.Contains(out, id) {
 		t.Errorf("%d %q", code, out)
 	}
-	if code, out, _ := do(
-		"holds",
-		"export",
-	); code != 0 || strings.Count(out, "\n") != 2 || !strings.HasPrefix(out, "{") ||
+	if code, out, _ := do("holds", "export"); code != 0 || strings.Count(out, "\n") != 2 || !strings.HasPrefix(
+		out, "{",
+	) ||
 		!strings.Contains(strings.Split(out, "\n")[0], id) {
 		t.Errorf("%d %q", code, out)
 	}

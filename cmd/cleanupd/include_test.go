@@ -20,32 +20,15 @@ func TestInclude(t *testing.T) {
 		"delivery-logs=public.NmsLog": "public.nmslog",
 		"propositions=NmsVisitor":     "does not look like",
 	} {
-		code, out, errs := cleanupd(
-			t,
-			"serve",
-			"--database-url",
-			db.URL(),
-			"--grpc-listen",
-			"127.0.0.1:0",
-			"--http-listen",
-			"127.0.0.1:0",
-			"--include",
-			include,
-		)
+		code, out, errs := cleanupd(t, "serve", "--database-url", db.URL(), "--grpc-listen", "127.0.0.1:0",
+			"--http-listen", "127.0.0.1:0", "--include", include)
 		if code != 2 || out != "" || !strings.Contains(errs, "--include") || !strings.Contains(errs, says) ||
 			strings.Count(errs, "\n") != 1 {
 			t.Errorf("%s: %d %s %s", include, code, out, errs)
 		}
 	}
 	r := startServer(t, "--database-url", db.URL(), "--include", "delivery-logs=NmsBroadLogEventHisto")
-	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"delivery-logs",
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "delivery-logs"); code != 0 ||
 		db.Int("SELECT count(*) FROM NmsBroadLogEventHisto") != 1 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}

@@ -20,13 +20,9 @@ func TestLeftovers(t *testing.T) {
 	)
 	r := startServer(t, "--database-url", db.URL(), "--mid-sourcing", "ours=keep")
 	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"deliveries",
-	); code != 0 || !strings.Contains(out, "succeeded, 3 rows deleted, 3 deliveries retained on mid-sourcing servers\n") ||
+		t, "run", "--server", r.grpc, "--task", "deliveries",
+	); code != 0 || !strings.Contains(out,
+		"succeeded, 3 rows deleted, 3 deliveries retained on mid-sourcing servers\n") ||
 		!strings.Contains(out, `account "far"`) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}

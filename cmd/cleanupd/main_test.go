@@ -93,8 +93,7 @@ func startServer(t *testing.T, args ...string) *replica {
 func startProgram(t *testing.T, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}
-	r.cmd = exec.Command(
-		program,
+	r.cmd = exec.Command(program,
 		append([]string{"serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0"}, args...)...)
 	r.cmd.Env = append(os.Environ(), asProgram+"=1")
 	r.cmd.Stderr, r.cmd.Stdout = r.log, r.out

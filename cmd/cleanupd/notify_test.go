@@ -49,16 +49,9 @@ func TestNotifyTest(t *testing.T) {
 	if kind != "io.github.cleanupd.test" || !regexp.MustCompile(`^t=\d+,v1=[0-9a-f]{64}$`).MatchString(signature) {
 		t.Errorf("received %s, signed %s", kind, signature)
 	}
-	code, out, errs = cleanupd(
-		t,
-		append(
-			args,
-			"--notify",
-			fails.URL+"/PLANTED",
-			"--notify",
-			"smtp://u:PLANTED@127.0.0.1:1?to=ann@example.com",
-		)...,
-	)
+	code, out, errs = cleanupd(t,
+		append(args, "--notify", fails.URL+"/PLANTED",
+			"--notify", "smtp://u:PLANTED@127.0.0.1:1?to=ann@example.com")...)
 	if code != 1 || !strings.Contains(out, "): sent\n") ||
 		!strings.Contains(out, "): not sent: the receiver responded 404 Not Found\n") ||
 		!strings.Contains(out, "mail to ann@example.com by 127.0.0.1:1: not sent: ") ||
@@ -74,14 +67,18 @@ func TestNotifyTest(t *testing.T) {
 func TestNotifyMistakes(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--notify http://db.example/PLANTED":                                            "URL 1: db.example: notifications are sent only over TLS",
-		"--notify https://h.example/PLANTED --notify smtp://u:PLANTED@h.example":        "URL 2: h.example: to must be an e-mail address",
-		"--notify https://h.example/PLANTED --notify https://h.example/PLANTED":         "is given twice",
-		"--notify https://h.example/PLANTED --notify-secret-file /no/such/file":         "--notify-secret-file: open /no/such/file",
-		"--notify https://h.example/PLANTED --notify-ca /no/such/file":                  "--notify-ca: open /no/such/file",
-		"--notify-secret-file /no/such/file":                                            "need --notify",
-		"--notify PLANTED":                                                              "URL 1: this is not https://HOST/PATH or smtp://HOST?to=ADDRESS",
-		"--notify smtps://u:PLANTED@h.example?to=ann@example.com&password-file=PLANTED": "password-file needs a user without a password",
+		"--notify http://db.example/PLANTED": "URL 1: db.example: notifications are sent only over TLS",
+		"--notify https://h.example/PLANTED --notify smtp://u:PLANTED@h.example": "URL 2: h.example: to must be " +
+			"an e-mail address",
+		"--notify https://h.example/PLANTED --notify https://h.example/PLANTED": "is given twice",
+		"--notify https://h.example/PLANTED --notify-secret-file /no/such/file": "--notify-secret-file: open " +
+			"/no/such/file",
+		"--notify https://h.example/PLANTED --notify-ca /no/such/file": "--notify-ca: open /no/such/file",
+		"--notify-secret-file /no/such/file":                           "need --notify",
+		"--notify PLANTED": "URL 1: this is not https://HOST/PATH or " +
+			"smtp://HOST?to=ADDRESS",
+		"--notify smtps://u:PLANTED@h.example?to=ann@example.com&password-file=PLANTED": "password-file needs a user " +
+			"without a password",
 	} {
 		for _, command := range []string{"serve --database-url postgres://h/d", "notify test"} {
 			code, out, errs := cleanupd(t, append(strings.Fields(command), strings.Fields(args)...)...)
@@ -145,10 +142,8 @@ func TestNotificationOfAKilledServer(t *testing.T) {
 	mu.Lock()
 	first = startServer(t, args...)
 	mu.Unlock()
-	first.log.wait(
-		t.Context(),
-		`msg=notifications target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`,
-	)
+	first.log.wait(t.Context(),
+		`msg=notifications target="http://127\.0\.0\.1:\d+ \([0-9a-f]+\)" protection="signed, plain text"`)
 	run := detach(t, first, "sessions")
 	if id := wait(); id != run+"/run.failed" {
 		t.Errorf("received %s", id)

@@ -29,13 +29,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{
 			"options",
 			0,
-			[]string{
-				"OPTION ",
-				"\nbroadLogPurgeDelayDays  ",
-				"180 days",
-				"\nstorageOptimization ",
-				"VACUUM_ANALYZE",
-			},
+			[]string{"OPTION ", "\nbroadLogPurgeDelayDays  ", "180 days", "\nstorageOptimization ", "VACUUM_ANALYZE"},
 			"visitorPurgeDelayDays: option ",
 		},
 		{
@@ -59,13 +53,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{
 			"schedule set --enabled --cron 5_3_*_*_* --cron 0_22_*_*_0 --time-zone Europe/Berlin --max-duration 2h",
 			0,
-			[]string{
-				"enabled",
-				"5 3 * * *; 0 22 * * 0",
-				"Europe/Berlin",
-				"2h0m0s",
-				"next run        20",
-			},
+			[]string{"enabled", "5 3 * * *; 0 22 * * 0", "Europe/Berlin", "2h0m0s", "next run        20"},
 			refusedByFirst,
 		},
 		{
@@ -81,10 +69,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		{
 			"schedule set --once 2999-01-01T00:00:00Z",
 			0,
-			[]string{
-				"once, 2999-01-01T00:00:00Z",
-				"next run        2999-01-01T00:00:00Z",
-			},
+			[]string{"once, 2999-01-01T00:00:00Z", "next run        2999-01-01T00:00:00Z"},
 			refusedByFirst,
 		},
 		{"schedule set --enabled=false", 0, []string{"disabled", "once, 2999", "next run        none"}, ""},
@@ -112,10 +97,7 @@ func TestTasksOptionsAndSchedule(t *testing.T) {
 		Options, Defaults map[string]any
 		Customized, Etag  string
 	}
-	if err := json.Unmarshal(
-		[]byte(out),
-		&answer,
-	); err != nil || answer.Options["visitorPurgeDelayDays"] != 14.0 ||
+	if err := json.Unmarshal([]byte(out), &answer); err != nil || answer.Options["visitorPurgeDelayDays"] != 14.0 ||
 		answer.Defaults["visitorPurgeDelayDays"] != 30.0 ||
 		answer.Etag == "" {
 		t.Errorf("%v: %s", err, out)

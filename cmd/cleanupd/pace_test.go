@@ -103,9 +103,7 @@ func TestPaceCommands(t *testing.T) {
 		last = max(at, last)
 	}
 	for _, command := range []string{"pause " + id, "resume " + id, "pace " + id + " fast"} {
-		if code, out, errs := do(
-			"runs " + command,
-		); code != 1 || out != "" ||
+		if code, out, errs := do("runs " + command); code != 1 || out != "" ||
 			!strings.Contains(errs, "the run has ended") {
 			t.Errorf("%s: %d %s%s", command, code, out, errs)
 		}
@@ -127,8 +125,8 @@ func TestPaceOfRuns(t *testing.T) {
 	db := pgtest.Campaign(t)
 	r := startServer(t, "--database-url", db.URL(), "--pace", "gentle")
 	for flag, want := range map[string]string{"": "PACE_GENTLE", "--pace fast": "PACE_FAST", "--pace=": "PACE_GENTLE"} {
-		code, out, errs := cleanupd(
-			t, append(strings.Fields("run --yes --task sessions -o json "+flag), "--server", r.grpc)...)
+		code, out, errs := cleanupd(t,
+			append(strings.Fields("run --yes --task sessions -o json "+flag), "--server", r.grpc)...)
 		if code != 0 || !strings.Contains(strings.ReplaceAll(out, " ", ""), `"pace":"`+want+`"`) {
 			t.Errorf("%q: %d %s%s", flag, code, out, errs)
 		}

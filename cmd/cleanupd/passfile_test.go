@@ -23,12 +23,7 @@ func TestPasswordFile(t *testing.T) {
 		END $$;
 		SELECT pg_reload_conf()`)
 	for end := time.Now().Add(time.Minute); ; { // until the server has reloaded it
-		if code, _, errs := cleanupd(
-			t,
-			"migrate",
-			"--database-url",
-			db.URL(),
-		); code == 1 &&
+		if code, _, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code == 1 &&
 			strings.Contains(errs, "password") {
 			break
 		} else if time.Now().
@@ -40,8 +35,7 @@ func TestPasswordFile(t *testing.T) {
 	if err := os.WriteFile(
 		file,
 		[]byte(
-			"# host:port:database:user:password\n*:*:other:neolane:wrong\nlocalhost:*:campaign:neolane:open sesame\n",
-		),
+			"# host:port:database:user:password\n*:*:other:neolane:wrong\nlocalhost:*:campaign:neolane:open sesame\n"),
 		0o600,
 	); err != nil {
 		t.Fatal(err)
@@ -63,12 +57,9 @@ func TestPasswordFile(t *testing.T) {
 		if out, err := program(file, append(args, db.URL())...); err != nil {
 			t.Errorf("%v with PGPASSFILE: %v %s", args, err, out)
 		}
-		if out, err := program(
-			"/nowhere",
-			append(
-				args,
-				db.URL(),
-			)...); err == nil || !strings.Contains(out, args[1]+": the password file: open /nowhere") ||
+		if out, err := program("/nowhere", append(args, db.URL())...); err == nil || !strings.Contains(
+			out, args[1]+": the password file: open /nowhere",
+		) ||
 			strings.Count(out, "\n") != 1 {
 			t.Errorf("%v with a file that is not there: %v %s", args, err, out)
 		}

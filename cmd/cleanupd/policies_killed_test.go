@@ -14,12 +14,8 @@ import (
 // putPolicy sets a policy over REST.
 func putPolicy(t *testing.T, r *replica, name, body string) {
 	t.Helper()
-	req, err := http.NewRequestWithContext(
-		t.Context(),
-		http.MethodPut,
-		r.http+"/v1/policies/"+name,
-		strings.NewReader(body),
-	)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/policies/"+name,
+		strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,10 +64,8 @@ func TestKilledServerOfPolicies(t *testing.T) {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
 	for kill := range suite.Size(suite.Model, 2, 6) {
-		db.Until(
-			"SELECT ((SELECT count(*) FROM deleted) + (SELECT count(*) FROM changed) > $1)::int",
-			suite.Size(suite.Model, 600, 150)*kill,
-		)
+		db.Until("SELECT ((SELECT count(*) FROM deleted) + (SELECT count(*) FROM changed) > $1)::int",
+			suite.Size(suite.Model, 600, 150)*kill)
 		_ = r.cmd.Process.Kill()
 		_ = r.cmd.Wait()
 		r = startServer(t, append(args, r.grpc)...)

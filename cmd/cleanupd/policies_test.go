@@ -273,11 +273,8 @@ func TestPoliciesOfCampaign(t *testing.T) {
 			t.Errorf("%s: %d %s %s", table, code, out, errs)
 		}
 	}
-	code, _, errs := f.do(
-		"set",
-		"-f",
-		f.file("{name: a, table: XtkOption, olderThan: {column: tsLastModified, days: 1}}"),
-	)
+	code, _, errs := f.do("set", "-f",
+		f.file("{name: a, table: XtkOption, olderThan: {column: tsLastModified, days: 1}}"))
 	if code != 2 || !strings.Contains(errs, "it has the application's configuration") {
 		t.Errorf("%d %s", code, errs)
 	}
@@ -299,13 +296,7 @@ total                        135,000   37,050   19,050  97,950
 `) || strings.Count(out, "\nTotal: 37,050 rows ") != 2 {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"demo",
-		"--profile",
-		"none",
-		"--forms",
-	); code != 2 ||
+	if code, _, errs := cleanupd(t, "demo", "--profile", "none", "--forms"); code != 2 ||
 		!strings.Contains(errs, "either") {
 		t.Errorf("%d %s", code, errs)
 	}

@@ -85,16 +85,8 @@ func TestPoolsThatWillNotDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "transaction mode", "one connection", "options", "exec")
 			t.Parallel()
-			code, _, stderr := cleanupd(
-				t,
-				"serve",
-				"--grpc-listen",
-				"127.0.0.1:0",
-				"--http-listen",
-				"127.0.0.1:0",
-				"--database-url",
-				pgtest.Bouncer(t, pgtest.Empty(t), c.settings...)+c.more,
-			)
+			code, _, stderr := cleanupd(t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+				"--database-url", pgtest.Bouncer(t, pgtest.Empty(t), c.settings...)+c.more)
 			if code != c.code || !strings.Contains(stderr, c.problem) {
 				t.Errorf("%d: %s", code, stderr)
 			}
@@ -117,14 +109,7 @@ func TestReadOnlyServers(t *testing.T) {
 		db.URL(): "default_transaction_read_only is on", standby.URL("postgres", db.Name): "is a standby",
 	} {
 		if code, _, stderr := cleanupd(
-			t,
-			"serve",
-			"--grpc-listen",
-			"127.0.0.1:0",
-			"--http-listen",
-			"127.0.0.1:0",
-			"--database-url",
-			address,
+			t, "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0", "--database-url", address,
 		); code != 1 ||
 			!strings.Contains(stderr, problem) {
 			t.Errorf("%d: %s", code, stderr)

@@ -16,13 +16,9 @@ func TestRunPreview(t *testing.T) {
 	db.Do(insert)
 	left := func() int64 { return db.Int("SELECT count(*) FROM XtkAudit") }
 	r := startServer(t, "--database-url", db.URL())
-	if code, _, errs := cleanupd(
-		t,
-		"run",
-		"--preview",
-		"--server",
-		r.grpc,
-	); code != 2 || !strings.Contains(errs, "--yes") ||
+	if code, _, errs := cleanupd(t, "run", "--preview", "--server", r.grpc); code != 2 || !strings.Contains(
+		errs, "--yes",
+	) ||
 		left() != 30 {
 		t.Errorf("without anybody to ask: %d %s", code, errs)
 	}
@@ -39,30 +35,14 @@ func TestRunPreview(t *testing.T) {
 	if id == nil {
 		t.Fatal(out)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"run",
-		"--plan",
-		id[1],
-		"--task",
-		"audit-trail",
-		"--server",
-		r.grpc,
-	); code != 2 ||
+	if code, _, errs := cleanupd(t, "run", "--plan", id[1], "--task", "audit-trail", "--server", r.grpc); code != 2 ||
 		left() != 30 {
 		t.Errorf("a plan with a task: %d %s", code, errs)
 	}
 	if code, out, errs := cleanupd(t, "run", "--plan", id[1], "--server", r.grpc); code != 0 || left() != 0 {
 		t.Errorf("a plan: %d %s %s", code, out, errs)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"run",
-		"--plan",
-		id[1],
-		"--server",
-		r.grpc,
-	); code != 1 ||
+	if code, _, errs := cleanupd(t, "run", "--plan", id[1], "--server", r.grpc); code != 1 ||
 		!strings.Contains(errs, "does not hold any longer") {
 		t.Errorf("a plan that was done: %d %s", code, errs)
 	}

@@ -52,16 +52,8 @@ func TestSIGTERMBeforeServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = silent.Close() }()
-	cmd := exec.Command(
-		os.Args[0],
-		"serve",
-		"--grpc-listen",
-		"127.0.0.1:0",
-		"--http-listen",
-		"127.0.0.1:0",
-		"--database-url",
-		"postgres://"+silent.Addr().String()+"/d",
-	)
+	cmd := exec.Command(os.Args[0], "serve", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+		"--database-url", "postgres://"+silent.Addr().String()+"/d")
 	cmd.Env = append(os.Environ(), asProgram+"=1")
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -92,30 +84,15 @@ func TestRunAndRuns(t *testing.T) {
 		!strings.Contains(out, "nothing was changed") {
 		t.Errorf("a dry run: %d %s %s", code, out, errs)
 	}
-	code, out, errs = cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"audit-trail",
-		"--task",
-		"sessions",
-		"--skip-task",
-		"sessions",
-	)
+	code, out, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "sessions",
+		"--skip-task", "sessions")
 	if code != 0 || !regexp.MustCompile(`\[ 1/1\] audit-trail +succeeded, 30 rows deleted\n`).MatchString(out) ||
 		!regexp.MustCompile(`\naudit-trail +succeeded +30 `).MatchString(out) {
 		t.Errorf("a run: %d %s %s", code, out, errs)
 	}
-	if code, _, errs = cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"nonsense",
-	); code != 2 || !strings.Contains(errs, "nonsense") ||
+	if code, _, errs = cleanupd(t, "run", "--server", r.grpc, "--task", "nonsense"); code != 2 || !strings.Contains(
+		errs, "nonsense",
+	) ||
 		strings.Count(errs, "\n") != 1 {
 		t.Errorf("an unknown task: %d %s", code, errs)
 	}
@@ -124,12 +101,7 @@ func TestRunAndRuns(t *testing.T) {
 			LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''not this one''; END';
 		CREATE TRIGGER no BEFORE DELETE ON XtkAudit FOR EACH ROW EXECUTE FUNCTION no()`,
 	)
-	if code, out, errs = cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-	); code != 1 || !strings.Contains(errs, "not this one") ||
+	if code, out, errs = cleanupd(t, "run", "--server", r.grpc); code != 1 || !strings.Contains(errs, "not this one") ||
 		!strings.Contains(out, "failed") {
 		t.Errorf("a failed run: %d %s %s", code, out, errs)
 	}
@@ -138,46 +110,26 @@ func TestRunAndRuns(t *testing.T) {
 	if code != 0 || id == nil {
 		t.Fatalf("detached: %d %s", code, out)
 	}
-	if code, out, errs = cleanupd(
-		t,
-		"runs",
-		"watch",
-		id[1],
-		"--server",
-		r.grpc,
-	); code != 0 ||
+	if code, out, errs = cleanupd(t, "runs", "watch", id[1], "--server", r.grpc); code != 0 ||
 		!strings.Contains(out, "Run "+id[1]+" succeeded") {
 		t.Errorf("watch: %d %s %s", code, out, errs)
 	}
 	if code, out, errs = cleanupd(
-		t,
-		"runs",
-		"cancel",
-		id[1],
-		"--server",
-		r.grpc,
-	); code != 1 || out != "" || !strings.Contains(errs, "nothing was cancelled: run "+id[1]+" has ended already (succeeded, ") {
+		t, "runs", "cancel", id[1], "--server", r.grpc,
+	); code != 1 || out != "" || !strings.Contains(
+		errs, "nothing was cancelled: run "+id[1]+" has ended already (succeeded, ",
+	) {
 		t.Errorf("cancel: %d %s %s", code, out, errs)
 	}
 	for _, list := range [][]string{{"runs", "list"}, {"runs"}} {
 		code, out, errs = cleanupd(t, append(list, "--server", r.grpc)...)
-		if lines := strings.Split(
-			out,
-			"\n",
-		); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) ||
+		if lines := strings.Split(out, "\n"); code != 0 || len(lines) != 6 || !strings.HasPrefix(lines[1], id[1]) ||
 			!strings.Contains(out, "(dry)") {
 			t.Errorf("%v: %d %s %s", list, code, out, errs)
 		}
 	}
 	for _, command := range []string{"watch", "cancel"} {
-		if code, _, errs = cleanupd(
-			t,
-			"runs",
-			command,
-			"nonsense",
-			"--server",
-			r.grpc,
-		); code != 1 ||
+		if code, _, errs = cleanupd(t, "runs", command, "nonsense", "--server", r.grpc); code != 1 ||
 			!strings.Contains(errs, "no such run") {
 			t.Errorf("%s of an unknown run: %d %s", command, code, errs)
 		}
@@ -199,31 +151,18 @@ func TestInterruptedClient(t *testing.T) {
 	interrupt()
 	if code := <-ended; code != 130 ||
 		errs.wait(
-			t.Context(),
-			"run "+id+" continues: watch it with cleanupd runs watch "+id+" --server "+r.grpc,
+			t.Context(), "run "+id+" continues: watch it with cleanupd runs watch "+id+" --server "+r.grpc,
 		) == nil {
 		t.Errorf("%d", code)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-	); code != 1 ||
+	if code, _, errs := cleanupd(t, "run", "--server", r.grpc); code != 1 ||
 		!strings.Contains(errs, "; watch it with cleanupd runs watch "+id+" --server "+r.grpc+"\n") {
 		t.Errorf("a second run: %d %s", code, errs)
 	}
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := cleanupd(
-		t,
-		"runs",
-		"watch",
-		id,
-		"--server",
-		r.grpc,
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "runs", "watch", id, "--server", r.grpc); code != 0 ||
 		!strings.Contains(out, "succeeded") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -259,10 +198,8 @@ func TestClientOfALogThatIsReplaced(t *testing.T) {
 		UPDATE cleanupd.run SET last_sequence = 2, epoch = epoch + 1, lease_until = clock_timestamp()
 			WHERE state = 'RUNNING'`, true)
 	if code != 0 ||
-		strings.Count(
-			out,
-			"the database lost the events after the first 2, as in a failover: continuing from there\n",
-		) != 1 ||
+		strings.Count(out,
+			"the database lost the events after the first 2, as in a failover: continuing from there\n") != 1 ||
 		!regexp.MustCompile(`\naudit-trail +succeeded +3 `).MatchString(out) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -384,18 +321,9 @@ func TestDemoKeepsServing(t *testing.T) {
 		root := newRoot()
 		out := &logged{more: make(chan struct{})}
 		input, keys := io.Pipe()
-		root.SetArgs(
-			[]string{
-				"demo",
-				"--rows",
-				"1000",
-				"--keep",
-				"--grpc-listen",
-				"127.0.0.1:0",
-				"--http-listen",
-				"127.0.0.1:0",
-			},
-		)
+		root.SetArgs([]string{
+			"demo", "--rows", "1000", "--keep", "--grpc-listen", "127.0.0.1:0", "--http-listen", "127.0.0.1:0",
+		})
 		root.SetOut(out)
 		root.SetIn(input)
 		ended := make(chan error, 1)
@@ -411,23 +339,11 @@ func TestDemoKeepsServing(t *testing.T) {
 		if err := syscall.Kill(os.Getpid(), syscall.SIGPIPE); err != nil { // as of a client that hung up
 			t.Fatal(err)
 		}
-		if code, out, errs := cleanupd(
-			t,
-			"run",
-			"--max-duration",
-			"1us",
-			"--server",
-			says[1],
-		); code != 1 ||
+		if code, out, errs := cleanupd(t, "run", "--max-duration", "1us", "--server", says[1]); code != 1 ||
 			!strings.Contains(out, "cancelled") {
 			t.Errorf("a run that is cancelled: %d %s %s", code, out, errs)
 		}
-		if code, out, errs := cleanupd(
-			t,
-			"run",
-			"--server",
-			says[1],
-		); code != 0 ||
+		if code, out, errs := cleanupd(t, "run", "--server", says[1]); code != 0 ||
 			!strings.Contains(out, " rows deleted") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
@@ -525,9 +441,7 @@ func TestRunWithARequestID(t *testing.T) {
 		!strings.Contains(second, started) {
 		t.Errorf("%d %s %s %s", code, first, second, errs)
 	}
-	if code, _, errs := cleanupd(
-		t,
-		append(args, "--dry-run")...); code != 2 ||
+	if code, _, errs := cleanupd(t, append(args, "--dry-run")...); code != 2 ||
 		!strings.Contains(errs, "--request-id: ") {
 		t.Errorf("another request with the same id: %d %s", code, errs)
 	}
@@ -554,17 +468,11 @@ func TestWatchOfALostRun(t *testing.T) {
 		UPDATE cleanupd.run SET state = 'FAILED', cause = 'UNAVAILABLE', error = 'given up'`,
 	)
 	began := time.Now()
-	code, out, errs := cleanupd(
-		t,
-		"runs",
-		"watch",
-		db.Strings("SELECT id::text FROM cleanupd.run")[0],
-		"--server",
-		r.grpc,
-	)
-	if took := time.Since(
-		began,
-	); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(errs, "given up") ||
+	code, out, errs := cleanupd(t, "runs", "watch", db.Strings("SELECT id::text FROM cleanupd.run")[0],
+		"--server", r.grpc)
+	if took := time.Since(began); code != 1 || !strings.Contains(out, "failed") || !strings.Contains(
+		errs, "given up",
+	) ||
 		took > 30*time.Second {
 		t.Errorf("after %s: %d %s %s", took, code, out, errs)
 	}
@@ -642,15 +550,12 @@ func TestScheduleOfReplicas(t *testing.T) {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) VALUES (1, '2000-01-01')")
 	args := []string{"--schedule", "--database-url", db.URL(), "--lease", "1s"}
-	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": "Europe/Berlin", "enabled": true}`
+	const once, cron = `{"once": "2999-01-01T00:00:00Z", "enabled": true}`, `{"cron": "0 4 * * *", "timeZone": ` +
+		`"Europe/Berlin", "enabled": true}`
 	for i, schedule := range suite.Size(suite.Long, []string{cron}, []string{once, cron}) {
 		r := startServer(t, args...)
-		req, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodPut,
-			r.http+"/v1/schedule",
-			strings.NewReader(schedule),
-		)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/schedule",
+			strings.NewReader(schedule))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -65,8 +65,7 @@ func TestRunAsks(t *testing.T) {
 	}
 	fill()
 	target := regexp.MustCompile(
-		`(?m)^Server +` + r.grpc + "\nDatabase +" + db.Name + ` on \S+, instance nightly\nTasks +(.*)\n\nDelete what`,
-	)
+		`(?m)^Server +` + r.grpc + "\nDatabase +" + db.Name + ` on \S+, instance nightly\nTasks +(.*)\n\nDelete what`)
 	for answer, want := range map[string]int64{"": 5, "n": 5, "yes please": 5} {
 		code, shown := onTerminal(t, answer+" ", "run", "--task", "audit-trail", "--server", r.grpc)
 		tasks := target.FindStringSubmatch(shown)

@@ -55,16 +55,8 @@ func TestSchemaThatWouldBePublished(t *testing.T) {
 	subscriber.Until("SELECT count(*) FROM XtkSessionInfo WHERE sKey = 'b'")
 	columns := "SELECT table_name || '.' || column_name || ' ' || data_type FROM information_schema.columns " +
 		"WHERE table_schema = 'cleanupd' ORDER BY 1"
-	if got, want := subscriber.Strings(
-		columns,
-	), db.Strings(
-		columns,
-	); strings.Join(
-		got,
-		"\n",
-	) != strings.Join(
-		want,
-		"\n",
+	if got, want := subscriber.Strings(columns), db.Strings(columns); strings.Join(got, "\n") != strings.Join(
+		want, "\n",
 	) {
 		t.Errorf("%v, not %v", got, want)
 	}

@@ -46,7 +46,9 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 			}
 		}
 	}
-	var fields struct{ Runs []struct{ Results []map[string]any } }
+	var fields struct {
+		Runs []struct{ Results []map[string]any }
+	}
 	for _, into := range []any{&list, &fields} {
 		if err := json.Unmarshal([]byte(shown), into); err != nil {
 			t.Fatal(err)
@@ -77,8 +79,8 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 					said = said || d.Code == code && strings.Contains(text, d.Text) && named(d.Text, reason)
 				}
 				if said != (stored > 0) {
-					t.Errorf("%s: people read of %s: %t; the messages are %+v, and the command line prints\n%s", task, reason, said,
-						result.Details, text)
+					t.Errorf("%s: people read of %s: %t; the messages are %+v, and the command line prints\n%s", task,
+						reason, said, result.Details, text)
 				}
 			}
 			sample := regexp.MustCompile(`cleanupd_rows_retained\{reason="` + reason + `",task="` + task + `"\} (\d+)`)

@@ -49,8 +49,9 @@ func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 			"NmsDeliveryMapping DEFAULT; INSERT INTO NmsDeliveryMapping TABLE before",
 		"view":    "CREATE VIEW bait AS SELECT evil(1) AS n; " + within("PERFORM n FROM public.bait"),
 		"default": "CREATE TABLE bait (n int DEFAULT evil(1)); " + within("INSERT INTO public.bait DEFAULT VALUES"),
-		"rule": "CREATE TABLE bait (n int); CREATE RULE r AS ON INSERT TO bait DO ALSO SELECT evil(1); " + within("INSERT INTO "+
-			"public.bait VALUES (1)"),
+		"rule": "CREATE TABLE bait (n int); CREATE RULE r AS ON INSERT TO bait DO ALSO SELECT evil(1); " +
+			within("INSERT INTO "+
+				"public.bait VALUES (1)"),
 		"trigger": "CREATE TABLE bait (n int); CREATE TRIGGER t BEFORE INSERT ON bait FOR EACH ROW EXECUTE " +
 			"FUNCTION evil(); " + within("INSERT INTO public.bait VALUES (1)"),
 		"deferred trigger": "CREATE TABLE bait (n int); CREATE CONSTRAINT TRIGGER t AFTER INSERT ON bait DEFERRABLE " +
@@ -72,14 +73,7 @@ func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 			db, role := hostile(t)
 			db.Do(strings.ReplaceAll(plant, "%db", db.Name))
 			least := leastRole(t, db)
-			if out, err := psql(
-				t,
-				db,
-				"rights.sql",
-				"postgres",
-				"-v",
-				"role="+least,
-			); err == nil ||
+			if out, err := psql(t, db, "rights.sql", "postgres", "-v", "role="+least); err == nil ||
 				!strings.Contains(out, "run this as the application's role") {
 				t.Errorf("a superuser may run it: %v %s", err, out)
 			}
@@ -92,8 +86,7 @@ func TestRoleScriptsAgainstTheOwner(t *testing.T) {
 				}
 			}
 			if granted := db.Int(
-				"SELECT has_table_privilege($1, 'CusBroadLogStore', 'DELETE')::int",
-				least,
+				"SELECT has_table_privilege($1, 'CusBroadLogStore', 'DELETE')::int", least,
 			) == 1; granted == (name == "mapping as a view") {
 				t.Errorf("the rights on a mapped table: %t", granted)
 			}
@@ -124,8 +117,7 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 			"cleanupd.f() belongs to neolane",
 		},
 		"our function": {
-			"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO %hostile",
-			"drop_work_tables(regclass[]) belongs to",
+			"ALTER FUNCTION cleanupd.drop_work_tables OWNER TO %hostile", "drop_work_tables(regclass[]) belongs to",
 		},
 		"type": {
 			"CREATE DOMAIN cleanupd.d AS int; ALTER DOMAIN cleanupd.d OWNER TO neolane",
@@ -163,14 +155,7 @@ func TestRoleScriptAdoptsNothing(t *testing.T) {
 				FROM pg_namespace n LEFT JOIN pg_proc p ON p.pronamespace = n.oid AND proname = 'drop_work_tables'
 				WHERE nspname = 'cleanupd'`
 			before := db.Strings("SELECT coalesce((" + state + "), '')")
-			if out, err := psql(
-				t,
-				db,
-				"role.sql",
-				"postgres",
-				"-v",
-				"role="+least,
-			); err == nil ||
+			if out, err := psql(t, db, "role.sql", "postgres", "-v", "role="+least); err == nil ||
 				!strings.Contains(out, test.says) {
 				t.Errorf("%v %s", err, out)
 			}
@@ -205,10 +190,7 @@ func TestRoleScriptRevokes(t *testing.T) {
 		least + " CREATE",
 		least + " EXECUTE",
 		least + " USAGE",
-	}; !slices.Equal(
-		got,
-		want,
-	) {
+	}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -221,22 +203,13 @@ func TestRightsOnTablesOfOthers(t *testing.T) {
 	db.Superuser("ALTER TABLE XtkAudit OWNER TO " + role)
 	out, err := psql(t, db, "rights.sql", "neolane", "-v", "role="+least)
 	if err != nil ||
-		!strings.Contains(
-			out,
-			"public.xtkaudit belongs to "+role+": GRANT SELECT, DELETE ON public.xtkaudit TO "+least,
-		) ||
+		!strings.Contains(out,
+			"public.xtkaudit belongs to "+role+": GRANT SELECT, DELETE ON public.xtkaudit TO "+least) ||
 		strings.Count(out, "WARNING") != 1 {
 		t.Errorf("%v %s", err, out)
 	}
 	for _, as := range []string{role, least} {
-		if out, err := psql(
-			t,
-			db,
-			"rights.sql",
-			as,
-			"-v",
-			"role="+least,
-		); err == nil ||
+		if out, err := psql(t, db, "rights.sql", as, "-v", "role="+least); err == nil ||
 			!strings.Contains(out, "run this as the application's role") {
 			t.Errorf("%s: %v %s", as, err, out)
 		}
@@ -245,14 +218,7 @@ func TestRightsOnTablesOfOthers(t *testing.T) {
 		"must have another one": "neolane",
 		"run role.sql first":    "nobody_at_all",
 	} {
-		if out, err := psql(
-			t,
-			db,
-			"rights.sql",
-			"neolane",
-			"-v",
-			"role="+role,
-		); err == nil ||
+		if out, err := psql(t, db, "rights.sql", "neolane", "-v", "role="+role); err == nil ||
 			!strings.Contains(out, said) {
 			t.Errorf("%s: %v %s", role, err, out)
 		}

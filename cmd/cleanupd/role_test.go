@@ -117,15 +117,8 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	now := time.Now().Add(30 * time.Minute) // no row becomes obsolete between the two runs
 	run := func(url string) *replica {
 		t.Helper()
-		r := startServer(
-			t,
-			"--database-url",
-			url,
-			"--related-list-table",
-			"CusListNote",
-			"--include",
-			"delivery-logs=NmsBroadLogEventHisto",
-		)
+		r := startServer(t, "--database-url", url, "--related-list-table", "CusListNote",
+			"--include", "delivery-logs=NmsBroadLogEventHisto")
 		if code, out, errs := cleanupd(t, "run", "--server", r.grpc); code != 0 {
 			t.Fatalf("%d %s %s", code, out, errs)
 		}
@@ -157,19 +150,12 @@ func TestLeastPrivilegedRole(t *testing.T) {
 		"warnings": "SELECT body->>'Message' FROM cleanupd.event WHERE body->>'Level' = 'WARNING' ORDER BY 1",
 	} {
 		if theirs, ours := theirs.Strings(sql), least.Strings(sql); !slices.Equal(theirs, ours) || len(ours) == 0 {
-			t.Errorf(
-				"%s of the owner and of the role:\n%s\n\n%s",
-				what,
-				strings.Join(theirs, "\n"),
-				strings.Join(ours, "\n"),
-			)
+			t.Errorf("%s of the owner and of the role:\n%s\n\n%s", what, strings.Join(theirs, "\n"),
+				strings.Join(ours, "\n"))
 		}
 	}
-	if states := least.Strings(
-		"SELECT state || ' ' || count(*) FROM cleanupd.task GROUP BY state",
-	); !slices.Equal(
-		states,
-		[]string{fmt.Sprintf("SUCCEEDED %d", len(tasks.Pipeline))},
+	if states := least.Strings("SELECT state || ' ' || count(*) FROM cleanupd.task GROUP BY state"); !slices.Equal(
+		states, []string{fmt.Sprintf("SUCCEEDED %d", len(tasks.Pipeline))},
 	) {
 		t.Errorf("the tasks ended %v", states)
 	}
@@ -181,16 +167,10 @@ func TestLeastPrivilegedRole(t *testing.T) {
 
 	// inserted, updated, deleted
 	for _, body := range []string{
-		`{"visitorPurgeDelayDays": 60}`,
-		`{"visitorPurgeDelayDays": 61}`,
-		`{"visitorPurgeDelayDays": null}`,
+		`{"visitorPurgeDelayDays": 60}`, `{"visitorPurgeDelayDays": 61}`, `{"visitorPurgeDelayDays": null}`,
 	} {
-		req, err := http.NewRequestWithContext(
-			t.Context(),
-			http.MethodPatch,
-			r.http+"/v1/options",
-			strings.NewReader(body),
-		)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPatch, r.http+"/v1/options",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -351,15 +331,8 @@ func TestLeastPrivilegedRoleHasWhatIsAsked(t *testing.T) {
 	} {
 		db.Do("GRANT " + grant + " TO " + clerk)
 	}
-	r := startServer(
-		t,
-		"--database-url",
-		db.As(clerk),
-		"--related-list-table",
-		"CusListNote",
-		"--include",
-		"delivery-logs=NmsBroadLogEventHisto",
-	)
+	r := startServer(t, "--database-url", db.As(clerk), "--related-list-table", "CusListNote",
+		"--include", "delivery-logs=NmsBroadLogEventHisto")
 	for {
 		code, out, errs := cleanupd(t, "run", "--server", r.grpc)
 		grants := regexp.MustCompile(`GRANT [A-Z, ]+ ON "public"\."\w+" TO "\w+"`).FindAllString(errs, -1)
@@ -394,18 +367,8 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 	db.Superuser(`ALTER SCHEMA public RENAME TO "The Campaign"`)
 	role := leastRole(t, db, "-v", "schema=The Campaign")
 	r := startServer(t, "--database-url", db.As(role))
-	code, out, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"audit-trail",
-		"--task",
-		"work-tables",
-		"--task",
-		"statistics",
-	)
+	code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "audit-trail", "--task", "work-tables",
+		"--task", "statistics")
 	if code != 0 || !strings.Contains(out, "succeeded, 1 row deleted") ||
 		!strings.Contains(out, "succeeded, 1 table dropped") {
 		t.Errorf("%d %s %s", code, out, errs)
@@ -417,14 +380,7 @@ func TestLeastPrivilegedRoleInAnotherSchema(t *testing.T) {
 		t.Error("it vacuums a table of the application's")
 	}
 	db.Superuser("GRANT neolane TO " + role)
-	if code, out, errs := cleanupd(
-		t,
-		"run",
-		"--server",
-		r.grpc,
-		"--task",
-		"statistics",
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "run", "--server", r.grpc, "--task", "statistics"); code != 0 ||
 		least.Int(vacuumed) != 1 {
 		t.Errorf("as the owner's member: %d %s %s", code, out, errs)
 	}
@@ -435,24 +391,12 @@ func TestLeastPrivilegedRoleIsANewOne(t *testing.T) {
 	t.Parallel()
 	db := pgtest.Campaign(t)
 	for _, role := range []string{"neolane", "postgres"} {
-		if out, err := psql(
-			t,
-			db,
-			"role.sql",
-			"postgres",
-			"-v",
-			"role="+role,
-		); err == nil ||
+		if out, err := psql(t, db, "role.sql", "postgres", "-v", "role="+role); err == nil ||
 			!strings.Contains(out, "must have another one") {
 			t.Errorf("%s: %v %s", role, err, out)
 		}
 	}
-	if out, err := psql(
-		t,
-		pgtest.Empty(t),
-		"role.sql",
-		"postgres",
-	); err == nil ||
+	if out, err := psql(t, pgtest.Empty(t), "role.sql", "postgres"); err == nil ||
 		!strings.Contains(out, "no table NmsDelivery") {
 		t.Errorf("an empty database: %v %s", err, out)
 	}

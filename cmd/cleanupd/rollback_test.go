@@ -28,11 +28,9 @@ func nextVersion(t *testing.T, migration string) (program string) {
 	}
 	dir := t.TempDir()
 	file, overlay := filepath.Join(dir, "next.sql"), filepath.Join(dir, "overlay.json")
-	replace, err := json.Marshal(
-		map[string]any{
-			"Replace": map[string]string{filepath.Join(folder, fmt.Sprintf("%03d_next.sql", len(known)+1)): file},
-		},
-	)
+	replace, err := json.Marshal(map[string]any{
+		"Replace": map[string]string{filepath.Join(folder, fmt.Sprintf("%03d_next.sql", len(known)+1)): file},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,17 +85,15 @@ func TestRollingUpdateAndRollback(t *testing.T) {
 	t.Run("too old", func(t *testing.T) {
 		t.Parallel()
 		db := pgtest.Campaign(t)
-		removes := nextVersion(
-			t,
-			"ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1",
-		)
+		removes := nextVersion(t,
+			"ALTER TABLE cleanupd.run DROP trace_parent; UPDATE cleanupd.schema_version SET oldest = version + 1")
 		if out, err := exec.Command(removes, "migrate", "--database-url", db.URL()).CombinedOutput(); err != nil {
 			t.Fatalf("%v %s", err, out)
 		}
 		for _, command := range []string{"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0", "migrate"} {
 			if code, out, errs := cleanupd(
-				t,
-				append(strings.Fields(command), "--database-url", db.URL())...); code != 1 ||
+				t, append(strings.Fields(command), "--database-url", db.URL())...,
+			); code != 1 ||
 				!strings.Contains(errs, "use a newer one") {
 				t.Errorf("%s: %d %s %s", command, code, out, errs)
 			}

@@ -37,32 +37,11 @@ func newRoot() *cobra.Command {
 	}
 	root.SetVersionTemplate("cleanupd {{.Version}}\n")
 	root.SetFlagErrorFunc(flags.ParseError)
-	root.AddCommand(
-		serve.NewCommand(),
-		serve.NewMigrate(),
-		serve.NewSchema(),
-		serve.NewAdopt(),
-		cli.NewRun(),
-		cli.NewRuns(),
-		cli.NewTasks(),
-		cli.NewTables(),
-		cli.NewExplain(),
-		cli.NewOptions(),
-		cli.NewSchedule(),
-		cli.NewForecast(),
-		cli.NewMidSourcing(),
-		cli.NewHolds(),
-		cli.NewGuards(),
-		policies.NewCommand(),
-		forms.NewCommand(),
-		cli.NewAudit(),
-		cli.NewContext(),
-		serve.NewHealth(),
-		targets.NewCommand(),
-		demo.NewCommand(),
-		cli.NewMan(),
-		cli.NewVersion(),
-	)
+	root.AddCommand(serve.NewCommand(), serve.NewMigrate(), serve.NewSchema(), serve.NewAdopt(), cli.NewRun(),
+		cli.NewRuns(), cli.NewTasks(), cli.NewTables(), cli.NewExplain(), cli.NewOptions(), cli.NewSchedule(),
+		cli.NewForecast(), cli.NewMidSourcing(), cli.NewHolds(), cli.NewGuards(), policies.NewCommand(),
+		forms.NewCommand(), cli.NewAudit(), cli.NewContext(), serve.NewHealth(), targets.NewCommand(),
+		demo.NewCommand(), cli.NewMan(), cli.NewVersion())
 	for _, cmd := range root.Commands() {
 		flags.DocumentEnvironment(cmd)
 	}

@@ -105,18 +105,20 @@ func TestErrorsNameWhatWasTyped(t *testing.T) {
 		"options set broadLogPurgeDelayDays=0":          "broadLogPurgeDelayDays: must be between 1 and 24855 days, not 0",
 		"options set broad_log_purge_delay_days=999999": "broadLogPurgeDelayDays: must be between 1 and 24855 days",
 		"options set lastCleanupTime=1":                 "lastCleanupTime is output only",
-		"guards set maxSharePercent=101":                "maxSharePercent: must be from 0, which switches the guard off, to 100",
-		"guards set maxIdle=-1h":                        "maxIdle: must be from 0, which switches the guard off, to 36500 days",
-		"schedule set --cron nonsense":                  "--cron: ",
-		"schedule set --time-zone Nowhere/Town":         "--time-zone: ",
-		"schedule set --max-duration -1h":               "--max-duration: ",
-		"run --request-id nonsense":                     "--request-id: must be a UUID",
-		"run --task nonsense":                           "--task: ",
-		"holds create --table nonsense --reason x":      "--table: ",
-		"explain xtkaudit x":                            "KEY: ",
-		"explain XtkAudit":                              "KEY: is missing: of xtkaudit give iauditid=…\n",
-		"explain NmsRcpGrpRel":                          "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
-		"explain nonsense":                              "nonsense: no such task; schema \"public\" has no table",
+		"guards set maxSharePercent=101": "maxSharePercent: must be from 0, which switches the guard off, " +
+			"to 100",
+		"guards set maxIdle=-1h": "maxIdle: must be from 0, which switches the guard off, to " +
+			"36500 days",
+		"schedule set --cron nonsense":             "--cron: ",
+		"schedule set --time-zone Nowhere/Town":    "--time-zone: ",
+		"schedule set --max-duration -1h":          "--max-duration: ",
+		"run --request-id nonsense":                "--request-id: must be a UUID",
+		"run --task nonsense":                      "--task: ",
+		"holds create --table nonsense --reason x": "--table: ",
+		"explain xtkaudit x":                       "KEY: ",
+		"explain XtkAudit":                         "KEY: is missing: of xtkaudit give iauditid=…\n",
+		"explain NmsRcpGrpRel":                     "KEY: is missing: of nmsrcpgrprel give igroupid=…,irecipientid=…",
+		"explain nonsense":                         "nonsense: no such task; schema \"public\" has no table",
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--server", r.grpc)...)
 		if code == 0 || out != "" || !strings.Contains(errs, want) || strings.Contains(errs, "purge_delay") ||
@@ -135,8 +137,7 @@ func TestAuditOfAServer(t *testing.T) {
 	for _, command := range []string{
 		"guards set maxIdle=90d maxClockDifference=90s cutoff=off --reason tests",
 		"options set broadLogPurgeDelayDays=120 visitorPurgeDelayDays=14",
-		"schedule set --cron 0§4§*§*§* --max-duration 2h",
-		"run --dry-run --task sessions --max-duration 90m",
+		"schedule set --cron 0§4§*§*§* --max-duration 2h", "run --dry-run --task sessions --max-duration 90m",
 		"run --task nonsense",
 	} {
 		args := strings.Fields(command)
@@ -156,8 +157,7 @@ func TestAuditOfAServer(t *testing.T) {
 	_, out, _ := cleanupd(t, "audit", "--server", r.grpc)
 	last := 0
 	for _, part := range []string{
-		"CleanupService/RunCleanup   INVALID_ARGUMENT",
-		"dry run, max duration 1h30m0s, run id ",
+		"CleanupService/RunCleanup   INVALID_ARGUMENT", "dry run, max duration 1h30m0s, run id ",
 		"CleanupService/SetSchedule  OK",
 		"broadLogPurgeDelayDays from 180 days to 120 days, visitorPurgeDelayDays from ",
 		"cutoff from on to off, maxClockDifference from 5m0s to 1m30s, maxIdle from 45 days to 90 days, reason tests",

@@ -36,26 +36,11 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		INSERT INTO XtkAudit (iAuditId, tsChanged, sNote) VALUES (1, '2000-01-01', 'PLANTED row'); INSERT INTO ref
 			VALUES ('PLANTED row')`)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED user' WHERE canonicalname = 'ann'`)
-	r := startServer(
-		t,
-		"--database-url",
-		withPassword(t, db, "PLANTED-password"),
-		"--log-level",
-		"debug",
-		"--log-format",
-		"json",
-		"--token-file",
-		tokenFile(t, "admin", "PLANTED-token"),
-		"--forms-database-url",
-		withPassword(t, forms, "PLANTED-forms"),
-		"--forms-gds-in-database",
-		"--forms-server-url",
-		"http://who:PLANTED-word@127.0.0.1:1/soap",
-		"--forms-server-user",
-		"who",
-		"--forms-server-password",
-		"PLANTED-word",
-	)
+	r := startServer(t, "--database-url", withPassword(t, db, "PLANTED-password"), "--log-level", "debug",
+		"--log-format", "json", "--token-file", tokenFile(t, "admin", "PLANTED-token"), "--forms-database-url",
+		withPassword(t, forms, "PLANTED-forms"), "--forms-gds-in-database", "--forms-server-url",
+		"http://who:PLANTED-word@127.0.0.1:1/soap", "--forms-server-user", "who", "--forms-server-password",
+		"PLANTED-word")
 	var told strings.Builder
 	ask := func(method, path, token, body string) {
 		t.Helper()
@@ -75,9 +60,7 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 		}
 		_ = answer.Body.Close()
 		told.WriteString(path + " " + answer.Status + "\n" + string(text))
-		if id := answer.Header.Get(
-			"Request-Id",
-		); answer.StatusCode < 400 && strings.HasPrefix(path, "/v1/") &&
+		if id := answer.Header.Get("Request-Id"); answer.StatusCode < 400 && strings.HasPrefix(path, "/v1/") &&
 			(id == "" || r.log.wait(t.Context(), `"request_id":"`+id)[0] == "") {
 			t.Errorf("%s: the log does not know the request %q", path, id)
 		}
@@ -124,16 +107,8 @@ func TestNothingIsToldThatShouldNotBe(t *testing.T) {
 func TestTracesOfUserData(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	forms := formsOf(t, 5, "")
-	r := startServer(
-		t,
-		"--database-url",
-		pgtest.Campaign(t).URL(),
-		"--forms-database-url",
-		forms.URL(),
-		"--forms-gds-in-database",
-		"--log-level",
-		"debug",
-	)
+	r := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+		"--forms-gds-in-database", "--log-level", "debug")
 	ask := func(want, path, body string) {
 		t.Helper()
 		answer, err := http.Post(r.http+path, "application/json", strings.NewReader(body))
@@ -149,11 +124,8 @@ func TestTracesOfUserData(t *testing.T) {
 		}
 	}
 	ask("404", "/v1/userdata:find", `{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
-	ask(
-		"404",
-		"/v1/userdata:erase",
-		`{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`,
-	)
+	ask("404", "/v1/userdata:erase",
+		`{"userId": "ann", "variables": [{"application": "PLANTED", "workflow": "apply"}]}`)
 	forms.Do(`UPDATE edcprincipalentity SET canonicalname = 'PLANTED'; ALTER TABLE edcprincipalentity RENAME TO hidden;
 		CREATE FUNCTION tell(text) RETURNS bool LANGUAGE plpgsql AS 'BEGIN RAISE ''%'', $1; END';
 			CREATE VIEW edcprincipalentity AS SELECT * FROM hidden WHERE tell(canonicalname)`)

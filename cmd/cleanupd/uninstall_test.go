@@ -21,12 +21,13 @@ func TestUninstall(t *testing.T) {
 	if code, _, errs := cleanupd(t, "run", "--continue-on-error", "--server", r.grpc); code != 0 {
 		t.Fatal(errs)
 	}
-	uninstall := func(role string) (string, error) { return psql(t, db, "uninstall.sql", "postgres", "-v", "role="+role) }
+	uninstall := func(role string) (string, error) {
+		return psql(t, db, "uninstall.sql", "postgres",
+			"-v", "role="+role)
+	}
 	exists := func() bool {
-		return db.Int(
-			"SELECT count(*) FROM pg_namespace, pg_roles WHERE nspname = 'cleanupd' AND rolname = $1",
-			role,
-		) == 1
+		return db.Int("SELECT count(*) FROM pg_namespace, pg_roles WHERE nspname = 'cleanupd' AND rolname = $1",
+			role) == 1
 	}
 	refuses := func(when, role, want string) {
 		t.Helper()

@@ -22,91 +22,28 @@ func TestHelp(t *testing.T) {
 	for command, parts := range map[string][]string{
 		"": {"serve", "migrate", "run", "runs", "tasks", "options", "schedule", "demo", "version"},
 		"serve": {
-			"--database-url",
-			"$CLEANUPD_DATABASE_URL",
-			"--grpc-listen",
-			"$CLEANUPD_GRPC_LISTEN",
-			"--http-listen",
-			"--lease",
-			"$CLEANUPD_LEASE",
-			"--schedule",
-			"--history",
-			"$CLEANUPD_HISTORY",
-			"--batch-target",
-			"--workers",
-			"--pace",
-			"$CLEANUPD_PACE",
-			"--max-pause",
-			"--wait-for-database",
-			"--max-replica-lag",
-			"--max-active-sessions",
-			"--max-waiting-sessions",
-			"--max-wal-rate",
-			"--max-rows-per-second",
-			"--mid-sourcing",
-			"--preview-database-url",
-			"$CLEANUPD_PREVIEW_DATABASE_URL",
-			"--related-list-table",
-			"--profile",
-			"$CLEANUPD_PROFILE",
-			"--include",
-			"$CLEANUPD_INCLUDE",
-			"127.0.0.1:9090",
-			"--forms-database-url",
-			"--forms-gds-dir",
-			"--forms-gds-in-database",
-			"--forms-server-url",
-			"$CLEANUPD_FORMS_SERVER_PASSWORD",
-			"--tls-cert",
-			"--tls-key",
-			"--tls-client-ca",
-			"--tls-client-crl",
-			"--tls-client-role",
-			"--token-file",
-			"--oidc-issuer",
-			"--oidc-audience",
-			"--oidc-roles-claim",
-			"--oidc-client-id",
-			"--oidc-client-secret-file",
-			"--console",
-			"--insecure",
-			"--notify",
-			"$CLEANUPD_NOTIFY",
-			"--notify-secret-file",
-			"--notify-ca",
-			"--notify-insecure",
-			"--notify-retained-rows",
+			"--database-url", "$CLEANUPD_DATABASE_URL", "--grpc-listen", "$CLEANUPD_GRPC_LISTEN", "--http-listen",
+			"--lease", "$CLEANUPD_LEASE", "--schedule", "--history", "$CLEANUPD_HISTORY", "--batch-target", "--workers",
+			"--pace", "$CLEANUPD_PACE", "--max-pause", "--wait-for-database", "--max-replica-lag",
+			"--max-active-sessions", "--max-waiting-sessions", "--max-wal-rate", "--max-rows-per-second",
+			"--mid-sourcing", "--preview-database-url", "$CLEANUPD_PREVIEW_DATABASE_URL", "--related-list-table",
+			"--profile", "$CLEANUPD_PROFILE", "--include", "$CLEANUPD_INCLUDE", "127.0.0.1:9090",
+			"--forms-database-url", "--forms-gds-dir", "--forms-gds-in-database", "--forms-server-url",
+			"$CLEANUPD_FORMS_SERVER_PASSWORD", "--tls-cert", "--tls-key", "--tls-client-ca", "--tls-client-crl",
+			"--tls-client-role", "--token-file", "--oidc-issuer", "--oidc-audience", "--oidc-roles-claim",
+			"--oidc-client-id", "--oidc-client-secret-file", "--console", "--insecure", "--notify", "$CLEANUPD_NOTIFY",
+			"--notify-secret-file", "--notify-ca", "--notify-insecure", "--notify-retained-rows",
 			"--notify-retained-tables",
 		},
 		"notify test": {"--notify", "$CLEANUPD_NOTIFY", "--notify-secret-file", "exit"},
-		"migrate": {
-			"--database-url",
-			"$CLEANUPD_DATABASE_URL",
-			"(required without --forms-database-url)",
-		},
-		"adopt": {"--database-url", "--instance", "--yes", "disables the schedule"},
+		"migrate":     {"--database-url", "$CLEANUPD_DATABASE_URL", "(required without --forms-database-url)"},
+		"adopt":       {"--database-url", "--instance", "--yes", "disables the schedule"},
 		"run": {
-			"--server",
-			"$CLEANUPD_SERVER",
-			"--task",
-			"--skip-task",
-			"--dry-run",
-			"--preview",
-			"--plan",
-			"--continue-on-error",
-			"--max-duration",
-			"--pace",
-			"--pause-stops-clock",
-			"--detach",
-			"--tls",
-			"--tls-ca",
-			"--client-cert",
-			"--client-key",
-			"$CLEANUPD_TOKEN",
+			"--server", "$CLEANUPD_SERVER", "--task", "--skip-task", "--dry-run", "--preview", "--plan",
+			"--continue-on-error", "--max-duration", "--pace", "--pause-stops-clock", "--detach", "--tls", "--tls-ca",
+			"--client-cert", "--client-key", "$CLEANUPD_TOKEN",
 		},
-		"runs": {
-			"list", "watch", "pause", "resume", "pace", "cancel", "--server", "--limit", "--output",
-		},
+		"runs":        {"list", "watch", "pause", "resume", "pace", "cancel", "--server", "--limit", "--output"},
 		"runs cancel": {"ID", "$CLEANUPD_SERVER"},
 		"runs pause":  {"ID", "keeps its place", "--max-pause"},
 		"runs resume": {"ID", "$CLEANUPD_SERVER"},
@@ -116,16 +53,8 @@ func TestHelp(t *testing.T) {
 		"options":     {"get", "set", "reset", "--output"},
 		"options set": {"NAME=VALUE", "--etag", "cleanupd options set broadLogPurgeDelayDays=120"},
 		"schedule set": {
-			"--cron",
-			"--once",
-			"--time-zone",
-			"--enabled",
-			"--max-duration",
-			"--continue-on-error",
-			"--pace",
-			"--window",
-			"--pause-stops-clock",
-			"Europe/Berlin",
+			"--cron", "--once", "--time-zone", "--enabled", "--max-duration", "--continue-on-error", "--pace",
+			"--window", "--pause-stops-clock", "Europe/Berlin",
 		},
 		"mid-sourcing":           {"leftovers", "$CLEANUPD_SERVER"},
 		"mid-sourcing leftovers": {"--account", "--limit"},
@@ -133,23 +62,16 @@ func TestHelp(t *testing.T) {
 		"userdata purges":        {"list", "set", "delete", "forms/NAME"},
 		"userdata purges set":    {"--application", "--workflow", "--date-column", "--days", "--enable"},
 		"userdata find":          {"--variable", "APPLICATION/WORKFLOW"},
-		"userdata erase": {
-			"--process-instance",
-			"--orphan-task",
-			"--principal",
-			"--variable",
-			"--dry-run",
-			"--yes",
-		},
-		"audit":           {"--database-url", "--since", "--limit", "--output"},
-		"policies":        {"list", "get", "set", "delete", "export", "apply", "policy/NAME"},
-		"policies apply":  {"--prune", "--yes", "--dry-run", "FILE", "---", "exit status"},
-		"policies set":    {"--file", "-f"},
-		"demo":            {"--rows", "--keep", "--forms", "--profile"},
-		"health":          {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
-		"man":             {"DIR"},
-		"completion bash": {"bash"},
-		"version":         {"version"},
+		"userdata erase":         {"--process-instance", "--orphan-task", "--principal", "--variable", "--dry-run", "--yes"},
+		"audit":                  {"--database-url", "--since", "--limit", "--output"},
+		"policies":               {"list", "get", "set", "delete", "export", "apply", "policy/NAME"},
+		"policies apply":         {"--prune", "--yes", "--dry-run", "FILE", "---", "exit status"},
+		"policies set":           {"--file", "-f"},
+		"demo":                   {"--rows", "--keep", "--forms", "--profile"},
+		"health":                 {"--ready", "$CLEANUPD_HTTP_LISTEN", "$CLEANUPD_TLS_CERT"},
+		"man":                    {"DIR"},
+		"completion bash":        {"bash"},
+		"version":                {"version"},
 	} {
 		code, out, errs := cleanupd(t, append(strings.Fields(command), "--help")...)
 		if code != 0 || errs != "" {
@@ -211,12 +133,9 @@ func TestVariablesMeanTheSame(t *testing.T) {
 	first := map[string]*pflag.Flag{}
 	about := func(f *pflag.Flag) string { // its first words
 		return strings.Join(
-			strings.FieldsFunc(
-				f.Usage,
-				func(r rune) bool { return r == ':' || r == ',' || r == ';' || r == '(' || r == '[' },
-			)[:1],
-			"",
-		)
+			strings.FieldsFunc(f.Usage,
+				func(r rune) bool { return r == ':' || r == ',' || r == ';' || r == '(' || r == '[' })[:1],
+			"")
 	}
 	commands(newRoot(), func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) {
@@ -245,11 +164,7 @@ func TestManualsAndCompletion(t *testing.T) {
 	if err != nil || !strings.Contains(string(page), "broadLogPurgeDelayDays=120") {
 		t.Errorf("%v %s", err, page)
 	}
-	if code, out, errs := cleanupd(
-		t,
-		"man",
-		filepath.Join(dir, "cleanupd.1", "x"),
-	); code != 2 || out != "" ||
+	if code, out, errs := cleanupd(t, "man", filepath.Join(dir, "cleanupd.1", "x")); code != 2 || out != "" ||
 		!strings.Contains(errs, "cleanupd.1") {
 		t.Errorf("into a file: %d %s %s", code, out, errs)
 	}
@@ -259,9 +174,7 @@ func TestManualsAndCompletion(t *testing.T) {
 		}
 	}
 	for asked, want := range map[string]string{"serve --profile ": "campaign\n", "tasks -o ": "yaml\n"} {
-		if code, out, errs := cleanupd(
-			t,
-			append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 ||
+		if code, out, errs := cleanupd(t, append([]string{"__complete"}, strings.Split(asked, " ")...)...); code != 0 ||
 			!strings.Contains(out, want) {
 			t.Errorf("%s: %d %s %s", asked, code, out, errs)
 		}
@@ -377,7 +290,9 @@ func TestMistakes(t *testing.T) {
 		{"runs --since yesterday", 2, []string{"--since", "7d", "2026-02-28"}},
 		{"runs show", 2, []string{"id"}},
 		{"options set broadLogPurgeDelayDays=99999999999", 2, []string{"broadLogPurgeDelayDays must", "1 to 24,855"}},
-		{"options set storageOptimization=x", 2, []string{"storageOptimization must be VACUUM_ANALYZE, ANALYZE or NONE"}},
+		{"options set storageOptimization=x", 2, []string{
+			"storageOptimization must be VACUUM_ANALYZE, ANALYZE or NONE",
+		}},
 		{"guards set maxTables=99999999999999999999", 2, []string{"maxTables must be a whole number from 0 to "}},
 		{"audit --database-url " + pgtest.Empty(t).URL(), 1, []string{"no service has run on this database"}},
 		{"audit --database-url postgres://h/d --limit 0", 2, []string{"--limit"}},
@@ -393,7 +308,9 @@ func TestMistakes(t *testing.T) {
 		{"serve --pace slow --database-url postgres://h/d", 2, []string{"--pace", "gentle, balanced, fast"}},
 		{"serve --max-pause 59s --database-url postgres://h/d", 2, []string{"--max-pause", "1m", "59s"}},
 		{"serve --max-pause soon --database-url postgres://h/d", 2, []string{"--max-pause", "soon"}},
-		{"serve --synchronous-commit maybe --database-url postgres://h/d", 2, []string{"--synchronous-commit", "maybe"}},
+		{"serve --synchronous-commit maybe --database-url postgres://h/d", 2, []string{
+			"--synchronous-commit", "maybe",
+		}},
 		{"serve --workers 0 --database-url postgres://h/d", 2, []string{"--workers", "0"}},
 		{"serve --max-wal-rate -1 --database-url postgres://h/d", 2, []string{"--max-wal-rate"}},
 		{"serve --schedule=perhaps --database-url postgres://h/d", 2, []string{"--schedule"}},
@@ -440,11 +357,7 @@ func TestMistakes(t *testing.T) {
 			"serve --grpc-listen 127.0.0.1:0 --http-listen 127.0.0.1:0 --preview-database-url " + db.URL() +
 				" --database-url " + db.URL(),
 			2,
-			[]string{
-				"--preview-database-url",
-				"no standby of --database-url",
-				"not in recovery",
-			},
+			[]string{"--preview-database-url", "no standby of --database-url", "not in recovery"},
 		},
 		{away + " --preview-database-url mysql://u:secret@h/d", 2, []string{": --preview-database-url: "}},
 		{
@@ -480,44 +393,17 @@ func TestMistakes(t *testing.T) {
 func TestAllMistakesOfAServerAtOnce(t *testing.T) {
 	t.Parallel()
 	var out, err strings.Builder
-	code := run(t.Context(), []string{
-		"serve",
-		"--database-url",
-		"mysql://x",
-		"--grpc-listen",
-		"here",
-		"--lease",
-		"1ms",
-		"--batch-target",
-		"1h",
-		"--workers",
-		"99",
-		"--max-wal-rate",
-		"-1",
-		"--include",
-		"x",
-		"--mid-sourcing",
-		"y",
-		"--tls-cert",
-		"z",
-		"--forms-gds-dir",
-		"w",
-		"--log-level",
-		"loud",
-	}, &out, &err)
+	code := run(t.Context(),
+		[]string{
+			"serve", "--database-url", "mysql://x", "--grpc-listen", "here", "--lease", "1ms", "--batch-target", "1h",
+			"--workers", "99", "--max-wal-rate", "-1", "--include", "x", "--mid-sourcing", "y", "--tls-cert", "z",
+			"--forms-gds-dir", "w", "--log-level", "loud",
+		},
+		&out, &err)
 	lines := strings.Split(strings.TrimSpace(err.String()), "\n")
 	for _, flag := range []string{
-		"--database-url",
-		"--grpc-listen",
-		"--lease",
-		"--batch-target",
-		"--workers",
-		"--max-wal-rate",
-		"--include",
-		"--mid-sourcing",
-		"--tls-cert",
-		"--forms",
-		"--log-level",
+		"--database-url", "--grpc-listen", "--lease", "--batch-target", "--workers", "--max-wal-rate", "--include",
+		"--mid-sourcing", "--tls-cert", "--forms", "--log-level",
 	} {
 		if !slices.ContainsFunc(
 			lines,
@@ -550,7 +436,8 @@ func TestEnvironment(t *testing.T) {
 func TestUnknownEnvironment(t *testing.T) {
 	t.Parallel()
 	for setting, want := range map[string]string{
-		"CLEANUPD_SHEDULE=true":        "environment variable CLEANUPD_SHEDULE: no flag of cleanupd has this name (did you mean CLEANUPD_SCHEDULE?)",
+		"CLEANUPD_SHEDULE=true": "environment variable CLEANUPD_SHEDULE: no flag of cleanupd has this name (did " +
+			"you mean CLEANUPD_SCHEDULE?)",
 		"CLEANUPD_GRPC_LISTN=:9090":    "did you mean CLEANUPD_GRPC_LISTEN?",
 		"CLEANUPD_NOTHING_LIKE_THIS=1": "no flag of cleanupd has this name",
 		"CLEANUPD_SCHEDULE=true":       "",
@@ -590,12 +477,7 @@ func TestMigrateForAWeakRole(t *testing.T) {
 			"XtkJobLog, NmsEmailErrorStat TO " + clerk + "; GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO " + clerk,
 	)
 	for range 2 {
-		if code, out, errs := cleanupd(
-			t,
-			"migrate",
-			"--database-url",
-			db.URL(),
-		); code != 0 ||
+		if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()); code != 0 ||
 			!strings.Contains(out, "up to date") {
 			t.Fatalf("%d %s", code, errs)
 		}

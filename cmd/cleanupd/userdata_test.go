@@ -90,16 +90,12 @@ func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, 
 				LoadMySQL(t.Context(), db.DB, folder); err != nil {
 				t.Fatal(err)
 			}
-			test(
-				t,
+			test(t,
 				&formsDB{
-					db,
-					db.URL("root"),
-					"CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW DO SLEEP(0.01)",
-					"cleanupd_",
+					db, db.URL("root"),
+					"CREATE TRIGGER slow BEFORE DELETE ON tb_process_instance FOR EACH ROW DO SLEEP(0.01)", "cleanupd_",
 				},
-				folder,
-			)
+				folder)
 		})
 	}
 }
@@ -109,12 +105,9 @@ func TestUserData(t *testing.T) {
 }
 
 func testUserData(t *testing.T, forms *formsDB, _ string) {
-	if code, out, errs := cleanupd(
-		t,
-		"migrate",
-		"--forms-database-url",
-		forms.url,
-	); code != 0 || !strings.Contains(out, "up to date") ||
+	if code, out, errs := cleanupd(t, "migrate", "--forms-database-url", forms.url); code != 0 || !strings.Contains(
+		out, "up to date",
+	) ||
 		forms.Int("SELECT count(*) FROM "+forms.own+"journal") != 0 {
 		t.Fatalf("%d %s %s", code, out, errs)
 	}
@@ -124,15 +117,8 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Helper()
 		return cleanupd(t, append(args, "--server", s.grpc)...)
 	}
-	code, out, errs := ask(
-		"userdata",
-		"find",
-		"ann",
-		"--variable",
-		"Loans/apply:applicant",
-		"--variable",
-		"Loans/folder/sub/review",
-	)
+	code, out, errs := ask("userdata", "find", "ann", "--variable", "Loans/apply:applicant",
+		"--variable", "Loans/folder/sub/review")
 	if code != 0 || !strings.Contains(out, "Principals: P0\n") || !strings.Contains(out, "participant") ||
 		!strings.Contains(out, "Orphan tasks: ") ||
 		!strings.Contains(out, "Cannot be found: ") {
@@ -142,10 +128,7 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		t.Errorf("erased without asking: %d %s", code, errs)
 	}
 	for _, mistake := range []string{
-		"erase --yes",
-		"erase ann --task 1 --yes",
-		"erase --task 0 --yes",
-		"find --variable x/y ",
+		"erase --yes", "erase ann --task 1 --yes", "erase --task 0 --yes", "find --variable x/y ",
 	} {
 		args := strings.Split("userdata "+mistake, " ")
 		if code, _, errs := ask(args...); code != 2 || strings.Count(errs, "\n") != 1 {
@@ -153,74 +136,40 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 		}
 	}
 	before := forms.Int("SELECT count(*) FROM tb_task")
-	if code, out, errs := ask(
-		"userdata",
-		"erase",
-		"ann",
-		"--dry-run",
-	); code != 0 || !strings.Contains(out, "would be erased (rows: ") ||
+	if code, out, errs := ask("userdata", "erase", "ann", "--dry-run"); code != 0 || !strings.Contains(
+		out, "would be erased (rows: ",
+	) ||
 		forms.Int("SELECT count(*) FROM tb_task") != before {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"erase",
-		"ann",
-		"--yes",
-	); code != 0 || !strings.Contains(out, "\nReceipt ") ||
+	if code, out, errs := ask("userdata", "erase", "ann", "--yes"); code != 0 || !strings.Contains(out, "\nReceipt ") ||
 		forms.Int("SELECT count(*) FROM tb_task") >= before {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, _, errs := ask(
-		"userdata",
-		"erase",
-		"bob",
-		"--yes",
-	); code != 1 ||
+	if code, _, errs := ask("userdata", "erase", "bob", "--yes"); code != 1 ||
 		!strings.Contains(errs, "several principals") {
 		t.Errorf("%d %s", code, errs)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"erase",
-		"--task",
-		"99999",
-		"--yes",
-	); code != 0 ||
+	if code, out, errs := ask("userdata", "erase", "--task", "99999", "--yes"); code != 0 ||
 		!strings.Contains(out, "task 99999 does not exist") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	live := strings.TrimSpace(
-		forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0],
-	)
-	if code, out, errs := ask(
-		"userdata",
-		"erase",
-		"--task",
-		live,
-		"--yes",
-	); code != 1 || !strings.Contains(out, "task "+live+" is retained") || !strings.Contains(out, "\n0 process instances, 0 "+
+		forms.Strings("SELECT CAST(id AS char(20)) FROM tb_task WHERE process_instance_id > 0 LIMIT 1")[0])
+	if code, out, errs := ask("userdata", "erase", "--task", live, "--yes"); code != 1 || !strings.Contains(
+		out, "task "+live+" is retained",
+	) || !strings.Contains(out, "\n0 process instances, 0 "+
 		"orphan tasks, 0 files erased") ||
 		!strings.Contains(errs, "not everything was erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	_, list, _ := ask("userdata", "receipts")
 	receipt := strings.Fields(strings.Split(list, "\n")[3])[0] // of ann's
-	if code, out, errs := ask(
-		"userdata",
-		"verify",
-		receipt,
-		"ann",
-	); code != 0 ||
+	if code, out, errs := ask("userdata", "verify", receipt, "ann"); code != 0 ||
 		!strings.Contains(out, "process instances left") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, _, errs := ask(
-		"userdata",
-		"verify",
-		receipt,
-		"bob",
-	); (code != 2 && code != 1) ||
+	if code, _, errs := ask("userdata", "verify", receipt, "bob"); (code != 2 && code != 1) ||
 		!strings.Contains(errs, "user id of this erasure") {
 		t.Errorf("%d %s", code, errs)
 	}
@@ -230,22 +179,13 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 	}
-	if text, err := os.ReadFile(
-		page,
-	); err != nil || !strings.Contains(
-		string(text),
-		receipt,
-	) || !strings.Contains(string(text), "everything was erased") ||
+	if text, err := os.ReadFile(page); err != nil || !strings.Contains(string(text), receipt) || !strings.Contains(
+		string(text), "everything was erased",
+	) ||
 		!strings.Contains(string(text), "nothing was found") {
 		t.Errorf("%s %v", text, err)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"receipt",
-		receipt,
-		"-o",
-		"json",
-	); code != 0 ||
+	if code, out, errs := ask("userdata", "receipt", receipt, "-o", "json"); code != 0 ||
 		!strings.Contains(out, `"clean"`) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -257,47 +197,31 @@ func testUserData(t *testing.T, forms *formsDB, _ string) {
 			"'_wfattach999999')",
 	)
 	forms.Do("INSERT INTO tb_task (id) VALUES (1000000)")
-	if code, out, errs := ask(
-		"userdata",
-		"sweep",
-		"--yes",
-	); code != 0 || !strings.Contains(out, " sessions name a task or form data that does not exist") ||
+	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(
+		out, " sessions name a task or form data that does not exist",
+	) ||
 		!strings.Contains(out, "\n0 documents in the database, 0 files erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
 	db.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
-	if code, out, errs := ask(
-		"userdata",
-		"sweep",
-		"--dry-run",
-	); code != 0 ||
+	if code, out, errs := ask("userdata", "sweep", "--dry-run"); code != 0 ||
 		!strings.Contains(
 			out,
 			"document stale of _wfattach999999 would be erased (rows: 1 of tb_dm_chunk, 1 of tb_dm_session_reference)",
 		) {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"sweep",
-		"--yes",
-	); code != 0 || !strings.Contains(out, "document stale of _wfattach999999 erased") ||
+	if code, out, errs := ask("userdata", "sweep", "--yes"); code != 0 || !strings.Contains(
+		out, "document stale of _wfattach999999 erased",
+	) ||
 		!strings.Contains(out, " documents in the database, 0 files erased") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"receipts",
-	); code != 0 || errs != "" || strings.Count(out, "\n") != 6 ||
+	if code, out, errs := ask("userdata", "receipts"); code != 0 || errs != "" || strings.Count(out, "\n") != 6 ||
 		!strings.Contains(out, "true") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
-	if code, out, errs := ask(
-		"userdata",
-		"receipts",
-		"--limit",
-		"1",
-	); code != 0 || strings.Count(out, "\n") != 2 ||
+	if code, out, errs := ask("userdata", "receipts", "--limit", "1"); code != 0 || strings.Count(out, "\n") != 2 ||
 		!strings.Contains(errs, "There are more entries") {
 		t.Errorf("%d %s %s", code, out, errs)
 	}
@@ -311,18 +235,10 @@ func TestRowSecurityOfForms(t *testing.T) {
 		"INSERT INTO tb_task VALUES (1000001, 1, 'P0', 0); ALTER TABLE tb_task ENABLE ROW LEVEL SECURITY, FORCE ROW " +
 			"LEVEL SECURITY",
 	)
-	s := startServer(
-		t,
-		"--database-url",
-		pgtest.Campaign(t).URL(),
-		"--forms-database-url",
-		forms.URL(),
-		"--forms-gds-in-database",
-	)
+	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+		"--forms-gds-in-database")
 	for _, args := range []string{"find ann", "erase --task 1000001 --yes"} {
-		if code, out, errs := cleanupd(
-			t,
-			append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 ||
+		if code, out, errs := cleanupd(t, append(strings.Fields("userdata "+args), "--server", s.grpc)...); code != 1 ||
 			!strings.Contains(out+errs, "row-level security") {
 			t.Errorf("%s: %d %s %s", args, code, out, errs)
 		}
@@ -335,50 +251,23 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	forms := formsOf(t, 5, "")
 	strange := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/xml")
-		_, _ = io.WriteString(
-			w,
-			`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`,
-		)
+		_, _ = io.WriteString(w,
+			`<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/"><attachments>x</attachments></soap:Envelope>`)
 	}))
 	t.Cleanup(strange.Close)
 	ended := forms.Strings("SELECT id::text FROM tb_process_instance WHERE status = 2 LIMIT 1")[0]
 	for range 2 {
-		s := startServer(
-			t,
-			"--database-url",
-			pgtest.Campaign(t).URL(),
-			"--forms-database-url",
-			forms.URL(),
-			"--forms-gds-in-database",
-			"--forms-server-url",
-			strange.URL,
-			"--forms-server-user",
-			"administrator",
-			"--forms-server-password",
-			"secret",
-		)
+		s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+			"--forms-gds-in-database", "--forms-server-url", strange.URL, "--forms-server-user", "administrator",
+			"--forms-server-password", "secret")
 		if code, out, errs := cleanupd(
-			t,
-			"userdata",
-			"erase",
-			"--instance",
-			ended,
-			"--yes",
-			"--server",
-			s.grpc,
+			t, "userdata", "erase", "--instance", ended, "--yes", "--server", s.grpc,
 		); code != 1 ||
 			(!strings.Contains(out, "no SOAP message") && !strings.Contains(out, "not an envelope")) {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
 		if code, _, errs := cleanupd(
-			t,
-			"userdata",
-			"erase",
-			"--task",
-			"99999",
-			"--yes",
-			"--server",
-			s.grpc,
+			t, "userdata", "erase", "--task", "99999", "--yes", "--server", s.grpc,
 		); code != 0 {
 			t.Errorf("the next erasure: %d %s", code, errs)
 		}
@@ -388,9 +277,7 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 // erasing has a server erase every process instance. ended receives the exit status of the client; args are for the
 // server, whose database is db.
 func erasing(
-	t *testing.T,
-	forms *formsDB,
-	storage ...string,
+	t *testing.T, forms *formsDB, storage ...string,
 ) (first *replica, ended chan int, args []string, db *pgtest.DB) {
 	t.Helper()
 	db = pgtest.Campaign(t)
@@ -409,10 +296,7 @@ func erasing(
 
 // killed has a server erase every process instance, kills it at a certain point, and has another one finish.
 func killed(
-	t *testing.T,
-	forms *formsDB,
-	moment func(db *pgtest.DB),
-	storage ...string,
+	t *testing.T, forms *formsDB, moment func(db *pgtest.DB), storage ...string,
 ) (second *replica, db *pgtest.DB) {
 	t.Helper()
 	first, ended, args, db := erasing(t, forms, storage...)
@@ -489,13 +373,7 @@ func TestErasureOfAKilledServer(t *testing.T) {
 			}
 		}, "--forms-gds-in-database")
 		accounted(t, forms, db, tasks)
-		if code, out, errs := cleanupd(
-			t,
-			"userdata",
-			"receipts",
-			"--server",
-			second.grpc,
-		); code != 0 ||
+		if code, out, errs := cleanupd(t, "userdata", "receipts", "--server", second.grpc); code != 0 ||
 			!strings.Contains(out, "  300  ") {
 			t.Errorf("%d %s %s", code, out, errs)
 		}
@@ -521,12 +399,8 @@ func TestFilesOfAKilledServer(t *testing.T) {
 				}
 			}
 		}, "--forms-gds-dir", folder)
-		told, after := db.Strings(
-			"SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'",
-		), filesIn(
-			t,
-			folder,
-		)
+		told, after := db.Strings("SELECT body ->> 'File' FROM cleanupd.erasure_event WHERE body ? 'File'"), filesIn(t,
+			folder)
 		gone := slices.DeleteFunc(before, func(name string) bool { return slices.Contains(after, name) })
 		slices.Sort(told)
 		if !slices.Equal(told, gone) {
@@ -586,29 +460,17 @@ func TestErasureOfMuch(t *testing.T) {
 			"INSERT INTO tb_task SELECT i + 1000000, 1, 'P0', 1000000 + (i - 1) % 10000 + 1 FROM " + numbers(tasks),
 			"INSERT INTO tb_form_data SELECT i + 1000000, i + 1000000 FROM " + numbers(tasks),
 			"INSERT INTO tb_dm_chunk SELECT concat('d', i), 0, 'content' FROM " + numbers(documents),
-			"INSERT INTO tb_dm_session_reference SELECT concat('d', i), concat('_wfattach', i + 1000000) FROM " + numbers(documents),
+			"INSERT INTO tb_dm_session_reference SELECT concat('d', i), concat('_wfattach', i + 1000000) FROM " +
+				numbers(documents),
 			"INSERT INTO tb_101 (process_instance_id, applicant) SELECT i + 1000000, 'ann' FROM " + numbers(tasks/10),
 		} {
 			forms.Do(statement)
 		}
-		s := startServer(
-			t,
-			"--database-url",
-			pgtest.Campaign(t).URL(),
-			"--forms-database-url",
-			forms.url,
-			"--forms-gds-in-database",
-		)
+		s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.url,
+			"--forms-gds-in-database")
 		before := peak(t, s)
 		if code, out, errs := cleanupd(
-			t,
-			"userdata",
-			"find",
-			"ann",
-			"--variable",
-			"Loans/apply:applicant",
-			"--server",
-			s.grpc,
+			t, "userdata", "find", "ann", "--variable", "Loans/apply:applicant", "--server", s.grpc,
 		); code != 0 ||
 			strings.Count(out, "initiator") != tasks/10 {
 			t.Errorf("%d %d %s", code, strings.Count(out, "initiator"), errs)
@@ -640,9 +502,7 @@ func peak(t *testing.T, s *replica) int64 {
 	}
 	var kib int64
 	if _, err := fmt.Sscanf(
-		string(status[strings.Index(string(status), "VmHWM:"):]),
-		"VmHWM: %d kB",
-		&kib,
+		string(status[strings.Index(string(status), "VmHWM:"):]), "VmHWM: %d kB", &kib,
 	); err != nil {
 		t.Fatal(err)
 	}
@@ -664,22 +524,9 @@ func TestUserDataOfMany(t *testing.T) {
 			length,
 		),
 	)
-	s := startServer(
-		t,
-		"--database-url",
-		pgtest.Campaign(t).URL(),
-		"--forms-database-url",
-		forms.URL(),
-		"--forms-gds-in-database",
-	)
-	if code, out, errs := cleanupd(
-		t,
-		"userdata",
-		"find",
-		"many",
-		"--server",
-		s.grpc,
-	); code != 0 ||
+	s := startServer(t, "--database-url", pgtest.Campaign(t).URL(), "--forms-database-url", forms.URL(),
+		"--forms-gds-in-database")
+	if code, out, errs := cleanupd(t, "userdata", "find", "many", "--server", s.grpc); code != 0 ||
 		strings.Count(out, "initiator") != instances {
 		t.Errorf("%d %d instances %s", code, strings.Count(out, "initiator"), errs)
 	}

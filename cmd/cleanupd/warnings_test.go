@@ -35,11 +35,8 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 	} {
 		db.Superuser(test.sql)
 		var log bytes.Buffer
-		s, err := serve.New(
-			t.Context(),
-			serve.ConfigOnFreePorts(db.As(least)),
-			slog.New(slog.NewTextHandler(&log, nil)),
-		)
+		s, err := serve.New(t.Context(), serve.ConfigOnFreePorts(db.As(least)),
+			slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,10 +45,7 @@ func TestOpenSchemaIsWarnedOf(t *testing.T) {
 		if err := s.Serve(stopped); err != nil {
 			t.Error(err)
 		}
-		if n := strings.Count(
-			log.String(),
-			"could run code",
-		); (test.remedy == "" && n > 0) ||
+		if n := strings.Count(log.String(), "could run code"); (test.remedy == "" && n > 0) ||
 			(test.remedy != "" && (n != 1 || !strings.Contains(log.String(), `remedy="`+test.remedy+`"`))) {
 			t.Errorf("%q: %s", test.sql, &log)
 		}
@@ -65,12 +59,7 @@ func TestSquattedSchema(t *testing.T) {
 	mallory := db.Role("mallory")
 	pid := db.For(mallory).Hold("SELECT pg_advisory_xact_lock(x'636c65616e757064'::bigint)").Conn().PgConn().PID()
 	told := fmt.Sprintf("process %d of the role %q", pid, mallory)
-	if code, out, errs := cleanupd(
-		t,
-		"migrate",
-		"--database-url",
-		db.URL()+"&lock_timeout=100ms",
-	); code != 1 ||
+	if code, out, errs := cleanupd(t, "migrate", "--database-url", db.URL()+"&lock_timeout=100ms"); code != 1 ||
 		!strings.Contains(errs, told) {
 		t.Errorf("%d %s %s, want %s", code, out, errs, told)
 	}

@@ -20,14 +20,7 @@ func TestZoneOfTheApplication(t *testing.T) {
 			FROM unnest('{-1, 1}'::int[]) i`,
 	)
 	r := startServer(t, "--database-url", db.URL())
-	if code, out, errs := cleanupd(
-		t,
-		"options",
-		"--server",
-		r.grpc,
-		"-o",
-		"json",
-	); code != 0 ||
+	if code, out, errs := cleanupd(t, "options", "--server", r.grpc, "-o", "json"); code != 0 ||
 		!strings.Contains(out, "2026-01-02T00:00:00Z") {
 		t.Errorf("options: %d %s %s", code, out, errs)
 	}
@@ -42,9 +35,7 @@ func TestZoneOfTheApplication(t *testing.T) {
 		"SELECT count(*) FROM XtkOption WHERE iOptionId = 2 AND tsTimeStampValue AT TIME ZONE 'America/Bogota' "+
 			"BETWEEN now() - interval '10 minutes' AND now()",
 	) != 1 {
-		t.Errorf(
-			"the last cleanup was at %q",
-			db.Strings("SELECT tsTimeStampValue::text FROM XtkOption WHERE iOptionId = 2"),
-		)
+		t.Errorf("the last cleanup was at %q",
+			db.Strings("SELECT tsTimeStampValue::text FROM XtkOption WHERE iOptionId = 2"))
 	}
 }

@@ -24,9 +24,9 @@ type follower struct {
 }
 
 // events turns a call that streams events into a function that returns the next one.
-func events[M interface{ GetEvent() *cleanupv1.RunEvent }](
-	stream interface{ Recv() (M, error) }, err error,
-) func() (*cleanupv1.RunEvent, error) {
+func events[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }, err error) func() (
+	*cleanupv1.RunEvent, error,
+) {
 	return func() (*cleanupv1.RunEvent, error) {
 		if err != nil {
 			return nil, err
@@ -69,12 +69,8 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 		case code == codes.Unavailable:
 			if lost.IsZero() {
 				lost = time.Now()
-				fmt.Fprintf(
-					os.Stderr,
-					"The connection is lost, trying for %s to come back to %s.\n",
-					f.patience,
-					f.run(),
-				)
+				fmt.Fprintf(os.Stderr, "The connection is lost, trying for %s to come back to %s.\n", f.patience,
+					f.run())
 			}
 			if time.Since(lost) > f.patience {
 				return nil, fmt.Errorf("%s may go on, see --watch: %w", f.run(), err)
@@ -82,10 +78,8 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 			time.Sleep(time.Second)
 		case code == codes.DataLoss && f.at != nil:
 			f.at.AfterSequence, f.at.LogGeneration = stillThere(err), 0
-			fmt.Fprintf(
-				os.Stderr, "The database lost the events after the first %d, going on from there.\n",
-				f.at.GetAfterSequence(),
-			)
+			fmt.Fprintf(os.Stderr, "The database lost the events after the first %d, going on from there.\n",
+				f.at.GetAfterSequence())
 		default:
 			return nil, err
 		}

@@ -31,26 +31,18 @@ func main() {
 	var (
 		server = flag.String("server", "127.0.0.1:9090", "the gRPC address of a server, HOST:PORT")
 		ca     = flag.String("tls-ca", "", "speak TLS, and trust the authorities in this PEM file")
-		token  = flag.String(
-			"token", "",
-			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users cannot see)",
-		)
+		token  = flag.String("token", "",
+			"the token to send, with --tls-ca only (default $CLEANUPD_TOKEN, which other users cannot see)")
 		watched  = flag.String("watch", "", "watch the run with this id instead of starting one")
 		dry      = flag.Bool("dry-run", false, "change nothing, count what would be deleted")
-		approved = flag.String(
-			"approve", "", "do what the dry run with this id found, and accept the guards that it showed",
-		)
+		approved = flag.String("approve", "",
+			"do what the dry run with this id found, and accept the guards that it showed")
 		tasks    []string
-		patience = flag.Duration(
-			"patience",
-			time.Minute,
-			"how long to try to start a run, or to come back to it, after the connection was lost",
-		)
+		patience = flag.Duration("patience", time.Minute,
+			"how long to try to start a run, or to come back to it, after the connection was lost")
 	)
-	flag.Func(
-		"task", "run this task; may be repeated (default all)",
-		func(name string) error { tasks = append(tasks, name); return nil },
-	)
+	flag.Func("task", "run this task; may be repeated (default all)",
+		func(name string) error { tasks = append(tasks, name); return nil })
 	flag.Parse()
 	conn, err := dial(*server, *ca, cmp.Or(*token, os.Getenv("CLEANUPD_TOKEN")))
 	if err != nil {
@@ -127,17 +119,15 @@ func dial(server, ca, token string) (*grpc.ClientConn, error) {
 		grpc.WithTransportCredentials(transport),
 		// A server that vanished is noticed after a minute, and one that came back after two seconds.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 30 * time.Second}),
-		grpc.WithConnectParams(
-			grpc.ConnectParams{
-				Backoff: backoff.Config{
-					BaseDelay:  time.Second,
-					Multiplier: 1.6,
-					Jitter:     0.2,
-					MaxDelay:   2 * time.Second,
-				},
-				MinConnectTimeout: 20 * time.Second,
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff: backoff.Config{
+				BaseDelay:  time.Second,
+				Multiplier: 1.6,
+				Jitter:     0.2,
+				MaxDelay:   2 * time.Second,
 			},
-		),
+			MinConnectTimeout: 20 * time.Second,
+		}),
 	}
 	if token != "" {
 		if ca == "" {
@@ -160,20 +150,13 @@ func show(e *cleanupv1.RunEvent) {
 		fmt.Printf("%s: %d rows so far, now %q\n", p.GetTask(), p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetObject())
 	case e.GetTaskFinished() != nil:
 		r := e.GetTaskFinished().GetResult()
-		fmt.Printf(
-			"%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(),
-			r.GetRowsUpdated(), r.GetRowsRetained(),
-		)
+		fmt.Printf("%s: %s, %d rows deleted, %d updated, %d left\n", r.GetTask(), r.GetState(), r.GetRowsDeleted(),
+			r.GetRowsUpdated(), r.GetRowsRetained())
 		for _, p := range r.GetPreview() { // of a dry run
 			fmt.Printf("  %s %q: %d rows, %d tables\n", p.GetAction(), p.GetTable(), p.GetRows(), p.GetTables())
 			for _, g := range p.GetGuards() {
-				fmt.Printf(
-					"  %s refuses this for %q: the number is %d, the limit is %d\n",
-					g.GetGuard(),
-					g.GetTable(),
-					g.GetNumber(),
-					g.GetLimit(),
-				)
+				fmt.Printf("  %s refuses this for %q: the number is %d, the limit is %d\n", g.GetGuard(), g.GetTable(),
+					g.GetNumber(), g.GetLimit())
 			}
 		}
 	case e.GetLog() != nil && e.GetLog().GetLevel() != cleanupv1.LogLevel_LOG_LEVEL_INFO:

@@ -43,35 +43,19 @@ func TestSquatted(t *testing.T) {
 			t.Errorf("%v, want %s", err, told)
 		}
 		db.For(mallory).Hold("SELECT pg_advisory_xact_lock_shared($1)", lock+100)
-		if alone, shared := advisory.Squatted(
-			t.Context(),
-			db,
-			lock+100,
-			false,
-		), advisory.Squatted(
-			t.Context(),
-			db,
-			lock+100,
-			true,
+		if alone, shared := advisory.Squatted(t.Context(), db, lock+100, false), advisory.Squatted(
+			t.Context(), db, lock+100, true,
 		); alone == nil ||
 			shared != nil {
 			t.Errorf("one that is shared: %v, %v", alone, shared)
 		}
-		if err := advisory.Explain(
-			t.Context(),
-			db,
-			lock,
-			late,
-		); !errors.Is(err, late) ||
+		if err := advisory.Explain(t.Context(), db, lock, late); !errors.Is(err, late) ||
 			!strings.Contains(err.Error(), told) {
 			t.Errorf("%v, want %s", err, told)
 		}
-		if err := advisory.Explain(
-			t.Context(),
-			db,
-			lock,
-			errors.ErrUnsupported,
-		); !errors.Is(err, errors.ErrUnsupported) ||
+		if err := advisory.Explain(t.Context(), db, lock, errors.ErrUnsupported); !errors.Is(
+			err, errors.ErrUnsupported,
+		) ||
 			strings.Contains(err.Error(), "process") {
 			t.Errorf("another error: %v", err)
 		}

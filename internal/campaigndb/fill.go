@@ -55,9 +55,8 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	if err != nil {
 		return err
 	}
-	d.Tables = slices.DeleteFunc(
-		d.Tables, func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" },
-	)
+	d.Tables = slices.DeleteFunc(d.Tables,
+		func(t *Table) bool { return t.Name == "xtkoption" || t.Name == "nmsdeliverymapping" })
 	if err := d.Load(ctx, conn); err != nil {
 		return err
 	}
@@ -115,26 +114,13 @@ func workTables() []string {
 		"INSERT INTO NmsGroup (iGroupId, sLabel, iType, tsLastModified) VALUES (500002, 'Regular customers', 1, now())",
 	}
 	for _, name := range []string{
-		"wkDlv_500001_1",
-		"wkDlv_99000_1",
-		"wkf12_3",
-		"wkf99001_1",
-		"wkf4294967290_3",
-		"wkf99002_grp500002",
-		"wkfhisto12_query",
-		"wkfhisto99001_query",
-		"grp500002",
-		"grp99003",
-		"wkSimu_16_aggr",
-		"wkSimu_99004_aggr",
+		"wkDlv_500001_1", "wkDlv_99000_1", "wkf12_3", "wkf99001_1", "wkf4294967290_3", "wkf99002_grp500002",
+		"wkfhisto12_query", "wkfhisto99001_query", "grp500002", "grp99003", "wkSimu_16_aggr", "wkSimu_99004_aggr",
 	} {
-		sql = append(
-			sql,
+		sql = append(sql,
 			fmt.Sprintf(
 				"CREATE UNLOGGED TABLE %s WITH (autovacuum_enabled = false) AS SELECT generate_series(1, 10) AS iId",
-				name,
-			),
-		)
+				name))
 	}
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
@@ -160,13 +146,8 @@ func (g *generator) link() int64 {
 
 // noZero are the tables with an integer key and no zero record.
 var noZero = []string{
-	"nmsbroadlogeventhisto",
-	"nmstrackinglogeventhisto",
-	"nmseventhisto",
-	"nmsmirrorpageinfo",
-	"nmsmirrorpagesearch",
-	"nmswebtrackinglog",
-	"nmsremamatchrcp",
+	"nmsbroadlogeventhisto", "nmstrackinglogeventhisto", "nmseventhisto", "nmsmirrorpageinfo", "nmsmirrorpagesearch",
+	"nmswebtrackinglog", "nmsremamatchrcp",
 }
 
 // id returns the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
@@ -187,9 +168,8 @@ func (g *generator) date() any {
 	case 0:
 		return nil
 	case 1, 2, 3:
-		side := time.Duration(
-			g.rand.IntN(3)-1,
-		) * []time.Duration{time.Microsecond, time.Second, time.Hour}[g.rand.IntN(3)]
+		side := time.Duration(g.rand.IntN(3)-1) * []time.Duration{time.Microsecond, time.Second, time.Hour}[g.rand.IntN(
+			3)]
 		return g.now.Add(-time.Duration(ages[g.rand.IntN(len(ages))])*24*time.Hour + side)
 	}
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
@@ -200,87 +180,39 @@ var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
 
 // choices are the values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
-	"nmsaddress.istatus": {
-		1,
-		2,
-		3,
-	},
+	"nmsaddress.istatus":      {1, 2, 3},
 	"nmsaddress.itype":        {0, 1, 41, 42},
 	"nmsvisitor.irecipientid": {0, 0, 0, 7},
 	"iorigin":                 {0, 0, 1},
 	"nmsdelivery.istate": {
-		0,
-		11,
-		12,
-		13,
-		15,
-		21,
-		22,
-		25,
-		37,
-		45,
-		51,
-		55,
-		61,
-		62,
-		71,
-		75,
-		81,
-		85,
-		85,
-		85,
-		95,
-		95,
-		95,
-		100,
+		0, 11, 12, 13, 15, 21, 22, 25, 37, 45, 51, 55, 61, 62, 71, 75, 81, 85, 85, 85, 95, 95, 95, 100,
 	},
-	"istate": {
-		0,
-		11,
-		13,
-		20,
-		20,
-	},
+	"istate":                   {0, 11, 13, 20, 20},
 	"ideletestatus":            {0, 0, 0, 0, 1, 2},
 	"istatus":                  {0, 1, 2, 3, 6},
 	"idisabled":                {0, 0, 1},
 	"nmsbroadlogrcp.istatus":   logStates,
 	"nmsbroadlogmid.istatus":   logStates,
 	"cusbroadlogstore.istatus": logStates,
-	"ideliverymode": {
-		0,
-		1,
-		1,
-		4,
-	},
-	"iismodel":        {0, 0, 1},
-	"iwebrespurged":   {0, 1},
-	"ineedmirrorpage": {0, 1},
-	"iactive":         {0, 1},
-	"ihistory":        {0, 30, 90, 9_999_999},
-	"itype": {
-		0,
-		1,
-	},
-	"imidremoteid":       {0},
-	"iproofeddeliveryid": {0, 0, 1},
-	"itodeliver":         {0, 9_999, 10_000, 2_147_483_647},
-	"iprocessed":         {0, 0, 1, -2_147_483_648},
-	"itotalerrors":       {0, 5, 19, 20, 2_147_483_647},
-	"itotalconnections":  {1, 2_147_483_647},
+	"ideliverymode":            {0, 1, 1, 4},
+	"iismodel":                 {0, 0, 1},
+	"iwebrespurged":            {0, 1},
+	"ineedmirrorpage":          {0, 1},
+	"iactive":                  {0, 1},
+	"ihistory":                 {0, 30, 90, 9_999_999},
+	"itype":                    {0, 1},
+	"imidremoteid":             {0},
+	"iproofeddeliveryid":       {0, 0, 1},
+	"itodeliver":               {0, 9_999, 10_000, 2_147_483_647},
+	"iprocessed":               {0, 0, 1, -2_147_483_648},
+	"itotalerrors":             {0, 5, 19, 20, 2_147_483_647},
+	"itotalconnections":        {1, 2_147_483_647},
 }
 
 // counted are columns that make a row unique, some together with a link.
 var counted = []string{
-	"irecipientid",
-	"itypologyruleid",
-	"ipublicid",
-	"imsgid",
-	"ioperatorid",
-	"ibroadlogid",
-	"ipropositionid",
-	"itaskidentifier",
-	"ieventidentifier",
+	"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid",
+	"itaskidentifier", "ieventidentifier",
 }
 
 func (g *generator) row(t *Table, i int) Row {

@@ -155,15 +155,11 @@ func printAudit(cmd *cobra.Command, output format.Output, entries []audit.Entry,
 func printAuditTable(w io.Writer, entries []audit.Entry) error {
 	rows := []terminal.Row{{"TIME", "WHO", "ROLE", "FROM", "WHAT", "RESULT", "DETAILS"}}
 	for _, e := range entries {
-		rows = append(rows, terminal.Row{
-			e.Time.UTC().Format(time.RFC3339),
-			e.Subject,
-			e.Role,
-			e.Address,
-			e.RPC,
-			e.Result,
-			describeDetails(e.Details),
-		})
+		rows = append(rows,
+			terminal.Row{
+				e.Time.UTC().Format(time.RFC3339), e.Subject, e.Role, e.Address, e.RPC, e.Result,
+				describeDetails(e.Details),
+			})
 	}
 	return terminal.ScreenOf(w).PrintTable(rows)
 }

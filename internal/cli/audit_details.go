@@ -41,9 +41,10 @@ func describeChange(name string, from, to any) (parts []string) {
 	before, _ := from.(map[string]any)
 	after, _ := to.(map[string]any)
 	if before == nil && after == nil {
-		return []string{strings.TrimSpace(fmt.Sprintf(
-			"%s from %s to %s", format.FieldName(name), valueText(name, from), valueText(name, to),
-		))}
+		return []string{
+			strings.TrimSpace(
+				fmt.Sprintf("%s from %s to %s", format.FieldName(name), valueText(name, from), valueText(name, to))),
+		}
 	}
 	fields := map[string]any{}
 	maps.Copy(fields, before)

@@ -96,17 +96,14 @@ var knownPlans = func() rpc.Source {
 
 // trippedGuards offers the guards that refuse the plan of the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
-	return rpc.Complete(
-		server,
-		func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
-			resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
-			for _, g := range watch.TrippedGuards(resp.GetRun()) {
-				value := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
-				list = append(list, cobra.CompletionWithDesc(value, watch.DescribeGuard(g)))
-			}
-			return list, err
-		},
-	)
+	return rpc.Complete(server, func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
+		resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
+		for _, g := range watch.TrippedGuards(resp.GetRun()) {
+			value := fmt.Sprintf("%s,%s,%d", format.EnumName(g.GetGuard()), g.GetTable(), g.GetNumber())
+			list = append(list, cobra.CompletionWithDesc(value, watch.DescribeGuard(g)))
+		}
+		return list, err
+	})
 }
 
 // knownHolds offers the holds that have not ended.
@@ -155,9 +152,9 @@ func completeSettings(
 
 // completeOptions completes the names of options that can be set.
 func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
-	return completeSettings(server, optionFields, suffix, func(ctx context.Context, client cleanupd.Client) (
-		func(protoreflect.FieldDescriptor) string, error,
-	) {
+	return completeSettings(server, optionFields, suffix, func(
+		ctx context.Context, client cleanupd.Client,
+	) (func(protoreflect.FieldDescriptor) string, error) {
 		resp, err := client.GetOptions(ctx, &cleanupv1.GetOptionsRequest{})
 		return func(f protoreflect.FieldDescriptor) string {
 			if f.Kind() == protoreflect.MessageKind { // a time, which runs set
@@ -170,9 +167,9 @@ func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
 
 // completeGuards completes the names of guards.
 func completeGuards(server *rpc.Server) cobra.CompletionFunc {
-	return completeSettings(server, guardFields, "=", func(ctx context.Context, client cleanupd.Client) (
-		func(protoreflect.FieldDescriptor) string, error,
-	) {
+	return completeSettings(server, guardFields, "=", func(
+		ctx context.Context, client cleanupd.Client,
+	) (func(protoreflect.FieldDescriptor) string, error) {
 		resp, err := client.GetGuards(ctx, &cleanupv1.GetGuardsRequest{})
 		return func(f protoreflect.FieldDescriptor) string { return guardValue(resp.GetGuards(), f) }, err
 	})

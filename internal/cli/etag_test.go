@@ -36,9 +36,7 @@ func (*changed) GetGuards(context.Context, *cleanupv1.GetGuardsRequest) (*cleanu
 	return &cleanupv1.GetGuardsResponse{Etag: "of guards"}, nil
 }
 
-func (c *changed) SetGuards(
-	_ context.Context, in *cleanupv1.SetGuardsRequest,
-) (*cleanupv1.SetGuardsResponse, error) {
+func (c *changed) SetGuards(_ context.Context, in *cleanupv1.SetGuardsRequest) (*cleanupv1.SetGuardsResponse, error) {
 	return nil, c.write(in.GetEtag(), in.GetUpdateMask())
 }
 

@@ -105,10 +105,8 @@ func ProtectNegativeKey(args []string) []string {
 // taskOrRow requires the name of a task, or a table and a key.
 func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
-		return flags.Errorf(
-			"%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
-			cmd.CommandPath(), cmd.CommandPath(),
-		)
+		return flags.Errorf("%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
+			cmd.CommandPath(), cmd.CommandPath())
 	}
 	return nil
 }
@@ -119,27 +117,22 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 		fmt.Fprintf(s, "%s %s: no such row\n", terminal.Printable(row.GetTable()), terminal.Printable(key))
 		return printRunsOfTable(s, row.GetRuns())
 	}
-	fmt.Fprintf(
-		s, "%s %s: %s\n", terminal.Printable(row.GetTable()), terminal.Printable(key),
-		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetDeleteAfterTime(), row.GetWhy()),
-	)
+	fmt.Fprintf(s, "%s %s: %s\n", terminal.Printable(row.GetTable()), terminal.Printable(key),
+		describeVerdict(row.GetVerdict(), row.GetTask(), row.GetDeleteAfterTime(), row.GetWhy()))
 	fmt.Fprintf(s, "reference time %s\n", format.Time(row.GetReferenceTime()))
 	for _, step := range row.GetSteps() {
-		fmt.Fprintf(
-			s, "\n%s, %s: %s\n", step.GetTask(), format.EnumName(step.GetAction()), strings.TrimPrefix(
-				describeVerdict(step.GetVerdict(), "", step.GetDeleteAfterTime(), step.GetWhy()), "DELETE ",
-			),
-		)
+		fmt.Fprintf(s, "\n%s, %s: %s\n", step.GetTask(), format.EnumName(step.GetAction()),
+			strings.TrimPrefix(describeVerdict(step.GetVerdict(), "", step.GetDeleteAfterTime(), step.GetWhy()),
+				"DELETE "))
 		fmt.Fprintln(s, "  rule: "+terminal.Printable(step.GetRule()))
 		for _, p := range step.GetParts() {
 			of := ""
 			if p.GetOf() != "" {
 				of = p.GetOf() + ": "
 			}
-			fmt.Fprintf(
-				s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), format.EnumName(p.GetTruth()), terminal.Printable(of),
-				terminal.Printable(p.GetText()), terminal.Printable(strings.Join(p.GetValues(), ", ")),
-			)
+			fmt.Fprintf(s, "  %d. %-7s %s%s (%s)\n", p.GetAlternative(), format.EnumName(p.GetTruth()),
+				terminal.Printable(of), terminal.Printable(p.GetText()),
+				terminal.Printable(strings.Join(p.GetValues(), ", ")))
 		}
 	}
 	return nil
@@ -153,12 +146,11 @@ func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error 
 	}
 	rows := []terminal.Row{{"RUN", "STARTED", "ROWS OF THE TABLE", "TASKS"}}
 	for _, r := range runs {
-		rows = append(rows, terminal.Row{
-			r.GetRunId(),
-			format.Time(r.GetStartTime()),
-			humanize.Comma(r.GetRowsDeleted()),
-			strings.Join(r.GetTasks(), ", "),
-		})
+		rows = append(rows,
+			terminal.Row{
+				r.GetRunId(), format.Time(r.GetStartTime()), humanize.Comma(r.GetRowsDeleted()),
+				strings.Join(r.GetTasks(), ", "),
+			})
 	}
 	return s.PrintTable(rows)
 }

@@ -28,11 +28,13 @@ func NewForecast() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forecast",
 		Short: "Show how much the next runs will have to do, whether they keep up, and when id sequences end",
-		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run will\n" +
+		Long: "Show how many rows of each task are obsolete now and become so in the next days, how long the next run " +
+			"will\n" +
 			"work on them, and whether runs keep up. Sequences whose ids end are shown with the date.\n\n" +
 			"It counts rows for at most 3 seconds a table, and estimates them from a sample (marked ~) where that takes longer.",
-		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == \"TREND_FALLING_BEHIND\")'",
-		Args:    flags.NoArguments,
+		Example: "  cleanupd forecast\n  cleanupd forecast -o json | jq '.tasks[] | select(.trend == " +
+			"\"TREND_FALLING_BEHIND\")'",
+		Args: flags.NoArguments,
 		RunE: rpc.WithClient(&server, func(cmd *cobra.Command, client cleanupd.Client, _ []string) error {
 			resp, err := client.GetForecast(cmd.Context(), &cleanupv1.GetForecastRequest{})
 			if err != nil {
@@ -113,11 +115,9 @@ func sizes(d *cleanupv1.DatabaseForecast) string {
 	if d.BytesIn_30Days == nil {
 		return now + "; how much it grows is known when its tables were sampled for a day."
 	}
-	return fmt.Sprintf(
-		"%s; in 30 days %s (without the cleanup %s), in 90 days %s (%s).",
-		now, format.Size(d.GetBytesIn_30Days()), format.Size(d.GetBytesIn_30DaysWithoutCleanup()),
-		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()),
-	)
+	return fmt.Sprintf("%s; in 30 days %s (without the cleanup %s), in 90 days %s (%s).", now,
+		format.Size(d.GetBytesIn_30Days()), format.Size(d.GetBytesIn_30DaysWithoutCleanup()),
+		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()))
 }
 
 // used returns which share of its ids above zero a sequence has given; empty if it has none.
@@ -136,13 +136,10 @@ func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 		if q.ValuesPerDay != nil {
 			perDay = humanize.Comma(int64(q.GetValuesPerDay()))
 		}
-		table = append(table, terminal.Row{
-			q.GetSequence(),
-			strings.Join(q.GetColumns(), " "),
-			used(q),
-			perDay,
-			format.Date(q.GetLimitTime()),
-		})
+		table = append(table,
+			terminal.Row{
+				q.GetSequence(), strings.Join(q.GetColumns(), " "), used(q), perDay, format.Date(q.GetLimitTime()),
+			})
 	}
 	return table
 }

@@ -116,9 +116,9 @@ func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequ
 			changed = current.GetDefaults()
 		}
 		if looseness(f, changed) > looseness(f, current.GetGuards()) {
-			list = append(list, fmt.Sprintf(
-				"%s from %s to %s", f.JSONName(), guardValue(current.GetGuards(), f), guardValue(changed, f),
-			))
+			list = append(list,
+				fmt.Sprintf("%s from %s to %s", f.JSONName(), guardValue(current.GetGuards(), f),
+					guardValue(changed, f)))
 		}
 	}
 	return list
@@ -232,15 +232,12 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	}
 	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "NUMBER", "LIMIT", "SINCE", "RUN"}}
 	for _, l := range g.GetLatched() {
-		table = append(table, terminal.Row{
-			l.GetTask(),
-			format.EnumName(l.GetGuard().GetGuard()),
-			l.GetGuard().GetTable(),
-			trippedNumber(l.GetGuard()),
-			humanize.Comma(l.GetGuard().GetLimit()),
-			format.Time(l.GetTripTime()),
-			l.GetRunId(),
-		})
+		table = append(table,
+			terminal.Row{
+				l.GetTask(), format.EnumName(l.GetGuard().GetGuard()), l.GetGuard().GetTable(),
+				trippedNumber(l.GetGuard()), humanize.Comma(l.GetGuard().GetLimit()), format.Time(l.GetTripTime()),
+				l.GetRunId(),
+			})
 	}
 	fmt.Fprintln(w)
 	return terminal.ScreenOf(w).PrintTable(table)
@@ -330,9 +327,8 @@ func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 	for i, g := range guards {
 		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))
 		for typed := int64(-1); typed != g.GetNumber(); {
-			fmt.Fprintf(
-				cmd.ErrOrStderr(), "To accept it, type %s, or nothing to run nothing: ", humanize.Comma(g.GetNumber()),
-			)
+			fmt.Fprintf(cmd.ErrOrStderr(), "To accept it, type %s, or nothing to run nothing: ",
+				humanize.Comma(g.GetNumber()))
 			answer := terminal.ReadAnswer(cmd.Context(), cmd.InOrStdin())
 			if answer == "" {
 				return false

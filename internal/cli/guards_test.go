@@ -32,10 +32,7 @@ func TestNumbersAreTyped(t *testing.T) {
 		cmd.SetIn(iotest.OneByteReader(strings.NewReader(typed)))
 		asked := &strings.Builder{}
 		cmd.SetErr(asked)
-		if got := acceptGuards(
-			cmd,
-			trips,
-		); got != want ||
+		if got := acceptGuards(cmd, trips); got != want ||
 			!strings.Contains(asked.String(), "share refuses this for a: the number is 20; the limit is 10") {
 			t.Errorf("%q: %v, asked %q", typed, got, asked)
 		}

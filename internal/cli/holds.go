@@ -100,10 +100,8 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			if tables := resp.GetHold().GetNotCovered(); len(tables) > 0 {
-				fmt.Fprintln(
-					cmd.ErrOrStderr(),
-					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(tables, ", "),
-				)
+				fmt.Fprintln(cmd.ErrOrStderr(),
+					"Not on hold, since they do not refer to a recipient by iRecipientId: "+strings.Join(tables, ", "))
 			}
 			return output.Print(cmd.OutOrStdout(), resp, holdsTable(resp.GetHold()))
 		}),
@@ -156,8 +154,7 @@ func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 	switch {
 	case kinds != 1:
 		return nil, flags.Errorf(
-			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything",
-		)
+			"give one of --deliveries, --lists, --workflows, --table, --recipients and --everything")
 	case f.reason == "":
 		return nil, flags.Errorf("--reason is required: give the reason, for those who find the hold years later")
 	case f.expires != "":
@@ -215,14 +212,10 @@ func holdsTable(holds ...*cleanupv1.Hold) []terminal.Row {
 		if h.GetReleaseTime() != nil {
 			ends = "released " + format.Time(h.GetReleaseTime()) + " by " + h.GetReleasedBy()
 		}
-		rows = append(rows, terminal.Row{
-			h.GetId(),
-			holdSubject(h),
-			format.Time(h.GetCreateTime()),
-			h.GetCreatedBy(),
-			ends,
-			h.GetReason(),
-		})
+		rows = append(rows,
+			terminal.Row{
+				h.GetId(), holdSubject(h), format.Time(h.GetCreateTime()), h.GetCreatedBy(), ends, h.GetReason(),
+			})
 	}
 	return rows
 }

@@ -24,11 +24,9 @@ func NewMan() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true
-			return doc.GenManTree(
-				root,
+			return doc.GenManTree(root,
 				&doc.GenManHeader{Title: "CLEANUPD", Section: "1", Source: "cleanupd", Manual: "Database cleanup"},
-				args[0],
-			)
+				args[0])
 		},
 	}
 }

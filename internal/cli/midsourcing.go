@@ -74,14 +74,11 @@ func newLeftovers(server *rpc.Server) *cobra.Command {
 func leftoversTable(deliveries []*cleanupv1.RemoteDelivery) []terminal.Row {
 	rows := []terminal.Row{{"ACCOUNT", "ID THERE", "ID HERE", "DELETED HERE", "RUN", "LABEL"}}
 	for _, d := range deliveries {
-		rows = append(rows, terminal.Row{
-			cmp.Or(d.GetAccount(), "(none)"),
-			strconv.FormatInt(d.GetRemoteId(), 10),
-			strconv.FormatInt(d.GetDeliveryId(), 10),
-			format.Time(d.GetRetainTime()),
-			d.GetRunId(),
-			d.GetLabel(),
-		})
+		rows = append(rows,
+			terminal.Row{
+				cmp.Or(d.GetAccount(), "(none)"), strconv.FormatInt(d.GetRemoteId(), 10),
+				strconv.FormatInt(d.GetDeliveryId(), 10), format.Time(d.GetRetainTime()), d.GetRunId(), d.GetLabel(),
+			})
 	}
 	return rows
 }

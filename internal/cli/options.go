@@ -122,10 +122,8 @@ func newResetOptions(server *rpc.Server, output *format.Output) *cobra.Command {
 }
 
 func addEtagFlag(cmd *cobra.Command, etag *string) {
-	cmd.Flags().StringVar(
-		etag, "etag", "",
-		"change nothing if the options have changed since they had this etag (default the one at the start)",
-	)
+	cmd.Flags().StringVar(etag, "etag", "",
+		"change nothing if the options have changed since they had this etag (default the one at the start)")
 }
 
 // setOptions changes options, and prints them. Without an etag it fails if they change after it has read them, while
@@ -160,17 +158,12 @@ func explainNoOptions(err error) error {
 	}
 	return fmt.Errorf(
 		"there are no retention options: %s. The rules of another database are its policies: cleanupd policies",
-		status.Convert(err).Message(),
-	)
+		status.Convert(err).Message())
 }
 
 // confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
-func confirmOptions(
-	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options,
-) error {
-	run, err := watch.Start(
-		cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options},
-	)
+func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options) error {
+	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {
 		return err
 	}
@@ -206,9 +199,8 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 		}
 		known = append(known, f.JSONName())
 	}
-	return nil, flags.Errorf(
-		"unknown %s %q%s: use one of %s", kind, name, flags.Similar(name, known), strings.Join(known, ", "),
-	)
+	return nil, flags.Errorf("unknown %s %q%s: use one of %s", kind, name, flags.Similar(name, known),
+		strings.Join(known, ", "))
 }
 
 // parseSetting returns the field of NAME=VALUE, and the value. kind is what an error calls the field.
@@ -254,12 +246,8 @@ func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflec
 	case protoreflect.Int32Kind:
 		days, err := strconv.ParseInt(text, 10, 32)
 		if err != nil {
-			return value, flags.Errorf(
-				"%s must be a number of days from 1 to %s, not %q",
-				f.JSONName(),
-				humanize.Comma(campaign.MaxDays),
-				text,
-			)
+			return value, flags.Errorf("%s must be a number of days from 1 to %s, not %q", f.JSONName(),
+				humanize.Comma(campaign.MaxDays), text)
 		}
 		return protoreflect.ValueOfInt32(int32(days)), nil
 	}
@@ -297,12 +285,8 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 		if slices.Contains(o.GetCustomized().GetPaths(), string(f.Name())) {
 			stored = "yes"
 		}
-		table = append(table, terminal.Row{
-			f.JSONName(),
-			optionValue(o.GetOptions(), f),
-			optionValue(o.GetDefaults(), f),
-			stored,
-		})
+		table = append(table,
+			terminal.Row{f.JSONName(), optionValue(o.GetOptions(), f), optionValue(o.GetDefaults(), f), stored})
 	}
 	for _, invalid := range o.GetInvalid() {
 		name := invalid.GetField()

@@ -48,9 +48,7 @@ func newChangeRun(
 		_, err = fmt.Fprintf(cmd.OutOrStdout(), "run %s %s\n", resp.GetRun().GetId(), describe(resp.GetRun()))
 		return err
 	})
-	cmd.ValidArgsFunction = rpc.FirstArgument(
-		rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
-	)
+	cmd.ValidArgsFunction = rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)))
 	return cmd
 }
 

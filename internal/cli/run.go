@@ -92,11 +92,8 @@ func NewRun() *cobra.Command {
 			}
 			dryRun, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: id})
 			if guards := watch.TrippedGuards(dryRun.GetRun()); len(guards) > 0 {
-				fmt.Fprintf(
-					cmd.ErrOrStderr(),
-					"Guards would refuse this plan. To accept it: %s\n",
-					watch.AcceptCommand(id, guards),
-				)
+				fmt.Fprintf(cmd.ErrOrStderr(), "Guards would refuse this plan. To accept it: %s\n",
+					watch.AcceptCommand(id, guards))
 			}
 			return err
 		}),
@@ -156,10 +153,8 @@ func runAfterPreview(
 	}
 	guards := watch.TrippedGuards(dryRun.GetRun())
 	if yes && len(guards) > 0 {
-		return fmt.Errorf(
-			"%s Nothing was run, since --yes does not accept guards: %s",
-			watch.DescribeGuard(guards[0]), watch.AcceptCommand(id, guards),
-		)
+		return fmt.Errorf("%s Nothing was run, since --yes does not accept guards: %s", watch.DescribeGuard(guards[0]),
+			watch.AcceptCommand(id, guards))
 	}
 	if !yes {
 		fmt.Fprintln(cmd.ErrOrStderr())

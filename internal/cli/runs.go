@@ -30,7 +30,8 @@ func NewRuns() *cobra.Command {
 		Use:   "runs [list | show ID | watch ID | pause ID | resume ID | pace ID PACE | cancel ID]",
 		Short: "List, show, watch, pause, resume and cancel the runs of a server",
 		Example: "  cleanupd runs\n  cleanupd runs --state failed --since 7d\n" +
-			"  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
+			"  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
+			"01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs cancel " +
 			"01a20609-283b-755d-90ec-99cde01f104d",
 	}, &server, &output, newListRuns(&server, &output), newShowRun(&server, &output), newWatchRun(&server, &output),
 		newPauseRun(&server, &output), newResumeRun(&server, &output), newSetPace(&server, &output),
@@ -128,10 +129,8 @@ func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Show a run: its state, the results of its tasks, and its error",
 		Example: "  cleanupd runs show 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs show " +
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq -r '.run.results[].detail'",
-		Args: flags.OneArgument("the id of one run"),
-		ValidArgsFunction: rpc.FirstArgument(
-			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
-		),
+		Args:              flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			resp, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {
@@ -154,10 +153,8 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 		Short: "Show a run's progress from its beginning to its end",
 		Example: "  cleanupd runs watch 01a20609-283b-755d-90ec-99cde01f104d\n  cleanupd runs watch " +
 			"01a20609-283b-755d-90ec-99cde01f104d -o json | jq .event.taskFinished",
-		Args: flags.OneArgument("the id of one run"),
-		ValidArgsFunction: rpc.FirstArgument(
-			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun)),
-		),
+		Args:              flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, anyRun))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			stream, err := client.WatchRun(cmd.Context(), &cleanupv1.WatchRunRequest{RunId: args[0]})
 			if err != nil {
@@ -173,23 +170,19 @@ func newWatchRun(server *rpc.Server, output *format.Output) *cobra.Command {
 
 func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	return &cobra.Command{
-		Use:     "cancel ID",
-		Short:   "Stop a run after its current batch",
-		Example: "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
-		Args:    flags.OneArgument("the id of one run"),
-		ValidArgsFunction: rpc.FirstArgument(
-			rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive)),
-		),
+		Use:               "cancel ID",
+		Short:             "Stop a run after its current batch",
+		Example:           "  cleanupd runs cancel 01a20609-283b-755d-90ec-99cde01f104d",
+		Args:              flags.OneArgument("the id of one run"),
+		ValidArgsFunction: rpc.FirstArgument(rpc.Complete(server, knownRuns(&cleanupv1.ListRunsRequest{}, isActive))),
 		RunE: rpc.WithClient(server, func(cmd *cobra.Command, client cleanupd.Client, args []string) error {
 			before, err := client.GetRun(cmd.Context(), &cleanupv1.GetRunRequest{RunId: args[0]})
 			if err != nil {
 				return err
 			}
 			if run := before.GetRun(); run.GetEndTime() != nil {
-				return fmt.Errorf(
-					"nothing was cancelled: run %s has ended already (%s, %s)", run.GetId(),
-					format.EnumName(run.GetState()), format.Time(run.GetEndTime()),
-				)
+				return fmt.Errorf("nothing was cancelled: run %s has ended already (%s, %s)", run.GetId(),
+					format.EnumName(run.GetState()), format.Time(run.GetEndTime()))
 			}
 			resp, err := client.CancelRun(cmd.Context(), &cleanupv1.CancelRunRequest{RunId: args[0]})
 			if err != nil {
@@ -221,16 +214,11 @@ func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 		if r.GetDryRun() {
 			state, done, foreseen = state+" (dry)", "", done
 		}
-		table = append(table, terminal.Row{
-			r.GetId(),
-			state,
-			format.Time(r.GetCreateTime()),
-			format.Elapsed(r.GetStartTime(), r.GetEndTime()),
-			done,
-			foreseen,
-			watch.RowsRetained(r.GetResults()...),
-			terminal.OneLine(r.GetError()),
-		})
+		table = append(table,
+			terminal.Row{
+				r.GetId(), state, format.Time(r.GetCreateTime()), format.Elapsed(r.GetStartTime(), r.GetEndTime()),
+				done, foreseen, watch.RowsRetained(r.GetResults()...), terminal.OneLine(r.GetError()),
+			})
 	}
 	return table
 }

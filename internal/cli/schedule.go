@@ -99,11 +99,8 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	f.DurationVar(&change.maxDuration, "max-duration", 0,
 		"stop a run after the batch during which this time has passed; 0: no limit")
 	f.BoolVar(&change.pauseStopsClock, "pause-stops-clock", false, "do not count pauses for --max-duration")
-	f.Var(
-		&change.pace,
-		"pace",
-		"how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server",
-	)
+	f.Var(&change.pace, "pace",
+		"how hard runs work: "+strings.Join(pace.Names(), ", ")+"; empty: the pace of the server")
 	f.Var(&change.windows, "window",
 		"[DAYS] START-END [PACE]: a weekly time in which runs may work, such as 'SAT,SUN 22:00-06:00 fast'; may be "+
 			"repeated, and replaces all current ones; empty: always")
@@ -198,12 +195,9 @@ func scheduleTable(s *cleanupv1.Schedule) []terminal.Row {
 	if label != "" {
 		rows = append(rows, terminal.Row{label, "always"})
 	}
-	rows = append(
-		rows,
-		terminal.Row{"after an error", afterError},
+	rows = append(rows, terminal.Row{"after an error", afterError},
 		terminal.Row{"next run", cmp.Or(format.Time(s.GetNextRunTime()), "none")},
-		terminal.Row{"last run", s.GetLastRunId()},
-	)
+		terminal.Row{"last run", s.GetLastRunId()})
 	if s.GetNextPlan() != "" {
 		rows = append(rows, terminal.Row{"next plan", s.GetNextPlan()})
 	}

@@ -93,9 +93,8 @@ func NewTables() *cobra.Command {
 	cmd.Flags().Int32Var(&limit, "limit", 0, "how many to list at most; 0 lists all")
 	flags.WithoutVariable(cmd.Flags(), "limit") // 0 means something else to other commands
 	// it fails only for an unknown flag
-	_ = cmd.RegisterFlagCompletionFunc(
-		"order-by", cobra.FixedCompletions(orderNames, cobra.ShellCompDirectiveNoFileComp),
-	)
+	_ = cmd.RegisterFlagCompletionFunc("order-by",
+		cobra.FixedCompletions(orderNames, cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
@@ -119,17 +118,12 @@ func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	screen := terminal.ScreenOf(w)
 	table := []terminal.Row{{"TABLE", "SIZE", "INDEXES", "PER DAY", "COVERED BY", "ROWS", "30 DAYS", "DEAD", "FREE"}}
 	for _, t := range resp.GetTables() {
-		table = append(table, terminal.Row{
-			t.GetName(),
-			format.Size(t.GetBytes()),
-			format.Size(t.GetIndexBytes()),
-			growth(t.Growth_7Days),
-			firstTask(t.GetCoveredBy()),
-			humanize.Comma(t.GetRows()),
-			growth(t.Growth_30Days),
-			optionalSize(t.DeadBytes),
-			optionalSize(t.FreeBytes),
-		})
+		table = append(table,
+			terminal.Row{
+				t.GetName(), format.Size(t.GetBytes()), format.Size(t.GetIndexBytes()), growth(t.Growth_7Days),
+				firstTask(t.GetCoveredBy()), humanize.Comma(t.GetRows()), growth(t.Growth_30Days),
+				optionalSize(t.DeadBytes), optionalSize(t.FreeBytes),
+			})
 	}
 	if err := screen.PrintTable(table); err != nil {
 		return err
@@ -183,10 +177,11 @@ func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	fmt.Fprintf(s, "\n%s: %s\n", terminal.Printable(t.GetName()), format.Count(t.GetTableCount(), "table", "tables"))
 	for _, r := range t.GetRetained() {
 		unused -= r.GetTables()
-		fmt.Fprintln(s, s.Wrap(fmt.Sprintf(
-			"  %s retained, %s: %s", format.Count(r.GetTables(), "table", "tables"), format.Size(r.GetBytes()),
-			terminal.Printable(r.GetReason()),
-		), 4))
+		fmt.Fprintln(s,
+			s.Wrap(
+				fmt.Sprintf("  %s retained, %s: %s", format.Count(r.GetTables(), "table", "tables"),
+					format.Size(r.GetBytes()), terminal.Printable(r.GetReason())),
+				4))
 	}
 	if unused > 0 {
 		fmt.Fprintf(s, "  %s unused\n", format.Count(unused, "table", "tables"))

@@ -33,13 +33,11 @@ func NewTasks() *cobra.Command {
 			}
 			table := []terminal.Row{{"#", "TASK", "TITLE", "NEEDS", "OPTIONS"}}
 			for i, t := range resp.GetTasks() {
-				table = append(table, terminal.Row{
-					strconv.Itoa(i + 1),
-					t.GetName(),
-					t.GetTitle(),
-					strings.Join(t.GetDependsOn(), " "),
-					strings.Join(t.GetOptions(), " "),
-				})
+				table = append(table,
+					terminal.Row{
+						strconv.Itoa(i + 1), t.GetName(), t.GetTitle(), strings.Join(t.GetDependsOn(), " "),
+						strings.Join(t.GetOptions(), " "),
+					})
 			}
 			return output.Print(cmd.OutOrStdout(), resp, table)
 		}),

@@ -24,12 +24,11 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 			return fmt.Errorf("%w: %w", ErrCredentials, err)
 		}
 		if fresh.Host != config.Host || fresh.Port != config.Port || fresh.Database != config.Database {
-			return fmt.Errorf(
-				"%w: the service file names %s:%d/%s now: restart the service to use it",
-				ErrCredentials, fresh.Host, fresh.Port, fresh.Database,
-			)
+			return fmt.Errorf("%w: the service file names %s:%d/%s now: restart the service to use it", ErrCredentials,
+				fresh.Host, fresh.Port, fresh.Database)
 		}
-		config.User, config.Password, config.TLSConfig, config.Fallbacks = fresh.User, fresh.Password, fresh.TLSConfig, fresh.Fallbacks
+		config.User, config.Password, config.TLSConfig, config.Fallbacks = fresh.User, fresh.Password, fresh.TLSConfig,
+			fresh.Fallbacks
 		return nil
 	}
 }

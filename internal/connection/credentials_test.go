@@ -37,18 +37,12 @@ func TestCredentialsThatChange(t *testing.T) {
 			}
 			files = append(files, write(fmt.Sprint("pair", len(files)), string(text)))
 		}
-		return write(
-				"passwords",
-				"*:*:*:*:"+password,
-			), write(
-				"services",
-				"[it]\nhost=db.example\ndbname=campaign\nuser=of_"+password,
-			), files[0], files[1]
+		return write("passwords", "*:*:*:*:"+password), write("services",
+			"[it]\nhost=db.example\ndbname=campaign\nuser=of_"+password), files[0], files[1]
 	}
 	passfile, services, cert, key := rotate("first")
-	config, err := pgxpool.ParseConfig(
-		"postgres:///?service=it&servicefile=" + services + "&passfile=" + passfile + "&sslmode=require&sslcert=" + cert + "&sslkey=" + key,
-	)
+	config, err := pgxpool.ParseConfig("postgres:///?service=it&servicefile=" + services + "&passfile=" + passfile +
+		"&sslmode=require&sslcert=" + cert + "&sslkey=" + key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,30 +56,19 @@ func TestCredentialsThatChange(t *testing.T) {
 		if name := c.TLSConfig.Certificates[0].Leaf.Subject.CommonName; c.Password != password ||
 			c.User != "of_"+password ||
 			name != password {
-			t.Errorf(
-				"%s: the password is %s, the user %s, the certificate that of %s",
-				password,
-				c.Password,
-				c.User,
-				name,
-			)
+			t.Errorf("%s: the password is %s, the user %s, the certificate that of %s", password, c.Password, c.User,
+				name)
 		}
 	}
 	write("services", "[it]\nhost=other.example\ndbname=campaign\nuser=x")
-	if err := refresh(
-		t.Context(),
-		config.ConnConfig.Copy(),
-	); err == nil ||
+	if err := refresh(t.Context(), config.ConnConfig.Copy()); err == nil ||
 		!strings.Contains(err.Error(), "restart the service") {
 		t.Errorf("with another server: %v", err)
 	}
 	if err := os.Remove(key); err != nil {
 		t.Fatal(err)
 	}
-	if err := refresh(
-		t.Context(),
-		config.ConnConfig.Copy(),
-	); !errors.Is(err, connection.ErrCredentials) {
+	if err := refresh(t.Context(), config.ConnConfig.Copy()); !errors.Is(err, connection.ErrCredentials) {
 		t.Errorf("without a key: %v", err)
 	}
 }

@@ -59,12 +59,10 @@ func Storable(_ context.Context, conn *pgx.Conn) error {
 			return letters.json(text), err
 		}},
 	}
-	types.RegisterTypes(
-		[]*pgtype.Type{
-			jsonb,
-			{Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}},
-		},
-	)
+	types.RegisterTypes([]*pgtype.Type{
+		jsonb,
+		{Name: "_jsonb", OID: pgtype.JSONBArrayOID, Codec: &pgtype.ArrayCodec{ElementType: jsonb}},
+	})
 	return nil
 }
 

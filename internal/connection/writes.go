@@ -18,14 +18,8 @@ var (
 
 // TakesWrites fails with ErrStandby or ErrReadOnly.
 func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
-	answer := conn.ExecParams(
-		ctx,
-		"SELECT pg_is_in_recovery(), current_setting('transaction_read_only')",
-		nil,
-		nil,
-		nil,
-		nil,
-	).Read()
+	answer := conn.ExecParams(ctx, "SELECT pg_is_in_recovery(), current_setting('transaction_read_only')", nil, nil,
+		nil, nil).Read()
 	switch {
 	case answer.Err != nil:
 		return answer.Err

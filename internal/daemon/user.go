@@ -28,8 +28,6 @@ func User(names ...string) (*syscall.Credential, error) {
 		}
 		return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 	}
-	return nil, fmt.Errorf(
-		"a database server does not run as root, and there is none of the users %s to run it as",
-		strings.Join(names, ", "),
-	)
+	return nil, fmt.Errorf("a database server does not run as root, and there is none of the users %s to run it as",
+		strings.Join(names, ", "))
 }

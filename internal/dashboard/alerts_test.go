@@ -23,8 +23,7 @@ const alertsFile = "../../deploy/prometheus/alerts.yaml"
 func engine(t *testing.T) *promql.Engine {
 	t.Helper()
 	e := promql.NewEngine(
-		promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})},
-	)
+		promql.EngineOpts{MaxSamples: 50_000_000, Timeout: time.Minute, Parser: parser.NewParser(parser.Options{})})
 	t.Cleanup(func() { _ = e.Close() })
 	return e
 }
@@ -32,13 +31,8 @@ func engine(t *testing.T) *promql.Engine {
 // alerts are the rules of the file, by their names.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
-	groups, errs := rulefmt.ParseFile(
-		alertsFile,
-		false,
-		model.LegacyValidation,
-		parser.NewParser(parser.Options{}),
-		slog.New(slog.DiscardHandler),
-	)
+	groups, errs := rulefmt.ParseFile(alertsFile, false, model.LegacyValidation, parser.NewParser(parser.Options{}),
+		slog.New(slog.DiscardHandler))
 	if errs != nil {
 		t.Fatal(errs)
 	}
@@ -59,22 +53,11 @@ func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (f
 	if err != nil {
 		t.Fatal(err)
 	}
-	rule := rules.NewAlertingRule(
-		r.Alert,
-		expr,
-		time.Duration(r.For),
-		time.Duration(r.KeepFiringFor),
-		labels.FromMap(r.Labels),
-		labels.FromMap(r.Annotations),
-		labels.EmptyLabels(),
-		"",
-		true,
-		slog.New(slog.DiscardHandler),
-	)
-	query := rules.EngineQueryFunc(
-		engine(t),
-		promqltest.LoadedStorage(t, "load 1m\n\t"+strings.ReplaceAll(series, "\n", "\n\t")),
-	)
+	rule := rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor),
+		labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true,
+		slog.New(slog.DiscardHandler))
+	query := rules.EngineQueryFunc(engine(t),
+		promqltest.LoadedStorage(t, "load 1m\n\t"+strings.ReplaceAll(series, "\n", "\n\t")))
 	start := time.Unix(0, 0)
 	for at := max(after-2*time.Hour, 0); at <= after; at += time.Minute {
 		if _, err := rule.Eval(t.Context(), 0, start.Add(at), query, nil, 0); err != nil {
@@ -254,11 +237,8 @@ cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table=
 			true,
 		},
 		{
-			"CleanupGuardLatched",
-			"accepted half an hour ago",
-			`cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`,
-			time.Hour,
-			false,
+			"CleanupGuardLatched", "accepted half an hour ago",
+			`cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`, time.Hour, false,
 		},
 		{
 			"CleanupRunFailedAttempts",
@@ -268,7 +248,10 @@ cleanupd_run_failed_attempts_total{job="c",instance="b"} 0x30 1 2 3 4x90`,
 			40 * time.Minute,
 			true,
 		},
-		{"CleanupRunFailedAttempts", "once", `cleanupd_run_failed_attempts_total{job="c"} 0x30 1x90`, 40 * time.Minute, false},
+		{
+			"CleanupRunFailedAttempts", "once", `cleanupd_run_failed_attempts_total{job="c"} 0x30 1x90`, 40 * time.Minute,
+			false,
+		},
 		{
 			"CleanupRetainsWAL",
 			"one message",
@@ -278,11 +261,8 @@ cleanupd_run_messages_total{job="c",instance="b",code="WAL_RETAINED",level="warn
 			true,
 		},
 		{
-			"CleanupRetainsWAL",
-			"another message",
-			`cleanupd_run_messages_total{job="c",code="TABLE_LOCKED",level="warning"} 0x30 1x90`,
-			time.Hour,
-			false,
+			"CleanupRetainsWAL", "another message",
+			`cleanupd_run_messages_total{job="c",code="TABLE_LOCKED",level="warning"} 0x30 1x90`, time.Hour, false,
 		},
 		{
 			"CleanupThrottled",
@@ -347,11 +327,8 @@ cleanupd_notifications_total{job="c",instance="b",target="t",outcome="given_up"}
 			true,
 		},
 		{
-			"CleanupNotificationGivenUp",
-			"attempts that failed",
-			`cleanupd_notifications_total{job="c",target="t",outcome="failed"} 0+1x120`,
-			time.Hour,
-			false,
+			"CleanupNotificationGivenUp", "attempts that failed",
+			`cleanupd_notifications_total{job="c",target="t",outcome="failed"} 0+1x120`, time.Hour, false,
 		},
 		{
 			"CleanupDatabaseSilent",

@@ -72,11 +72,7 @@ func TestEveryPanelHasData(t *testing.T) {
 
 // evaluate runs a query over a time range; NaN counts as no data.
 func evaluate(
-	ctx context.Context,
-	e *promql.Engine,
-	storage *teststorage.TestStorage,
-	q target,
-	from, to time.Time,
+	ctx context.Context, e *promql.Engine, storage *teststorage.TestStorage, q target, from, to time.Time,
 ) ([]shown, error) {
 	step := to.Sub(from) / 60
 	if q.Instant {
@@ -105,10 +101,8 @@ func evaluate(
 }
 
 func legend(format string, metric labels.Labels) string {
-	return legendLabel.ReplaceAllStringFunc(
-		format,
-		func(m string) string { return metric.Get(legendLabel.FindStringSubmatch(m)[1]) },
-	)
+	return legendLabel.ReplaceAllStringFunc(format,
+		func(m string) string { return metric.Get(legendLabel.FindStringSubmatch(m)[1]) })
 }
 
 // result is a panel with its values.

@@ -32,17 +32,8 @@ func demo(t *testing.T) (url string) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	cmd := exec.Command(
-		program,
-		"demo",
-		"--keep",
-		"--rows",
-		"200000",
-		"--grpc-listen",
-		"127.0.0.1:0",
-		"--http-listen",
-		"127.0.0.1:0",
-	)
+	cmd := exec.Command(program, "demo", "--keep", "--rows", "200000", "--grpc-listen", "127.0.0.1:0",
+		"--http-listen", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
 	if err == nil {
 		err = cmd.Start()

@@ -59,7 +59,8 @@ const head = `# The dashboard
 For whoever operates the dashboard: which panels it has, and what they show after a demo.
 [The queries](dashboard-queries.md) behind them are on a page of their own.
 
-` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data source and the job.
+` + "`deploy/grafana/cleanupd.json`" + ` is a dashboard for Grafana 10 and later: import it, and choose the data
+	source and the job.
 The values below are from ` + "`cleanupd demo`" + `, scraped four times a second, in Prometheus' own storage and engine.
 A query without data fails the test.
 The picture shows half a minute, the table the largest and the last values.

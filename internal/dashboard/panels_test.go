@@ -65,14 +65,8 @@ func (b board) queried() (panels []panel) {
 
 // query is a target's expression as Grafana sends it for a time range.
 func (q target) query(scrape, shown time.Duration) string {
-	return strings.NewReplacer(
-		"$__rate_interval",
-		(4 * scrape).String(),
-		"$__range",
-		strconv.Itoa(int(shown.Seconds()))+"s",
-		"$job",
-		"cleanupd",
-	).
+	return strings.NewReplacer("$__rate_interval", (4 * scrape).String(),
+		"$__range", strconv.Itoa(int(shown.Seconds()))+"s", "$job", "cleanupd").
 		Replace(q.Expr)
 }
 

@@ -86,10 +86,8 @@ func (c config) check() error {
 	if c.forms && c.isShop() {
 		return flags.Errorf("give either --forms or --profile none")
 	}
-	return errors.Join(
-		flags.CheckAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
-		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")),
-	)
+	return errors.Join(flags.CheckAddress("--grpc-listen", cmp.Or(c.grpcListen, "127.0.0.1:0")),
+		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
 }
 
 // isShop reports whether the demo is about a database that has nothing to do with Campaign.

@@ -33,9 +33,8 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	}
 	config := c.serverConfig(url)
 	if c.forms {
-		fmt.Fprintf(
-			out, "Making an AEM Forms database of %d process instances, and its document storage …\n", formsInstances,
-		)
+		fmt.Fprintf(out, "Making an AEM Forms database of %d process instances, and its document storage …\n",
+			formsInstances)
 		forms, remove, err := createForms(ctx, pg, c.formsEngine)
 		if err != nil {
 			return err

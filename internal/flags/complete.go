@@ -20,9 +20,7 @@ func CompleteFileFlags(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
 		// registering fails only for a flag that has a completion already
 		if strings.HasSuffix(f.Name, "-dir") {
-			_ = cmd.RegisterFlagCompletionFunc(
-				f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
-			)
+			_ = cmd.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs))
 		}
 		for _, suffix := range fileSuffixes {
 			if strings.HasSuffix(f.Name, suffix) {

@@ -67,8 +67,7 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 // otherVariables matches variables that set no flag: of the examples and the tests, and of Kubernetes, which sets them
 // in all pods beside a Service whose name begins with cleanupd.
 var otherVariables = regexp.MustCompile(
-	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`,
-)
+	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`)
 
 // CheckEnvironment fails if an environment variable looks like that of a flag, and no command has the flag.
 func CheckEnvironment(root *cobra.Command, environment []string) error {

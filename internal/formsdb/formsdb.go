@@ -134,9 +134,8 @@ func (d *Data) task(instance int64) (sessions []string) {
 	for range d.rng.IntN(3) {
 		fd := int64(len(d.Table("tb_form_data").Rows) + 1)
 		d.Table("tb_form_data").add(fd, id)
-		sessions = append(
-			sessions, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd), fmt.Sprintf("_wfattach%d", id),
-		)
+		sessions = append(sessions, fmt.Sprintf("_wftask%d", fd), fmt.Sprintf("_wftaskformid%d", fd),
+			fmt.Sprintf("_wfattach%d", id))
 	}
 	for _, name := range []string{"tb_task_acl", "tb_task_attachment"} {
 		for range d.rng.IntN(3) {
@@ -237,10 +236,8 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 		}
 		row := "(?" + strings.Repeat(", ?", len(columns)-1) + ")"
 		for rows := range slices.Chunk(t.Rows, rowsPerStatement) {
-			statement := fmt.Sprintf(
-				"INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(columns, ", "), row,
-				strings.Repeat(", "+row, len(rows)-1),
-			)
+			statement := fmt.Sprintf("INSERT INTO %s (%s) VALUES %s%s", t.Name, strings.Join(columns, ", "), row,
+				strings.Repeat(", "+row, len(rows)-1))
 			if _, err := db.ExecContext(ctx, statement, slices.Concat(rows...)...); err != nil {
 				return fmt.Errorf("%s: %w", t.Name, err)
 			}

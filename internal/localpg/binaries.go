@@ -60,9 +60,7 @@ func candidates() []string {
 		dirs = append(dirs, filepath.Dir(path))
 	}
 	for _, pattern := range []string{
-		"/usr/lib/postgresql/*/bin",
-		"/usr/pgsql-*/bin",
-		"/opt/homebrew/opt/postgresql*/bin",
+		"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin", "/opt/homebrew/opt/postgresql*/bin",
 		"/usr/local/opt/postgresql*/bin",
 	} {
 		found, _ := filepath.Glob(pattern)

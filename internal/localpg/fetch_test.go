@@ -84,16 +84,8 @@ func archiveOf(t *testing.T, bin string) []byte {
 	}
 	root := filepath.Dir(filepath.Dir(initdb))
 	parts := []string{
-		"--create",
-		"--dereference",
-		"--xz",
-		"--exclude=bitcode",
-		"--directory",
-		root,
-		"bin/initdb",
-		"bin/postgres",
-		"bin/pg_ctl",
-		"lib",
+		"--create", "--dereference", "--xz", "--exclude=bitcode", "--directory", root, "bin/initdb", "bin/postgres",
+		"bin/pg_ctl", "lib",
 	}
 	if _, err := os.Stat(filepath.Join(root, "share")); err == nil {
 		parts = append(parts, "share")

@@ -56,10 +56,8 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 			half.Stop()
 		}
 	}()
-	initdb := daemon.Command(
-		owner, filepath.Join(bin, "initdb"), "--pgdata="+s.data(), "--username=postgres", "--auth=trust",
-		"--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions",
-	)
+	initdb := daemon.Command(owner, filepath.Join(bin, "initdb"), "--pgdata="+s.data(),
+		"--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions")
 	initdb.Dir = dir
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w\n%s", err, out)
@@ -80,14 +78,13 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 // run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
 	args := []string{"-D", s.data(), "-k", s.dir, "-p", port}
-	for _, setting := range append([]string{
-		"listen_addresses=",
-		"fsync=off",
-		"synchronous_commit=off",
-		"full_page_writes=off",
-		"max_connections=200",
-		"autovacuum=off",
-	}, s.settings...) {
+	for _, setting := range append(
+		[]string{
+			"listen_addresses=", "fsync=off", "synchronous_commit=off", "full_page_writes=off", "max_connections=200",
+			"autovacuum=off",
+		},
+		s.settings...,
+	) {
 		args = append(args, "-c", setting)
 	}
 	cmd := daemon.Command(s.owner, filepath.Join(s.bin, "postgres"), args...)

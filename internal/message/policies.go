@@ -20,9 +20,11 @@ var (
 		"POLICY_CASCADES",
 		"foreign keys delete or change rows of {tables} with rows of {table}",
 		"A foreign key to the table, or to one that depends on it, has ON DELETE CASCADE, SET NULL or SET DEFAULT. Such "+
-			"rows are previewed, judged by guards and counted (`rows_cascaded`). Where keys lead back to the table itself, rows "+
+			"rows are previewed, judged by guards and counted (`rows_cascaded`). Where keys lead back to the table itself, "+
+			"rows "+
 			"stay whose deletion would take others that the rule does not match.",
-		"Nothing, if that is what the keys are for. A hold on a dependent table keeps its rows, with those that they refer to.",
+		"Nothing, if that is what the keys are for. A hold on a dependent table keeps its rows, with those that they "+
+			"refer to.",
 	)
 	PolicyRefused = policies.warning(
 		"POLICY_REFUSED",

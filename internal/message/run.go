@@ -117,7 +117,8 @@ var (
 	PolicyChanged = runs.warning(
 		"POLICY_CHANGED",
 		"the rule of {task} was changed meanwhile: no more is done of it",
-		"A policy was given another rule after the run had been requested. The run continues by neither: the new rule has to "+
+		"A policy was given another rule after the run had been requested. The run continues by neither: the new rule "+
+			"has to "+
 			"be previewed first. Batches that were committed before are counted.",
 		"Preview the policy, and let the next run follow that. `cleanupd audit` says who changed it.",
 	)

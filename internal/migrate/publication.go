@@ -77,9 +77,8 @@ func SQL(migrations fs.FS, versionTable string) (string, error) {
 		return "", err
 	}
 	var text strings.Builder
-	fmt.Fprintf(
-		&text, "CREATE TABLE cleanupd.%s (version int4 NOT NULL, oldest int NOT NULL DEFAULT 0);\n\n", versionTable,
-	)
+	fmt.Fprintf(&text, "CREATE TABLE cleanupd.%s (version int4 NOT NULL, oldest int NOT NULL DEFAULT 0);\n\n",
+		versionTable)
 	for _, name := range files {
 		file, err := fs.ReadFile(migrations, name)
 		if err != nil {

@@ -59,8 +59,7 @@ func (c *accessConfig) check() error {
 		return flags.Errorf("--tls-cert and --tls-key must be given together")
 	case c.certificate == "" && c.ClientCA != "":
 		return flags.Errorf(
-			"--tls-client-ca needs --tls-cert and --tls-key: a client presents its certificate over TLS",
-		)
+			"--tls-client-ca needs --tls-cert and --tls-key: a client presents its certificate over TLS")
 	}
 	return nil
 }
@@ -80,8 +79,7 @@ func (c *accessConfig) serverConfig(
 	if out.Guard, err = access.Open(ctx, c.Config); err != nil {
 		return out, flags.Errorf(
 			"--tls-client-ca, --tls-client-crl, --tls-client-role, --token-file, --oidc-issuer, --oidc-audience: %w",
-			err,
-		)
+			err)
 	}
 	if c.certificate != "" {
 		if out.TLS, err = access.ServerTLS(log, c.certificate, c.key); err != nil {

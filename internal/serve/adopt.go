@@ -90,9 +90,8 @@ func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, publish
 // checkInstance fails if a text cannot be the name of an instance.
 func checkInstance(name string) error {
 	if len([]rune(name)) > maxInstanceLength || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
-		return flags.Errorf(
-			"--instance must be at most %d printable characters, without blanks around them", maxInstanceLength,
-		)
+		return flags.Errorf("--instance must be at most %d printable characters, without blanks around them",
+			maxInstanceLength)
 	}
 	return nil
 }

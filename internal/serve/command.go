@@ -101,10 +101,7 @@ func NewCommand() *cobra.Command {
 		"how hard runs work, unless they or the schedule have a pace: gentle gives way to other sessions by small batches "+
 			"and pauses, balanced makes batches one after another, fast uses all workers all the time",
 	)
-	_ = cmd.RegisterFlagCompletionFunc(
-		"pace",
-		cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp),
-	)
+	_ = cmd.RegisterFlagCompletionFunc("pace", cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp))
 	f.DurationVar(&c.maxPause, "max-pause", c.maxPause,
 		"how long a run may be paused by PauseRun, a minute or more: then it ends as cancelled")
 	f.StringVar(&c.batches.SynchronousCommit, "synchronous-commit", c.batches.SynchronousCommit,

@@ -107,29 +107,27 @@ func (c *Config) check() (v validConfig, err error) {
 	mistakes[4] = c.access.check()
 	v.standby, mistakes[5] = parseStandby(c.standbyURL)
 	v.targets, mistakes[6] = c.notify.Parse()
-	return v, errors.Join(append(mistakes[:],
-		flags.CheckAddress("--grpc-listen", c.GRPCListen),
-		flags.CheckAddress("--http-listen", c.HTTPListen),
-		checkRange("--lease", c.lease, time.Second, math.MaxInt64),
-		checkRange("--wait-for-database", c.databaseWait, 0, 24*time.Hour),
-		checkRange("--history", c.history, time.Second, math.MaxInt64),
-		checkRange("--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64),
-		checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64),
-		checkInstance(c.instance),
-		checkRange("--batch-target", c.batches.Target, time.Millisecond, 10*time.Second),
-		checkRange("--workers", c.batches.Workers, 1, 16),
-		checkSynchronousCommit(c.batches.SynchronousCommit),
-		checkLimits(c.batches.Limits),
-		targets.CheckBounds(c.notifyBounds),
+	return v, errors.Join(append(
+		mistakes[:], flags.CheckAddress("--grpc-listen", c.GRPCListen), flags.CheckAddress(
+			"--http-listen", c.HTTPListen,
+		), checkRange("--lease", c.lease, time.Second, math.MaxInt64), checkRange(
+			"--wait-for-database", c.databaseWait, 0, 24*time.Hour,
+		), checkRange("--history", c.history, time.Second, math.MaxInt64), checkRange(
+			"--plan-max-age", c.planMaxAge, time.Minute, math.MaxInt64,
+		), checkRange("--max-pause", c.maxPause, time.Minute, math.MaxInt64), checkInstance(c.instance), checkRange(
+			"--batch-target", c.batches.Target, time.Millisecond, 10*time.Second,
+		), checkRange(
+			"--workers", c.batches.Workers, 1, 16,
+		), checkSynchronousCommit(c.batches.SynchronousCommit), checkLimits(c.batches.Limits), targets.CheckBounds(
+			c.notifyBounds),
 	)...)
 }
 
 // checkSynchronousCommit fails if batches cannot commit in this way.
 func checkSynchronousCommit(value string) error {
 	if !slices.Contains(purge.SynchronousCommits, value) {
-		return flags.Errorf(
-			"--synchronous-commit must be %s, not %q", strings.Join(purge.SynchronousCommits, ", "), value,
-		)
+		return flags.Errorf("--synchronous-commit must be %s, not %q", strings.Join(purge.SynchronousCommits, ", "),
+			value)
 	}
 	return nil
 }
@@ -147,13 +145,11 @@ func checkRange[T int | int64 | time.Duration](flag string, value, least, most T
 
 // checkLimits fails if a limit is negative.
 func checkLimits(l purge.Limits) error {
-	return errors.Join(
-		checkRange("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
+	return errors.Join(checkRange("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
 		checkRange("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),
 		checkRange("--max-waiting-sessions", l.WaitingSessions, 0, math.MaxInt64),
 		checkRange("--max-wal-rate", l.WALPerSecond, 0, math.MaxInt64),
 		checkRange("--max-retained-wal", l.RetainedWAL, 0, math.MaxInt64),
 		checkRange("--max-wait", l.MaxWait, 0, math.MaxInt64),
-		checkRange("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64),
-	)
+		checkRange("--max-rows-per-second", l.RowsPerSecond, 0, math.MaxInt64))
 }

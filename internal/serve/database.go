@@ -54,8 +54,7 @@ func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	for _, pending := range []func(context.Context, *pgx.Conn) (bool, error){
-		store.MigrationPending,
-		record.MigrationPending,
+		store.MigrationPending, record.MigrationPending,
 	} {
 		if is, err := pending(ctx, conn); is || err != nil {
 			return errors.Join(err, refused)

@@ -155,8 +155,7 @@ func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {
 			return nil, flags.Errorf(
-				"--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url",
-			)
+				"--forms-server-user, --forms-server-password and --forms-server-ca need --forms-server-url")
 		}
 		return nil, nil
 	}
@@ -171,8 +170,7 @@ func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 	_, inURL := u.User.Password()
 	if u.Scheme == "http" && (inURL || c.serverPassword != "") && !access.IsLoopback(u.Host) {
 		return nil, flags.Errorf(
-			"--forms-server-url: a password is sent only over https, or to this machine: https://%s", u.Host,
-		)
+			"--forms-server-url: a password is sent only over https, or to this machine: https://%s", u.Host)
 	}
 	server := processmanager.Config{URL: c.serverURL, User: c.serverUser, Password: c.serverPassword}
 	if c.serverCA != "" {

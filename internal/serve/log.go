@@ -79,9 +79,7 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 		next = schedule.NextRunTime.UTC().Format("2006-01-02T15:04Z")
 	}
 	s.log.Info("schedule", "kept", c.schedule, "enabled", schedule.Enabled, "next_run_time", next)
-	s.log.Info(
-		"access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console,
-	)
+	s.log.Info("access", "tls", c.access.certificate != "", "authentication", c.access.methods(), "console", c.console)
 	targets.Log(s.log, notified)
 	return nil
 }

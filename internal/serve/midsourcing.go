@@ -57,10 +57,8 @@ func (s *Server) connectMidSourcing(
 			return flags.Errorf("--mid-sourcing %s: %w", name, err)
 		}
 		if err != nil {
-			s.log.Warn(
-				"a mid-sourcing database does not answer; its deliveries are kept until it does", "name", name, "error",
-				err,
-			)
+			s.log.Warn("a mid-sourcing database does not answer; its deliveries are kept until it does", "name", name,
+				"error", err)
 		}
 	}
 	return nil

@@ -73,9 +73,8 @@ func readMySQLURL(flag, address string) (*mysql.Config, error) {
 			}
 			c.TLSConfig = value
 		default:
-			return nil, flags.Errorf(
-				"%s: unknown parameter %.32q, not socket, tls, ssl-ca or password-file", flag, name,
-			)
+			return nil, flags.Errorf("%s: unknown parameter %.32q, not socket, tls, ssl-ca or password-file", flag,
+				name)
 		}
 	}
 	switch {

@@ -38,10 +38,8 @@ func TestMySQLURL(t *testing.T) {
 		switch {
 		case want == "" && (err != nil || setup.mysql == nil):
 			t.Errorf("%s: %v", url, err)
-		case want != "" && (err == nil || !strings.Contains(
-			err.Error(),
-			want,
-		) || strings.Contains(err.Error(), "NTED")):
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(),
+			"NTED")):
 			t.Errorf("%s: %v", url, err)
 		}
 	}
@@ -49,7 +47,8 @@ func TestMySQLURL(t *testing.T) {
 	if err := os.WriteFile(file, []byte("from a file\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if setup, err := (&FormsConfig{DatabaseURL: "mysql://forms@db.example/forms?password-file=" + file}).check(); err != nil ||
+	if setup, err := (&FormsConfig{DatabaseURL: "mysql://forms@db.example/forms?password-file=" +
+		file}).check(); err != nil ||
 		setup.mysql.Passwd != "from a file" {
 		t.Errorf("%+v %v", setup, err)
 	}

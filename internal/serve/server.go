@@ -133,8 +133,7 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 	if s.fewConnections = granted < min(wanted, 10); s.fewConnections {
 		s.log.Warn(
 			"few connections to the database: one batch runs at a time, and VACUUM is skipped if none is free for it",
-			"granted", granted, "wanted", wanted,
-		)
+			"granted", granted, "wanted", wanted)
 		s.pool.Close()
 		config.MaxConns, c.batches.Workers = int32(granted), 1
 		if s.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {

@@ -21,9 +21,7 @@ import (
 
 // tracingVariables are environment variables of OpenTelemetry. Traces are sent if one of them is set.
 var tracingVariables = []string{
-	"OTEL_TRACES_EXPORTER",
-	"OTEL_EXPORTER_OTLP_ENDPOINT",
-	"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
+	"OTEL_TRACES_EXPORTER", "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
 }
 
 // startTracing sends traces as OpenTelemetry's environment variables demand. It returns the tracers of database
@@ -36,10 +34,8 @@ func startTracing(ctx context.Context) (tracer, forms pgx.QueryTracer, stop func
 	if err != nil {
 		return nil, nil, nil, flags.Errorf("%s: %w", tracingVariables[0], err)
 	}
-	attributes, err := resource.New(
-		ctx, resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv(),
-	)
+	attributes, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "cleanupd")), resource.WithFromEnv())
 	if err != nil {
 		return nil, nil, nil, flags.Errorf("OTEL_RESOURCE_ATTRIBUTES: %w", err)
 	}

@@ -33,11 +33,9 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 			return err
 		}
 		if found := results[len(results)-1].Rows; len(found) > 0 {
-			log.Warn(
-				"the role is a superuser: an owner of tables in the database could run code with its rights",
-				"database", pool.Config().ConnConfig.Database, "owner", string(found[0][0]), "remedy",
-				"connect as a role made by deploy/role.sql, or as the owner of the tables",
-			)
+			log.Warn("the role is a superuser: an owner of tables in the database could run code with its rights",
+				"database", pool.Config().ConnConfig.Database, "owner", string(found[0][0]),
+				"remedy", "connect as a role made by deploy/role.sql, or as the owner of the tables")
 		}
 		return nil
 	})
@@ -56,7 +54,8 @@ func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) err
 // backupRoles finds the roles that own tables outside the schema cleanupd and may not read all tables in it: a pg_dump
 // by one of them fails.
 const backupRoles = `
-SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid =
+	c.relnamespace
     WHERE c.relowner = r.oid AND c.relkind IN ('r', 'p') AND n.nspname NOT LIKE 'pg\_%'
     AND n.nspname NOT IN ('information_schema', 'cleanupd'))
   AND EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -74,11 +73,8 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 	if len(roles) > 0 {
 		log.Warn(
 			"pg_dump and vacuumdb of the whole database fail as these roles, which may not read the schema cleanupd",
-			"roles",
-			strings.Join(roles, ", "),
-			"remedy",
-			"pg_dump -N cleanupd; vacuumdb -N cleanupd, from version 16 on",
-		)
+			"roles", strings.Join(roles, ", "),
+			"remedy", "pg_dump -N cleanupd; vacuumdb -N cleanupd, from version 16 on")
 	}
 	return nil
 }
@@ -130,10 +126,8 @@ func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool
 	}
 	var schema, roles, remedy string
 	_, err = pgx.ForEachRow(rows, []any{&schema, &roles, &remedy}, func() error {
-		log.Warn(
-			"others may create objects in a schema that this role uses: they could run code with its rights",
-			"database", pool.Config().ConnConfig.Database, "schema", schema, "roles", roles, "remedy", remedy,
-		)
+		log.Warn("others may create objects in a schema that this role uses: they could run code with its rights",
+			"database", pool.Config().ConnConfig.Database, "schema", schema, "roles", roles, "remedy", remedy)
 		return nil
 	})
 	return err

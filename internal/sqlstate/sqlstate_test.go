@@ -57,8 +57,10 @@ func TestText(t *testing.T) {
 	for want, err := range map[string]error{
 		"ERROR: no (SQLSTATE P0001); hint: ask":          hinted,
 		"wrapped: ERROR: no (SQLSTATE P0001); hint: ask": fmt.Errorf("wrapped: %w", hinted),
-		"ERROR: no (SQLSTATE P0001)":                     &pgconn.PgError{Severity: "ERROR", Message: "no", Code: pgerrcode.RaiseException},
-		"another":                                        errors.New("another"),
+		"ERROR: no (SQLSTATE P0001)": &pgconn.PgError{
+			Severity: "ERROR", Message: "no", Code: pgerrcode.RaiseException,
+		},
+		"another": errors.New("another"),
 	} {
 		if got := sqlstate.Text(err); got != want {
 			t.Errorf("the text is %q, want %q", got, want)

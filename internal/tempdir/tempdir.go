@@ -54,9 +54,8 @@ func lock(dir string, flag int) (*os.File, error) {
 		return nil, err
 	}
 	var stat syscall.Stat_t
-	err = errors.Join(
-		syscall.Fstat(int(file.Fd()), &stat), syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB),
-	)
+	err = errors.Join(syscall.Fstat(int(file.Fd()), &stat),
+		syscall.Flock(int(file.Fd()), syscall.LOCK_EX|syscall.LOCK_NB))
 	if err == nil && int(stat.Uid) != os.Geteuid() {
 		err = os.ErrPermission
 	}

@@ -28,14 +28,12 @@ type CA struct {
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
-	ca.cert, ca.key = ca.sign(
-		&x509.Certificate{
-			Subject:               pkix.Name{CommonName: "authority"},
-			IsCA:                  true,
-			BasicConstraintsValid: true,
-			KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
-		},
-	)
+	ca.cert, ca.key = ca.sign(&x509.Certificate{
+		Subject:               pkix.Name{CommonName: "authority"},
+		IsCA:                  true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign,
+	})
 	return ca
 }
 
@@ -130,10 +128,8 @@ func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 		NextUpdate: until,
 	}
 	for _, r := range revoked {
-		template.RevokedCertificateEntries = append(
-			template.RevokedCertificateEntries,
-			x509.RevocationListEntry{SerialNumber: r.Leaf.SerialNumber, RevocationTime: time.Now()},
-		)
+		template.RevokedCertificateEntries = append(template.RevokedCertificateEntries,
+			x509.RevocationListEntry{SerialNumber: r.Leaf.SerialNumber, RevocationTime: time.Now()})
 	}
 	der, err := x509.CreateRevocationList(rand.Reader, template, ca.cert, ca.key)
 	if err != nil {

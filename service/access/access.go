@@ -57,8 +57,7 @@ func (c Caller) String() string {
 // be checked now.
 var (
 	ErrNone = errors.New(
-		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured",
-	)
+		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
 	ErrInvalid     = errors.New("the credentials are not valid")
 	ErrUnavailable = errors.New("the credentials cannot be checked now")
 )
@@ -103,8 +102,7 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 		}
 	} else if len(c.ClientRoles) > 0 || c.ClientCRL != "" {
 		return nil, errors.New(
-			"roles of client certificates, and what is revoked, are of no use without their authorities",
-		)
+			"roles of client certificates, and what is revoked, are of no use without their authorities")
 	}
 	if c.TokenFile != "" {
 		if g.tokens, err = open(c.Log, parseTokens, c.TokenFile); err != nil {

@@ -57,11 +57,7 @@ func TestConfig(t *testing.T) {
 		"a token, not its hash": {Config{TokenFile: write(t, "", "admin me secret")}, "line 1: does not end with"},
 		"a longer hash":         {Config{TokenFile: write(t, "", "admin me "+hash+"00")}, "line 1: does not end with"},
 		"one token, two roles": {
-			Config{TokenFile: write(
-				t,
-				"",
-				"admin me "+hash+"\nviewer me "+hash,
-			)},
+			Config{TokenFile: write(t, "", "admin me "+hash+"\nviewer me "+hash)},
 			"line 2: has the same token as line 1",
 		},
 		"tokens": {
@@ -180,10 +176,8 @@ func TestCertificateIsReadAgain(t *testing.T) {
 func TestAuthoritiesAreReadAgain(t *testing.T) {
 	old, young := testca.New(t), testca.New(t)
 	path := old.File()
-	guard, err := Open(
-		t.Context(),
-		Config{ClientCA: path, ClientRoles: []string{"me=admin"}, Log: slog.New(slog.DiscardHandler)},
-	)
+	guard, err := Open(t.Context(),
+		Config{ClientCA: path, ClientRoles: []string{"me=admin"}, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -247,27 +241,19 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	}))
 	defer web.Close()
 	server.SetIssuer(web.URL)
-	guard, err := Open(
-		t.Context(),
-		Config{Issuer: web.URL, Audience: "me", RolesClaim: "access.roles", Log: slog.New(slog.DiscardHandler)},
-	)
+	guard, err := Open(t.Context(),
+		Config{Issuer: web.URL, Audience: "me", RolesClaim: "access.roles", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ask := func(n int) (Caller, error) {
 		claims := fmt.Sprintf(
-			`{"iss": %q, "aud": ["other", "me"], "sub": "jane", "exp": %d, "access": {"roles": ["operator"]}}`,
-			web.URL,
-			time.Now().Add(time.Hour).Unix(),
-		)
+			`{"iss": %q, "aud": ["other", "me"], "sub": "jane", "exp": %d, "access": {"roles": ["operator"]}}`, web.URL,
+			time.Now().Add(time.Hour).Unix())
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel() // that of a call, which the next one does not need
-		return guard.Identify(
-			ctx,
-			"host",
-			nil,
-			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(n), oidc.RS256, claims)},
-		)
+		return guard.Identify(ctx, "host", nil,
+			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(n), oidc.RS256, claims)})
 	}
 	if _, err := ask(0); !errors.Is(err, ErrUnavailable) {
 		t.Errorf("without an issuer: %v", err)
@@ -280,10 +266,8 @@ func TestIssuerChangesItsKeys(t *testing.T) {
 	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
 		t.Errorf("with a key that the issuer does not have: %v", err)
 	}
-	server.PublicKeys = append(
-		server.PublicKeys,
-		oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256},
-	)
+	server.PublicKeys = append(server.PublicKeys,
+		oidctest.PublicKey{PublicKey: keys[1].Public(), KeyID: "1", Algorithm: oidc.RS256})
 	if _, err := ask(1); !errors.Is(err, ErrInvalid) {
 		t.Errorf("with a key that the issuer has had since it was last asked: %v", err)
 	}
@@ -325,17 +309,10 @@ func TestUnknownKeys(t *testing.T) {
 	begun, before := time.Now(), asked.Load()
 	for i := range 200 {
 		n := min(i%100, 1) // every hundredth is signed with the issuer's
-		claims := fmt.Sprintf(
-			`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`,
-			web.URL,
-			time.Now().Add(time.Hour).Unix(),
-		)
-		_, err := guard.Identify(
-			t.Context(),
-			"host",
-			nil,
-			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(i%100), oidc.RS256, claims)},
-		)
+		claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL,
+			time.Now().Add(time.Hour).Unix())
+		_, err := guard.Identify(t.Context(), "host", nil,
+			[]string{"Bearer " + oidctest.SignIDToken(keys[n], fmt.Sprint(i%100), oidc.RS256, claims)})
 		if (n == 0 && err != nil) || (n == 1 && !errors.Is(err, ErrInvalid)) {
 			t.Errorf("key %d: %v", i%100, err)
 		}
@@ -365,20 +342,11 @@ func TestIssuerWithoutItsKeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := fmt.Sprintf(
-		`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`,
-		web.URL,
-		time.Now().Add(time.Hour).Unix(),
-	)
+	claims := fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": "jane", "exp": %d}`, web.URL,
+		time.Now().Add(time.Hour).Unix())
 	if _, err := guard.Identify(
-		t.Context(),
-		"host",
-		nil,
-		[]string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, claims)},
-	); !errors.Is(
-		err,
-		ErrUnavailable,
-	) {
+		t.Context(), "host", nil, []string{"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256, claims)},
+	); !errors.Is(err, ErrUnavailable) {
 		t.Error(err)
 	}
 }
@@ -394,22 +362,14 @@ func TestIssuerThatIsSlow(t *testing.T) {
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 	}))
 	defer web.Close()
-	guard, err := Open(
-		t.Context(),
-		Config{Issuer: web.URL, Audience: "me", IssuerRetryAfter: retryAfter, Log: slog.New(slog.DiscardHandler)},
-	)
+	guard, err := Open(t.Context(),
+		Config{Issuer: web.URL, Audience: "me", IssuerRetryAfter: retryAfter, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if _, err := guard.Identify(
-			t.Context(),
-			"host",
-			nil,
-			[]string{"Bearer x.y.z"},
-		); !errors.Is(
-			err,
-			ErrUnavailable,
+		if _, err := guard.Identify(t.Context(), "host", nil, []string{"Bearer x.y.z"}); !errors.Is(
+			err, ErrUnavailable,
 		) {
 			t.Error(err)
 		}
@@ -454,10 +414,7 @@ func FuzzTokens(f *testing.F) {
 			return
 		}
 		found, ok := find(tokens, secret)
-		if named := strings.Contains(
-			strings.ToLower(text),
-			hashOf(secret),
-		); (ok && !named) ||
+		if named := strings.Contains(strings.ToLower(text), hashOf(secret)); (ok && !named) ||
 			(ok && (found.role == Nobody || found.name == "")) {
 			t.Errorf("%q is found as %v", secret, found)
 		}
@@ -485,32 +442,21 @@ func TestSubjectsOfDifferentKinds(t *testing.T) {
 	defer web.Close()
 	server.SetIssuer(web.URL)
 	ca := testca.New(t)
-	guard, err := Open(
-		t.Context(),
-		Config{
-			Issuer:    web.URL,
-			Audience:  "me",
-			ClientCA:  ca.File(),
-			TokenFile: write(t, "", "viewer ops "+hashOf("one")+"\nviewer cert:ops "+hashOf("two")),
-			Log:       slog.New(slog.DiscardHandler),
-		},
-	)
+	guard, err := Open(t.Context(), Config{
+		Issuer:    web.URL,
+		Audience:  "me",
+		ClientCA:  ca.File(),
+		TokenFile: write(t, "", "viewer ops "+hashOf("one")+"\nviewer cert:ops "+hashOf("two")),
+		Log:       slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	jwt := func(subject string) []string {
 		return []string{
-			"Bearer " + oidctest.SignIDToken(
-				key,
-				"0",
-				oidc.RS256,
-				fmt.Sprintf(
-					`{"iss": %q, "aud": "me", "sub": %q, "exp": %d}`,
-					web.URL,
-					subject,
-					time.Now().Add(time.Hour).Unix(),
-				),
-			),
+			"Bearer " + oidctest.SignIDToken(key, "0", oidc.RS256,
+				fmt.Sprintf(`{"iss": %q, "aud": "me", "sub": %q, "exp": %d}`, web.URL, subject,
+					time.Now().Add(time.Hour).Unix())),
 		}
 	}
 	for want, shows := range map[string]struct {
@@ -528,12 +474,7 @@ func TestSubjectsOfDifferentKinds(t *testing.T) {
 		if shows.certificate != "" {
 			shown = append(shown, ca.Client(shows.certificate).Leaf)
 		}
-		if c, err := guard.Identify(
-			t.Context(),
-			"host",
-			shown,
-			shows.authorization,
-		); err != nil || c.Subject != want ||
+		if c, err := guard.Identify(t.Context(), "host", shown, shows.authorization); err != nil || c.Subject != want ||
 			c.String() != want {
 			t.Errorf("%q: %q, %v", want, c.Subject, err)
 		}

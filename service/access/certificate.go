@@ -61,13 +61,11 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 		between.AddCert(cert)
 	}
 	own := shown[0]
-	chains, err := own.Verify(
-		x509.VerifyOptions{
-			Roots:         c.authorities.get(),
-			Intermediates: between,
-			KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
-		},
-	)
+	chains, err := own.Verify(x509.VerifyOptions{
+		Roots:         c.authorities.get(),
+		Intermediates: between,
+		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
+	})
 	if err == nil && c.revocations != nil {
 		lists := c.revocations.get()
 		for _, chain := range chains { // one is enough

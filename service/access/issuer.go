@@ -84,10 +84,8 @@ func newIssuer(ctx context.Context, c Config) (*issuer, error) {
 		i.claim = "roles"
 	}
 	if _, err := i.discover(ctx); err != nil {
-		c.Log.Warn(
-			"the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url, "error",
-			err,
-		)
+		c.Log.Warn("the OpenID Connect issuer does not answer; it is asked again when a token comes", "issuer", i.url,
+			"error", err)
 	}
 	return i, nil
 }
@@ -110,9 +108,8 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	}
 	i.endpoint = provider.Endpoint()
 	ctx = oidc.ClientContext(ctx, &http.Client{Timeout: issuerTimeout, Transport: &i.keys})
-	i.verifier = provider.VerifierContext(
-		ctx, &oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }},
-	)
+	i.verifier = provider.VerifierContext(ctx,
+		&oidc.Config{ClientID: i.audience, Now: func() time.Time { return time.Now().Add(-skew) }})
 	return i.verifier, nil
 }
 

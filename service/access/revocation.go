@@ -29,10 +29,8 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 			extensions = append(extensions, entry.Extensions...)
 		}
 		if i := slices.IndexFunc(extensions, func(e pkix.Extension) bool { return e.Critical }); i >= 0 {
-			return nil, fmt.Errorf(
-				"a CRL of %s has the critical extension %s: only complete ones are understood", list.Issuer,
-				extensions[i].Id,
-			)
+			return nil, fmt.Errorf("a CRL of %s has the critical extension %s: only complete ones are understood",
+				list.Issuer, extensions[i].Id)
 		}
 		lists = append(lists, list)
 	}

@@ -50,9 +50,8 @@ type key struct{}
 func Begin(
 	ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool,
 ) context.Context {
-	return context.WithValue(
-		ctx, key{}, &act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional},
-	)
+	return context.WithValue(ctx, key{},
+		&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional})
 }
 
 // Insist makes the call that the context carries recorded, also if it fails.
@@ -92,9 +91,8 @@ func Settle(ctx context.Context, result string) {
 
 // Repeat records that a call of an RPC was made some more times, with the same result, though not each of them.
 func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
-	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(
-		context.Background(), result,
-	)
+	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(context.Background(),
+		result)
 }
 
 func (a *act) record(ctx context.Context, result string) {
@@ -107,10 +105,8 @@ func (a *act) record(ctx context.Context, result string) {
 	}
 	c := a.caller
 	details, _ := json.Marshal(a.details) // as stored: a text handler would print pointers
-	a.log.Info(
-		"audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
-		"details", json.RawMessage(details), "result", result,
-	)
+	a.log.Info("audit", "rpc", a.rpc, "subject", c.Subject, "role", c.Role.String(), "by", c.By, "address", c.Address,
+		"details", json.RawMessage(details), "result", result)
 }
 
 func (a *act) append(ctx context.Context, db DB, result string) error {
@@ -143,9 +139,8 @@ const Columns = "time, subject, role, by, address, rpc, details, result"
 // List calls each with the entries since a time, up to limit, newest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
 	// An error of the query is in rows.
-	rows, _ := conn.Query(
-		ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`, since, limit,
-	)
+	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`,
+		since, limit)
 	var e Entry
 	_, err := pgx.ForEachRow(
 		rows,

@@ -25,10 +25,9 @@ import (
 // pool returns a separate pool for a replica, with the defaults of serve for its sessions.
 func pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
-	p, err := pgxpool.New(
-		t.Context(),
-		url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000&idle_in_transaction_session_timeout=10000",
-	)
+	p, err := pgxpool.New(t.Context(),
+		url+"&target_session_attrs=read-write&lock_timeout=1000&statement_timeout=60000"+
+			"&idle_in_transaction_session_timeout=10000")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,9 +120,7 @@ func TestConnectionsThatAreCut(t *testing.T) {
 			p := badnet.New(t, db.URL(), 0)
 			events := outlive(t, db, p.URL(db.URL()), func() { happen(p) })
 			if !said(
-				events,
-				severity.Warning,
-				"continues after the last committed batch",
+				events, severity.Warning, "continues after the last committed batch",
 				"see that the database server runs",
 			) &&
 				name != "silent" {
@@ -239,10 +236,7 @@ func TestDatabaseThatIsNotThereForAWhile(t *testing.T) {
 			"ALTER DATABASE %s SET default_transaction_read_only = on",
 			"ALTER DATABASE %s RESET default_transaction_read_only",
 		},
-		"too many connections": {
-			"ALTER DATABASE %s CONNECTION LIMIT 0",
-			"ALTER DATABASE %s CONNECTION LIMIT -1",
-		},
+		"too many connections": {"ALTER DATABASE %s CONNECTION LIMIT 0", "ALTER DATABASE %s CONNECTION LIMIT -1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "read-only")
@@ -370,11 +364,8 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 						"NmsRemaHypothesis (iRemaHypothesisId) VALUES (1)",
 				)
 				m, work, _ := replica(t, db, "a", func(c *runs.Config) { c.Pool = own })
-				run := start(
-					t,
-					m,
-					runs.Request{Tasks: []string{"audit-trail", "sessions", "reactions"}, ContinueOnError: goOn},
-				)
+				run := start(t, m,
+					runs.Request{Tasks: []string{"audit-trail", "sessions", "reactions"}, ContinueOnError: goOn})
 				work()
 				events := watch(t, m, run.ID)
 				last := events[len(events)-1].Run
@@ -391,9 +382,7 @@ func TestErrorsThatDoNotPass(t *testing.T) {
 				if got := last.Result("reactions"); got.State != after {
 					t.Errorf("the task after it: %+v", got)
 				}
-				if left := db.Int(
-					"SELECT count(*) FROM XtkSessionInfo",
-				); left != 100 ||
+				if left := db.Int("SELECT count(*) FROM XtkSessionInfo"); left != 100 ||
 					last.Result("sessions").RowsDeleted != 0 {
 					t.Errorf("%d rows are left; %+v", left, last.Result("sessions"))
 				}
@@ -462,11 +451,8 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	work()
 	events := watch(t, m, run.ID)
 	got := events[len(events)-1].Run
-	if problem := got.Result(
-		"sessions",
-	).Error; got.State != store.Failed || !strings.Contains(
-		problem,
-		"given up after 11 failed attempts",
+	if problem := got.Result("sessions").Error; got.State != store.Failed || !strings.Contains(
+		problem, "given up after 11 failed attempts",
 	) || !strings.Contains(problem, "replica x fell silent") ||
 		(got.Result("expired-events").State != pipeline.Skipped &&
 			got.Result("expired-events").State != pipeline.Succeeded) ||

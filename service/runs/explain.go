@@ -62,9 +62,9 @@ func (m *Manager) ExplainRow(
 }
 
 // explainer returns what an explanation is based on.
-func (m *Manager) explainer(ctx context.Context) (
-	list tasklist.List, config pipeline.Config, holds plan.Holds, err error,
-) {
+func (m *Manager) explainer(
+	ctx context.Context,
+) (list tasklist.List, config pipeline.Config, holds plan.Holds, err error) {
 	if list, err = m.Tasks.Read(ctx, m.calls); err != nil {
 		return list, config, holds, err
 	}

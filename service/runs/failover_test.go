@@ -119,9 +119,7 @@ func TestAWorkerOnAnotherServer(t *testing.T) {
 	events := watch(t, m, run.ID)
 	checkFinished(t, events, int64(rows))
 	if !said(
-		events,
-		severity.Warning,
-		"the database server was restarted or replaced",
+		events, severity.Warning, "the database server was restarted or replaced",
 		"replica a continues after the last committed batch",
 	) {
 		t.Errorf("nothing was told of it: %q", logs(events))
@@ -438,10 +436,7 @@ func TestMigrateIsNeverDoneTwice(t *testing.T) {
 		t.Errorf("a newer schema that lacks nothing: %v", err)
 	}
 	db.Do("UPDATE cleanupd.schema_version SET oldest = 98")
-	if err := store.Migrate(
-		t.Context(),
-		conn.Conn(),
-	); err == nil ||
+	if err := store.Migrate(t.Context(), conn.Conn()); err == nil ||
 		!strings.Contains(err.Error(), "for programs that know 98 or more") {
 		t.Errorf("a newer schema that lacks something: %v", err)
 	}
@@ -454,10 +449,8 @@ func TestARunOfANewerVersion(t *testing.T) {
 	sessions(db, 10)
 	m, work, _ := replica(t, db, "a", nil)
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
-	db.Do(
-		"UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1",
-		run.ID,
-	)
+	db.Do("UPDATE cleanupd.task SET name = 'archive', chosen = true WHERE name = 'statistics' AND run_id::text = $1",
+		run.ID)
 	later := start(t, m, runs.Request{Tasks: []string{"sessions"}, DryRun: true})
 	work()
 	watch(t, m, later.ID) // runs are taken in the order of their creation

@@ -71,19 +71,16 @@ func validateLimits(g guard.Limits) error {
 	check(g.MinRows >= 0, "min_rows", "must not be negative")
 	check(g.MinProcessInstances >= 0, "min_process_instances", "must not be negative")
 	check(isPercent(g.MaxSharePercent), "max_share_percent", "must be from 0, which switches the guard off, to 100")
-	check(
-		g.MaxGrowth == 0 || (g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32), "max_growth",
-		"must be 0, which switches the guard off, or 1 or more",
-	)
+	check(g.MaxGrowth == 0 || (g.MaxGrowth >= 1 && g.MaxGrowth <= math.MaxInt32), "max_growth",
+		"must be 0, which switches the guard off, or 1 or more")
 	check(g.MaxTables >= 0, "max_tables", "must not be negative; 0 switches the guard off")
 	check(isPercent(g.MaxDropPercent), "max_drop_percent", "must be from 0, which switches the guard off, to 100")
 	for field, d := range map[string]time.Duration{
 		"max_clock_difference": g.MaxClockDifference,
 		"max_idle":             g.MaxIdle,
 	} {
-		check(
-			d >= 0 && d <= schedule.MaxTimeLimit, field, "must be from 0, which switches the guard off, to 36500 days",
-		)
+		check(d >= 0 && d <= schedule.MaxTimeLimit, field,
+			"must be from 0, which switches the guard off, to 36500 days")
 	}
 	slices.SortFunc(wrong, func(a, b failure.Violation) int { return strings.Compare(a.Field, b.Field) })
 	return wrong.Err()

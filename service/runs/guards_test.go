@@ -110,9 +110,7 @@ func TestGuardShare(t *testing.T) {
 	audits(db, 1, 51, "1 year")
 	audits(db, 52, 100, "1 day")
 	if got := refusedIn(
-		t,
-		ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}),
-		"audit-trail",
+		t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail",
 	); got != "share 51" ||
 		db.Int("SELECT count(*) FROM XtkAudit") != 100 {
 		t.Errorf("more than half of a table: %q", got)
@@ -141,11 +139,8 @@ func TestGuardShare(t *testing.T) {
 		audits(db, 1, 100, "1 day")
 		var got string
 		for i := 0; i < 10 && got == ""; i++ {
-			db.Do(
-				"UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2",
-				i*15+1,
-				i*15+15,
-			)
+			db.Do("UPDATE XtkAudit SET tsChanged = now() - interval '1 year' WHERE iAuditId BETWEEN $1 AND $2", i*15+1,
+				i*15+15)
 			got = refusedIn(t, ended(t, m, runs.Request{Tasks: []string{"audit-trail"}}), "audit-trail")
 		}
 		if left := db.Int("SELECT count(*) FROM XtkAudit"); got != "share 51" || left != 55 {
@@ -169,15 +164,7 @@ func TestGuardShare(t *testing.T) {
 			FROM generate_series(1, 1000) i`,
 		)
 		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
-		if first, second := refusedIn(
-			t,
-			run,
-			"deliveries",
-		), refusedIn(
-			t,
-			run,
-			"delivery-logs",
-		); first != "" ||
+		if first, second := refusedIn(t, run, "deliveries"), refusedIn(t, run, "delivery-logs"); first != "" ||
 			second != "share 501" {
 			t.Errorf("%q, %q, with %d rows left", first, second, db.Int("SELECT count(*) FROM NmsBroadLogRcp"))
 		}
@@ -193,24 +180,12 @@ func TestGuardShare(t *testing.T) {
 				AND 60 THEN interval '3 years' ELSE interval '1 day' END
 			FROM generate_series(1, 100) i`)
 		run := ended(t, m, runs.Request{Tasks: []string{"deliveries", "delivery-logs"}, ContinueOnError: true})
-		if first, second := refusedIn(
-			t,
-			run,
-			"deliveries",
-		), refusedIn(
-			t,
-			run,
-			"delivery-logs",
+		if first, second := refusedIn(t, run, "deliveries"), refusedIn(
+			t, run, "delivery-logs",
 		); first != "" || second != "share 51" ||
 			db.Int("SELECT count(*) FROM NmsBroadLogRcp") != 60 {
-			t.Errorf(
-				"%q, %q: %+v %+v %d",
-				first,
-				second,
-				run.Result("deliveries"),
-				run.Result("delivery-logs"),
-				db.Int("SELECT count(*) FROM cleanupd.deletion"),
-			)
+			t.Errorf("%q, %q: %+v %+v %d", first, second, run.Result("deliveries"), run.Result("delivery-logs"),
+				db.Int("SELECT count(*) FROM cleanupd.deletion"))
 		}
 	})
 }
@@ -251,11 +226,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if run := ended(
-				t,
-				m,
-				runs.Request{Tasks: []string{"deliveries"}},
-			); run.State != store.Succeeded ||
+			if run := ended(t, m, runs.Request{Tasks: []string{"deliveries"}}); run.State != store.Succeeded ||
 				run.Result("deliveries").RowsDeleted != 0 {
 				t.Errorf("%s %s: %+v", run.State, run.Error, run.Result("deliveries"))
 			}
@@ -290,9 +261,7 @@ func TestGuardLatches(t *testing.T) {
 	task := []string{"audit-trail"}
 	try := func() string { return refusedIn(t, ended(t, m, runs.Request{Tasks: task}), "audit-trail") }
 	dry := ended(t, m, runs.Request{Tasks: task, DryRun: true})
-	if p := dry.Result(
-		"audit-trail",
-	).Preview; dry.State != store.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
+	if p := dry.Result("audit-trail").Preview; dry.State != store.Succeeded || len(p) != 1 || len(p[0].Guards) != 1 ||
 		p[0].Guards[0] != (guard.Trip{Guard: guard.Share, Table: p[0].Table, Number: 80, Limit: 50, Total: 100}) {
 		t.Fatalf("the preview: %+v", p)
 	}
@@ -310,9 +279,7 @@ func TestGuardLatches(t *testing.T) {
 		t.Errorf("the metric is %v", n)
 	}
 	if got := refusedIn(
-		t,
-		ended(t, m, runs.Request{Plan: ended(t, m, runs.Request{Tasks: task, DryRun: true}).ID}),
-		"audit-trail",
+		t, ended(t, m, runs.Request{Plan: ended(t, m, runs.Request{Tasks: task, DryRun: true}).ID}), "audit-trail",
 	); got != "share 51" {
 		t.Errorf("a plan passed the guard unaccepted: %q", got)
 	}
@@ -338,11 +305,7 @@ func TestGuardLatches(t *testing.T) {
 	if got := refusedIn(t, ended(t, m, less), "audit-trail"); got != "share 80" {
 		t.Errorf("one more than was accepted: %q", got)
 	}
-	if got := refusedIn(
-		t,
-		ended(t, m, accepting(t, m, task...)),
-		"audit-trail",
-	); got != "" ||
+	if got := refusedIn(t, ended(t, m, accepting(t, m, task...)), "audit-trail"); got != "" ||
 		db.Int("SELECT count(*) FROM XtkAudit") != 20 {
 		t.Errorf("what was accepted: %q", got)
 	}
@@ -602,13 +565,9 @@ func TestGuardDrops(t *testing.T) {
 			m := guarded(t, db, c.change)
 			create := func(from, to int) {
 				for id := from; id <= to; id++ {
-					db.Do(
-						strings.ReplaceAll(
-							strings.ReplaceAll(c.make, "%[1]d", strconv.Itoa(id)),
-							"%d",
-							strconv.Itoa(id),
-						),
-					)
+					db.Do(strings.ReplaceAll(
+						strings.ReplaceAll(c.make, "%[1]d", strconv.Itoa(id)), "%d", strconv.Itoa(id),
+					))
 				}
 			}
 			create(1, 3)
@@ -616,21 +575,12 @@ func TestGuardDrops(t *testing.T) {
 				t.Errorf("three: %q", got)
 			}
 			create(1, 4)
-			if got := refusedIn(
-				t,
-				ended(t, m, runs.Request{Tasks: []string{c.task}}),
-				c.task,
-			); !strings.HasPrefix(
-				got,
-				c.want,
+			if got := refusedIn(t, ended(t, m, runs.Request{Tasks: []string{c.task}}), c.task); !strings.HasPrefix(
+				got, c.want,
 			) {
 				t.Errorf("four: %q", got)
 			}
-			if got := refusedIn(
-				t,
-				ended(t, m, accepting(t, m, c.task)),
-				c.task,
-			); got != "" ||
+			if got := refusedIn(t, ended(t, m, accepting(t, m, c.task)), c.task); got != "" ||
 				db.Int("SELECT count(*) FROM pg_class WHERE relname ~ '^(wkdlv_|grp)[0-9]'") != 0 {
 				t.Errorf("accepted: %q", got)
 			}
@@ -695,8 +645,7 @@ func TestGuardsOfTheStart(t *testing.T) {
 	setGuards(t, m, func(g *guard.Limits) { g.MaxIdle = 0 })
 	try("idle", false)
 	db.Do(
-		"UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'",
-	)
+		"UPDATE cleanupd.run SET start_time = start_time + interval '1 hour' WHERE NOT dry_run AND state = 'SUCCEEDED'")
 	try("clock", true)
 	setGuards(t, m, func(g *guard.Limits) { g.MaxIdle, g.MaxClockDifference = 0, 0 })
 	try("clock", false)

@@ -83,13 +83,9 @@ func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 		return err
 	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		_, err := tx.Exec(
-			ctx,
-			fmt.Sprintf(
-				"SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)",
-				advisory.Erasing,
-			),
-		)
+		_, err := tx.Exec(ctx,
+			fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT pg_advisory_xact_lock(%d)",
+				advisory.Erasing))
 		return err
 	})
 }

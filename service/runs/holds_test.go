@@ -55,11 +55,7 @@ func TestHoldInMidRun(t *testing.T) {
 	if left := db.Int("SELECT count(*) FROM NmsDelivery WHERE iDeliveryId > 0"); left != stay {
 		t.Errorf("%d deliveries are left, %d are held", left, stay)
 	}
-	if released, err := m.ReleaseHold(
-		t.Context(),
-		stored.ID,
-		"you",
-	); err != nil || released.ReleasedBy != "you" ||
+	if released, err := m.ReleaseHold(t.Context(), stored.ID, "you"); err != nil || released.ReleasedBy != "you" ||
 		released.ReleaseTime == nil {
 		t.Errorf("%+v, %v", released, err)
 	}
@@ -99,9 +95,7 @@ func TestHoldWaitsForBatches(t *testing.T) {
 	}
 	db.Do("INSERT INTO finish DEFAULT VALUES")
 	events := watch(t, m, run.ID)
-	if result := events[len(events)-1].Run.Result(
-		"sessions",
-	); result.RowsDeleted != 0 || result.RowsOnHold != 10 ||
+	if result := events[len(events)-1].Run.Result("sessions"); result.RowsDeleted != 0 || result.RowsOnHold != 10 ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", result)
 	}
@@ -115,10 +109,8 @@ func TestHoldExpires(t *testing.T) {
 	m, work, _ := replica(t, db, "a", nil)
 	work()
 	soon := time.Now().Add(time.Hour)
-	stored, err := m.CreateHold(
-		t.Context(),
-		store.Hold{Kind: store.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon},
-	)
+	stored, err := m.CreateHold(t.Context(),
+		store.Hold{Kind: store.HoldTable, Table: "public.XtkSessionInfo", Reason: "a test", ExpireTime: &soon})
 	if err != nil || stored.Table != "xtksessioninfo" {
 		t.Fatalf("%+v, %v", stored, err)
 	}
@@ -148,8 +140,7 @@ func TestHoldOfLeftovers(t *testing.T) {
 	work()
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"deliveries"}}).ID)
 	if _, err := m.CreateHold(
-		t.Context(),
-		store.Hold{Kind: store.HoldDeliveries, IDs: []int64{1}, Reason: "a test"},
+		t.Context(), store.Hold{Kind: store.HoldDeliveries, IDs: []int64{1}, Reason: "a test"},
 	); err != nil {
 		t.Fatal(err)
 	}

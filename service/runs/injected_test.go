@@ -28,15 +28,8 @@ var injections = flag.Int(
 
 // injectedFailures are the ways in which a statement of the service itself may fail for a moment.
 var injectedFailures = []string{
-	pgerrcode.SerializationFailure,
-	pgerrcode.DeadlockDetected,
-	pgerrcode.LockNotAvailable,
-	pgerrcode.QueryCanceled,
-	pgerrcode.ConnectionFailure,
-	pgerrcode.AdminShutdown,
-	pgtest.Terminated,
-	pgtest.CutBefore,
-	pgtest.CutAfter,
+	pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled,
+	pgerrcode.ConnectionFailure, pgerrcode.AdminShutdown, pgtest.Terminated, pgtest.CutBefore, pgtest.CutAfter,
 }
 
 // statement identifies a statement of a worker by its text and its number, from 1, among the ones with that text.

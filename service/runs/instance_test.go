@@ -82,11 +82,7 @@ func TestAnotherInstance(t *testing.T) {
 				t.Error("the schedule is enabled")
 			}
 			run = start(t, m, runs.Request{Tasks: []string{"sessions"}})
-			if events := watch(
-				t,
-				m,
-				run.ID,
-			); events[len(events)-1].Run.State != store.Succeeded ||
+			if events := watch(t, m, run.ID); events[len(events)-1].Run.State != store.Succeeded ||
 				db.Int("SELECT count(*) FROM XtkSessionInfo") != 0 {
 				t.Error("an adopted database is not cleaned")
 			}
@@ -127,10 +123,7 @@ func TestACopyInPlace(t *testing.T) {
 	work()
 	// it is taken, and the older one is passed over
 	watch(t, m, start(t, m, runs.Request{DryRun: true, Tasks: []string{"sessions"}}).ID)
-	if got, err := m.Get(
-		t.Context(),
-		run.ID,
-	); err != nil || got.State != store.Running ||
+	if got, err := m.Get(t.Context(), run.ID); err != nil || got.State != store.Running ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -172,16 +165,13 @@ func TestAdoptDuringARequest(t *testing.T) {
 	waiting := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
 	db.Until("SELECT (n = 1)::int FROM (" + waiting + ") AS w (n)")
 	go func() { adopted <- second.Adopt(t.Context()) }()
-	db.Until(
-		"SELECT (n = 2 OR EXISTS (SELECT FROM cleanupd.instance WHERE name = 'second'))::int FROM (" + waiting + ") AS w (n)",
-	)
+	db.Until("SELECT (n = 2 OR EXISTS (SELECT FROM cleanupd.instance WHERE name = 'second'))::int FROM (" + waiting +
+		") AS w (n)")
 	_ = lock.Rollback(t.Context())
 	if err := errors.Join(<-started, <-adopted); err != nil {
 		t.Fatal(err)
 	}
-	if states := db.Strings(
-		"SELECT state FROM cleanupd.run",
-	); len(states) != 1 ||
+	if states := db.Strings("SELECT state FROM cleanupd.run"); len(states) != 1 ||
 		states[0] != string(store.Cancelled) {
 		t.Errorf("the run is %q", states)
 	}

@@ -58,12 +58,8 @@ func TestLeftoversOfATakeover(t *testing.T) {
 	checkFinished(t, events, n)
 	result := events[len(events)-1].Run.Result("deliveries")
 	if bad := db.Int(wrong, n); bad != 0 || result.RemoteDeliveriesRetained != n/2 {
-		t.Errorf(
-			"%d entries are wrong; %d deliveries are counted as retained there, want %d",
-			bad,
-			result.RemoteDeliveriesRetained,
-			n/2,
-		)
+		t.Errorf("%d entries are wrong; %d deliveries are counted as retained there, want %d", bad,
+			result.RemoteDeliveriesRetained, n/2)
 	}
 	if db.Int("SELECT count(DISTINCT generation) FROM cleanupd.event") < 2 ||
 		!said(events, "WARNING", `"far"`, "retained there") {
@@ -83,11 +79,8 @@ func TestLeftoversOfDryAndLaterRuns(t *testing.T) {
 	for _, dry := range []bool{true, false, true, false} {
 		run := start(t, m, runs.Request{Tasks: []string{"deliveries"}, DryRun: dry})
 		events := watch(t, m, run.ID)
-		left = append(
-			left,
-			events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesRetained,
-			db.Int("SELECT count(*) FROM cleanupd.remote_delivery"),
-		)
+		left = append(left, events[len(events)-1].Run.Result("deliveries").RemoteDeliveriesRetained,
+			db.Int("SELECT count(*) FROM cleanupd.remote_delivery"))
 		if !dry && len(left) == 4 {
 			db.Do(
 				"INSERT INTO NmsDelivery (iDeliveryId, iDeleteStatus, tsDelete, iDeliveryMode, iMidRemoteId, " +
@@ -114,28 +107,18 @@ func TestLeftoversArePurged(t *testing.T) {
 		"INSERT INTO cleanupd.remote_delivery SELECT 'other', remote_id, delivery_id, '', run_id FROM " +
 			"cleanupd.remote_delivery WHERE account = 'far'",
 	)
-	b, workB, _ := replica(
-		t,
-		db,
-		"b",
-		func(c *runs.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} },
-	)
+	b, workB, _ := replica(t, db, "b",
+		func(c *runs.Config) { c.MidSourcing.Databases = map[string]*pgxpool.Pool{"far": there.Pool} })
 	workB()
 	events := watch(t, b, start(t, b, runs.Request{Tasks: []string{"deliveries"}}).ID)
 	checkFinished(t, events, 0)
-	if left := db.Strings(
-		"SELECT account || remote_id FROM cleanupd.remote_delivery ORDER BY 1",
-	); !slices.Equal(
-		left,
-		[]string{"1003", "1005", "1009", "other1001", "other1007"},
+	if left := db.Strings("SELECT account || remote_id FROM cleanupd.remote_delivery ORDER BY 1"); !slices.Equal(
+		left, []string{"1003", "1005", "1009", "other1001", "other1007"},
 	) {
 		t.Errorf("recorded: %v; %q", left, logs(events))
 	}
-	if left := there.Strings(
-		"SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1",
-	); !slices.Equal(
-		left,
-		[]string{"1000", "1002", "1003", "1004", "1005", "1006", "1008", "1009"},
+	if left := there.Strings("SELECT iDeliveryId::text FROM NmsDelivery ORDER BY 1"); !slices.Equal(
+		left, []string{"1000", "1002", "1003", "1004", "1005", "1006", "1008", "1009"},
 	) {
 		t.Errorf("there: %v", left)
 	}

@@ -62,10 +62,7 @@ func watch(t *testing.T, m *runs.Manager, id string) []store.Event {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if _, err := m.Watch(
-		ctx,
-		id,
-		store.Place{},
-		func(e store.Event) error { events = append(events, e); return nil },
+		ctx, id, store.Place{}, func(e store.Event) error { events = append(events, e); return nil },
 	); err != nil {
 		t.Fatalf("after %d events: %v", len(events), err)
 	}

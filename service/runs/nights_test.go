@@ -13,11 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-var nights = flag.Int(
-	"nights",
-	suite.Size(suite.Model, 4, 30),
-	"how many nights of normal life TestNights has; 400 take some minutes",
-)
+var nights = flag.Int("nights", suite.Size(suite.Model, 4, 30),
+	"how many nights of normal life TestNights has; 400 take some minutes")
 
 // day adds the rows of an application on the day with a number, at a thousandth of the size: sends on each day, a large
 // one in each month except a quiet one, their logs and mirror pages, running workflows, visitors, rejects, events. It
@@ -71,15 +68,10 @@ func TestNights(t *testing.T) {
 			VALUES (1, 'nms:broadLogRcp', 'nms:trackingLogRcp')`)
 	db.Do(day)
 	for id, delay := range []string{
-		"NmsCleanup_BroadLogPurgeDelay",
-		"NmsCleanup_TrackingLogPurgeDelay",
-		"NmsCleanup_RecycledDeliveryPurgeDelay",
+		"NmsCleanup_BroadLogPurgeDelay", "NmsCleanup_TrackingLogPurgeDelay", "NmsCleanup_RecycledDeliveryPurgeDelay",
 	} {
-		db.Do(
-			"INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES ($1, $2, 86400 * 120, 3)",
-			id+1,
-			delay,
-		)
+		db.Do("INSERT INTO XtkOption (iOptionId, sName, iLongValue, iDataType) VALUES ($1, $2, 86400 * 120, 3)", id+1,
+			delay)
 	}
 	const backlog = 200
 	first := time.Now().AddDate(0, 0, -*nights-1).Truncate(24 * time.Hour)
@@ -148,11 +140,7 @@ func TestNights(t *testing.T) {
 		db.Do(c.undo)
 	}
 	clock(at.AddDate(1, 0, 0))
-	if run := ended(
-		t,
-		m,
-		runs.Request{},
-	); run.Reason() != refused.Guard ||
+	if run := ended(t, m, runs.Request{}); run.Reason() != refused.Guard ||
 		run.Result("sessions").State != pipeline.NotRun {
 		t.Errorf("a clock a year ahead: %s %s", run.State, run.Error)
 	}

@@ -208,10 +208,8 @@ func TestPausesOfTasks(t *testing.T) {
 			const worked = "SELECT count(*) FROM cleanupd.task WHERE name = 'sessions' AND paused_for > interval '4 hours' " +
 				"AND end_time - start_time - paused_for BETWEEN interval '0' AND interval '1 hour'"
 			if db.Int(worked) != 1 {
-				t.Errorf(
-					"the pauses of tasks are %q",
-					db.Strings("SELECT name || ' ' || paused_for FROM cleanupd.task"),
-				)
+				t.Errorf("the pauses of tasks are %q",
+					db.Strings("SELECT name || ' ' || paused_for FROM cleanupd.task"))
 			}
 			if n := db.Int(
 				"SELECT count(*) FROM cleanupd.task WHERE name <> 'sessions' AND paused_for <> '0'",
@@ -393,8 +391,7 @@ func TestSetPace(t *testing.T) {
 	hasPace := func(p pace.Pace) {
 		db.Until(
 			"SELECT count(*) FROM cleanupd.event WHERE body->>'Kind' = 'task_progress' AND body->'Progress'->>'Pace' = $1",
-			p,
-		)
+			p)
 	}
 	hasPace(pace.Balanced)
 	if _, err := b.Pacer.SetPace(t.Context(), run.ID, pace.Gentle, "ann"); err != nil {
@@ -478,8 +475,8 @@ func TestInvalidWindows(t *testing.T) {
 		{Days: []string{"MON", "MO"}, Start: "22", End: "24:00"}, {Start: "1:00", End: ""},
 	}})
 	for _, field := range []string{
-		"schedule.windows[0].days[1]", "schedule.windows[0].start", "schedule.windows[0].end", "schedule.windows[1].start",
-		"schedule.windows[1].end",
+		"schedule.windows[0].days[1]", "schedule.windows[0].start", "schedule.windows[0].end",
+		"schedule.windows[1].start", "schedule.windows[1].end",
 	} {
 		if !violates(err, field) {
 			t.Errorf("%s is not refused: %v", field, err)

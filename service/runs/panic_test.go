@@ -37,9 +37,7 @@ func (p *trap) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQ
 func (p *trap) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 func (p *trap) TraceAcquireStart(
-	ctx context.Context,
-	_ *pgxpool.Pool,
-	_ pgxpool.TraceAcquireStartData,
+	ctx context.Context, _ *pgxpool.Pool, _ pgxpool.TraceAcquireStartData,
 ) context.Context {
 	if p.taken.Add(-1) == 0 {
 		panic("PLANTED")
@@ -96,19 +94,15 @@ func TestPanics(t *testing.T) {
 		state   store.State
 		deleted int64
 	}{
-		"the lookout for runs":  {"WITH waiting AS", store.Succeeded, 300},
-		"the listener":          {"LISTEN ", store.Succeeded, 300},
-		"the removal of old":    {"DELETE FROM cleanupd.run WHERE", store.Succeeded, 300},
-		"the schedule":          {"INSERT INTO cleanupd.schedule", store.Succeeded, 300},
-		"the record of a start": {"@lease::interval, progress = ", store.Succeeded, 300},
-		"the renewal of a lease": {
-			"lease_until = clock_timestamp() + @lease::interval WHERE",
-			store.Succeeded,
-			300,
-		},
-		"the end of a run":    {"UPDATE cleanupd.run SET state = @state", store.Succeeded, 300},
-		"the end of a task":   {"UPDATE cleanupd.task SET state = @state", store.Failed, 300},
-		"what precedes tasks": {"SELECT pg_advisory_xact_lock", store.Failed, 0},
+		"the lookout for runs":   {"WITH waiting AS", store.Succeeded, 300},
+		"the listener":           {"LISTEN ", store.Succeeded, 300},
+		"the removal of old":     {"DELETE FROM cleanupd.run WHERE", store.Succeeded, 300},
+		"the schedule":           {"INSERT INTO cleanupd.schedule", store.Succeeded, 300},
+		"the record of a start":  {"@lease::interval, progress = ", store.Succeeded, 300},
+		"the renewal of a lease": {"lease_until = clock_timestamp() + @lease::interval WHERE", store.Succeeded, 300},
+		"the end of a run":       {"UPDATE cleanupd.run SET state = @state", store.Succeeded, 300},
+		"the end of a task":      {"UPDATE cleanupd.task SET state = @state", store.Failed, 300},
+		"what precedes tasks":    {"SELECT pg_advisory_xact_lock", store.Failed, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			suite.Except(t, suite.Long, "the listener", "the renewal of a lease", "the end of a task")
@@ -125,10 +119,9 @@ func TestPanics(t *testing.T) {
 				db.Int("SELECT count(*) FROM XtkSessionInfo") != 300-c.deleted {
 				t.Errorf("%s, %d rows: %s", ended.State, ended.Result("sessions").RowsDeleted, ended.Error)
 			}
-			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(
-				log.String(),
-				"panic=PLANTED",
-			); time.Sleep(time.Millisecond) {
+			for begin := time.Now(); !p.sprung.Load() || !strings.Contains(log.String(), "panic=PLANTED"); time.Sleep(
+				time.Millisecond,
+			) {
 				if time.Since(begin) > time.Minute {
 					t.Fatalf("sprung: %t; logged: %s", p.sprung.Load(), log)
 				}
@@ -166,12 +159,7 @@ func TestPanicOfAMetric(t *testing.T) {
 	t.Parallel()
 	m, _, log, p := trapped(t, database(t), "")
 	p.taken.Store(1)
-	if failed := measured(
-		t,
-		m,
-		"cleanupd_scrape_error",
-		"runs",
-	); failed != 1 ||
+	if failed := measured(t, m, "cleanupd_scrape_error", "runs"); failed != 1 ||
 		!strings.Contains(log.String(), "panic=PLANTED") {
 		t.Errorf("cleanupd_scrape_error is %g; logged: %s", failed, log)
 	}

@@ -62,11 +62,7 @@ func TestNextPlan(t *testing.T) {
 	if s := readSchedule(t, m); s.NextPlan != "" {
 		t.Errorf("the plan is done again: %+v", s)
 	}
-	if run := fires(
-		t,
-		db,
-		m,
-	); run.State != store.Succeeded || run.Plan != "" ||
+	if run := fires(t, db, m); run.State != store.Succeeded || run.Plan != "" ||
 		run.Result("visitors").StartTime == nil {
 		t.Errorf("the run after it: %+v", run)
 	}
@@ -76,11 +72,7 @@ func TestNextPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	watch(t, m, start(t, m, runs.Request{Tasks: []string{"visitors"}}).ID)
-	if run := fires(
-		t,
-		db,
-		m,
-	); run.State != store.Failed || run.Reason() != "PLAN_STALE" ||
+	if run := fires(t, db, m); run.State != store.Failed || run.Reason() != "PLAN_STALE" ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("a plan that a run followed: %+v", run)
 	}

@@ -49,9 +49,7 @@ func TestSchemaWhereAllTablesArePublished(t *testing.T) {
 				`SELECT relname::text FROM pg_class c WHERE relnamespace = 'cleanupd'::regnamespace AND relkind = 'r'
 					AND relreplident <> 'f'
 				AND NOT EXISTS (SELECT FROM pg_index WHERE indrelid = c.oid AND indisprimary)`,
-			); len(
-				missing,
-			) > 0 {
+			); len(missing) > 0 {
 				t.Errorf("%v have no replica identity", missing)
 			}
 			db.Do("UPDATE cleanupd.schema_version SET version = version")

@@ -73,8 +73,7 @@ func TestTheDefaultSchedule(t *testing.T) {
 			inZone(db, setting)
 			m, work, _ := replica(t, db, "a", keeps)
 			if s := readSchedule(
-				t,
-				m,
+				t, m,
 			); s.Cron != "0 4 * * *" || s.TimeZone != zone || !s.Enabled || s.NextRunTime == nil ||
 				db.Int(stored) != 0 {
 				t.Errorf("before it was stored: %+v", s)
@@ -91,9 +90,9 @@ func TestTheDefaultSchedule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if next := s.NextRunTime.In(
-				there,
-			); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(time.Now()) ||
+			if next := s.NextRunTime.In(there); next.Format("15:04:05.000") != "04:00:00.000" || !next.After(
+				time.Now(),
+			) ||
 				time.Until(next) > 24*time.Hour ||
 				db.Int(someRun) != 0 {
 				t.Errorf("next: %s", next)
@@ -198,10 +197,7 @@ func TestSeveralTimesADay(t *testing.T) {
 	for i := range 2 {
 		db.Do(due)
 		db.Until("SELECT (count(end_time) = $1)::int FROM cleanupd.run", i+1)
-		if got := readSchedule(
-			t,
-			m,
-		); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 ||
+		if got := readSchedule(t, m); !got.NextRunTime.Equal(want) || db.Int(someRun) != int64(i)+1 ||
 			got.String() != s.String() {
 			t.Errorf("%d runs; %v, want %v", db.Int(someRun), got, want)
 		}
@@ -213,11 +209,7 @@ func TestASingleTime(t *testing.T) {
 	db := database(t)
 	m, work, _ := replica(t, db, "a", keeps)
 	once := time.Now().Add(time.Hour).Truncate(time.Microsecond)
-	if s := setSchedule(
-		t,
-		m,
-		schedule.Schedule{Once: &once, Enabled: true},
-	); s.Cron != "" || !s.Once.Equal(once) ||
+	if s := setSchedule(t, m, schedule.Schedule{Once: &once, Enabled: true}); s.Cron != "" || !s.Once.Equal(once) ||
 		!s.NextRunTime.Equal(once) {
 		t.Errorf("stored: %+v", s)
 	}
@@ -393,9 +385,7 @@ func TestADisabledScheduleStartsNothing(t *testing.T) {
 		t.Errorf("a disabled one: %+v", s)
 	}
 	var invalid failure.Violations
-	if _, err := replaceSchedule(
-		t, m, schedule.Schedule{Once: &past, Enabled: true},
-	); !errors.As(err, &invalid) ||
+	if _, err := replaceSchedule(t, m, schedule.Schedule{Once: &past, Enabled: true}); !errors.As(err, &invalid) ||
 		invalid[0].Field != "schedule.once" {
 		t.Errorf("a time in the past: %v", err)
 	}
@@ -452,10 +442,7 @@ func TestDetailsOfDryRuns(t *testing.T) {
 	}
 	var events []store.Event
 	if _, err := m.Watch(
-		t.Context(),
-		old,
-		store.Place{},
-		func(e store.Event) error { events = append(events, e); return nil },
+		t.Context(), old, store.Place{}, func(e store.Event) error { events = append(events, e); return nil },
 	); err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,7 @@ import (
 // wideAudits makes audit entries of one page each: some to keep, and some that are expired, before or after them.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do(
-		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)",
-	)
+		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
 	batches := []string{
 		fmt.Sprintf("'2100-01-01' FROM generate_series(1, %d) i", stay),
 		fmt.Sprintf("'2000-01-01' FROM generate_series(-%d, -1) i", gone),
@@ -132,9 +131,7 @@ func TestSpaceBehindStatistics(t *testing.T) {
 		if ended.State != store.Succeeded || lines != c.lines {
 			t.Errorf("%v: %s, vacuumed %d times", c.tasks, ended.State, lines)
 		}
-		if space := ended.Result(
-			"sessions",
-		).Space; len(space) != 1 || space[0].RowsDeleted != 100 ||
+		if space := ended.Result("sessions").Space; len(space) != 1 || space[0].RowsDeleted != 100 ||
 			(c.lines == 0 && *space[0].DeadBytes == 0) {
 			t.Errorf("%v: %+v", c.tasks, space)
 		}

@@ -62,12 +62,8 @@ func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs
 	log = &lines{}
 	slow := func(c *runs.Config) {
 		c.Lease = 6 * time.Second // a busy machine may well stand still for a third of it
-		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(
-			t,
-			db.URL()+settings,
-		), 1, 100, slog.New(
-			slog.NewTextHandler(log, nil),
-		)
+		c.Pool, c.MaxRows, c.Limits.RowsPerSecond, c.Log = pool(t, db.URL()+settings), 1, 100, slog.New(
+			slog.NewTextHandler(log, nil))
 	}
 	a, work, _ := replica(t, db, "a", slow)
 	b, workB, _ := replica(t, db, "b", slow)
@@ -184,7 +180,9 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 			work()
 			events := watch(t, watcher, run.ID)
 			checkFinished(t, events, 100)
-			if said(events, severity.Warning, "fell silent") || db.Int("SELECT failed_attempts FROM cleanupd.run") != 0 {
+			if said(events, severity.Warning, "fell silent") || db.Int(
+				"SELECT failed_attempts FROM cleanupd.run",
+			) != 0 {
 				t.Errorf("it was set back: %q", logs(events))
 			}
 		})
@@ -269,7 +267,8 @@ func TestADiskThatIsFull(t *testing.T) {
 	db.Do(`CREATE TABLE trail (what text); ALTER TABLE trail ALTER what SET STORAGE PLAIN;
 		CREATE FUNCTION trail() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO trail
 			VALUES (repeat(''x'', 7000)); RETURN OLD; END';
-		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`) // a deletion alone may need no room
+		CREATE TRIGGER trail BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION trail()`)
+	// a deletion alone may need no room
 	a, b, run, log := stalled(t, db, 600, "")
 	if err := disk.Fill(); err != nil {
 		t.Fatal(err)

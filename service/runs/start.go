@@ -27,9 +27,8 @@ var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 // tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
 func tooManyDryRuns(req Request) error {
 	if req.ByViewer {
-		return fmt.Errorf(
-			"%w: viewers may have one active, all together, and there is one; wait for it to end", ErrTooManyDryRuns,
-		)
+		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end",
+			ErrTooManyDryRuns)
 	}
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }
@@ -206,10 +205,8 @@ func checkShown(accepted []guard.Trip, found map[string]preview.Task) error {
 	var wrong failure.Violations
 	for i, a := range accepted {
 		if name := fmt.Sprintf("%s of %s", a.Guard, a.Table); !shown[name] {
-			wrong.Addf(
-				fmt.Sprintf("accept_guards[%d]", i), "the plan does not show the guard %.200s; it shows %s",
-				name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(shown)), ", "), "none"),
-			)
+			wrong.Addf(fmt.Sprintf("accept_guards[%d]", i), "the plan does not show the guard %.200s; it shows %s",
+				name, cmp.Or(strings.Join(slices.Sorted(maps.Keys(shown)), ", "), "none"))
 		}
 	}
 	return wrong.Err()

@@ -142,12 +142,8 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 				time.Sleep(20 * time.Millisecond)
 				continue
 			case err != nil:
-				t.Errorf(
-					"a watcher, after %d events: %v; the last error of the database: %v",
-					len(s.events),
-					err,
-					s.failed,
-				)
+				t.Errorf("a watcher, after %d events: %v; the last error of the database: %v", len(s.events), err,
+					s.failed)
 			}
 			return
 		}
@@ -205,9 +201,7 @@ func TestFailoverToALateStandby(t *testing.T) {
 	b, _ := c.replica(t, "b", nil)
 	run := start(t, a, runs.Request{Tasks: []string{"sessions", "reactions"}})
 	watchers := []*spectator{
-		spectate(t, a, run.ID, 0),
-		spectate(t, b, run.ID, 0),
-		spectate(t, b, run.ID, 300*time.Millisecond),
+		spectate(t, a, run.ID, 0), spectate(t, b, run.ID, 0), spectate(t, b, run.ID, 300*time.Millisecond),
 	}
 	work()
 	untilDeleting(t, c.DB, run.ID)

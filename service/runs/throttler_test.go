@@ -116,10 +116,8 @@ func TestManners(t *testing.T) {
 				var wg sync.WaitGroup
 				wg.Go(func() {
 					for ctx.Err() == nil {
-						_, _ = conn.Exec(
-							ctx,
-							"INSERT INTO busy SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i",
-						)
+						_, _ = conn.Exec(ctx,
+							"INSERT INTO busy SELECT i, repeat('x', 100) FROM generate_series(1, 20000) i")
 					}
 				})
 				return func() { cancel(); wg.Wait() }
@@ -133,12 +131,8 @@ func TestManners(t *testing.T) {
 			db, _ := migrated(t)
 			sessions(db, 1_000)
 			own := pool(t, db.URL()+"&application_name=cleanupd")
-			m, work, _ := replica(
-				t,
-				db,
-				"a",
-				func(config *runs.Config) { config.Pool, config.Limits, config.MaxRows = own, c.limits, 100 },
-			)
+			m, work, _ := replica(t, db, "a",
+				func(config *runs.Config) { config.Pool, config.Limits, config.MaxRows = own, c.limits, 100 })
 			release := c.hinder(t, db)
 			run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 			work()
@@ -162,12 +156,8 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	db, _ := migrated(t)
 	sessions(db, 10)
 	own := pool(t, db.URL()+"&application_name=cleanupd")
-	m, work, _ := replica(
-		t,
-		db,
-		"a",
-		func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} },
-	)
+	m, work, _ := replica(t, db, "a",
+		func(config *runs.Config) { config.Pool, config.Limits = own, purge.Limits{ActiveSessions: 1} })
 	defer sleepers(t, db, 2)()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})
 	work()
@@ -175,11 +165,7 @@ func TestCancelOfAThrottledRun(t *testing.T) {
 	if _, err := m.Cancel(t.Context(), run.ID); err != nil {
 		t.Fatal(err)
 	}
-	if events := watch(
-		t,
-		m,
-		run.ID,
-	); events[len(events)-1].Run.State != store.Cancelled ||
+	if events := watch(t, m, run.ID); events[len(events)-1].Run.State != store.Cancelled ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {
 		t.Errorf("%+v", events[len(events)-1].Run)
 	}
@@ -236,17 +222,8 @@ func TestReaderOfALogicalSlot(t *testing.T) {
 	}
 	db.Reset()
 	db.Superuser("SELECT pg_create_logical_replication_slot('reader', 'test_decoding')")
-	reader := server.Client(
-		t.Context(),
-		"pg_recvlogical",
-		"--dbname",
-		db.Name,
-		"--slot",
-		"reader",
-		"--start",
-		"--file",
-		"-",
-	)
+	reader := server.Client(t.Context(), "pg_recvlogical", "--dbname", db.Name, "--slot", "reader", "--start", "--file",
+		"-")
 	if err := reader.Start(); err != nil {
 		t.Fatal(err)
 	}

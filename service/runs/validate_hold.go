@@ -104,9 +104,7 @@ func findTable(
 	case inner:
 		return name, "is a partition that is partitioned itself: name the table, or those partitions that have rows", err
 	case beneath != nil && (materialized || !mayBeDropped(stored)):
-		return name, "is a view, which a hold does not protect: name its tables, " + strings.Join(
-			beneath, ", ",
-		), err
+		return name, "is a view, which a hold does not protect: name its tables, " + strings.Join(beneath, ", "), err
 	}
 	return stored, "", err
 }

@@ -82,8 +82,7 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 	}{
 		"shorter": {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid AND sequence > 2990", 2990},
 		"of the same length": {
-			"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence > 2990",
-			2990,
+			"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid AND sequence > 2990", 2990,
 		},
 		"quite another": {"UPDATE cleanupd.event SET generation = 9 WHERE run_id = $1::text::uuid", 0},
 		"empty":         {"DELETE FROM cleanupd.event WHERE run_id = $1::text::uuid", 0},
@@ -130,10 +129,7 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				}
 				return nil
 			})
-			if stored := places(
-				t,
-				db,
-			); !slices.Equal(seen, stored) || (c.shared >= 0 && !errors.Is(err, errEnd)) ||
+			if stored := places(t, db); !slices.Equal(seen, stored) || (c.shared >= 0 && !errors.Is(err, errEnd)) ||
 				(c.shared < 0 && !errors.Is(err, store.ErrNotFound)) {
 				t.Errorf("a new watcher saw %d events, %d are stored: %v", len(seen), len(stored), err)
 			}
@@ -143,10 +139,8 @@ func TestAWatchedLogThatIsReplaced(t *testing.T) {
 				switch {
 				case c.shared < 0 && errors.Is(err, store.ErrNotFound):
 				case c.shared > 0 && who == "behind" && errors.Is(err, errEnd):
-				case c.shared >= 0 && errors.As(
-					err,
-					&lost,
-				) && lost.AfterSequence == c.shared && (who == "ahead" || c.shared == 0):
+				case c.shared >= 0 && errors.As(err,
+					&lost) && lost.AfterSequence == c.shared && (who == "ahead" || c.shared == 0):
 				default:
 					t.Errorf("the watcher %s: %v", who, err)
 				}

@@ -51,14 +51,11 @@ func toStatus(ctx context.Context, err error) error {
 	case sqlstate.Is(err, pgerrcode.LockNotAvailable):
 		return hideCause(codes.Unavailable, "the rows are locked by another session: try again", err)
 	case sqlstate.Is(err, pgerrcode.UntranslatableCharacter), sqlstate.Is(err, pgerrcode.CharacterNotInRepertoire):
-		return status.Error(
-			codes.InvalidArgument,
-			"a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()),
-		)
+		return status.Error(codes.InvalidArgument,
+			"a text of the request has a character that the encoding of the database lacks: "+validText(err.Error()))
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege), mysqlerr.Denied(err):
-		return status.Error(
-			codes.FailedPrecondition, "the service's database role lacks a right: "+validText(sqlstate.Text(err)),
-		)
+		return status.Error(codes.FailedPrecondition,
+			"the service's database role lacks a right: "+validText(sqlstate.Text(err)))
 	}
 	return hideCause(codes.Internal, "an unexpected error", err)
 }
@@ -83,9 +80,8 @@ func invalidStatus(violations failure.Violations) error {
 	violations = violations.Brief()
 	details := &errdetails.BadRequest{}
 	for _, v := range violations {
-		details.FieldViolations = append(
-			details.FieldViolations, &errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem},
-		)
+		details.FieldViolations = append(details.FieldViolations,
+			&errdetails.BadRequest_FieldViolation{Field: v.Field, Description: v.Problem})
 	}
 	return withDetails(codes.InvalidArgument, violations.Error(), details)
 }
@@ -100,9 +96,8 @@ type hiddenCause struct {
 // call.
 func hideCause(code codes.Code, message string, cause error) error {
 	return &hiddenCause{
-		status.New(
-			code, message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)",
-		),
+		status.New(code,
+			message+" (the server's log says more, with the "+requestHeader+" that is a header of this answer)"),
 		cause,
 	}
 }

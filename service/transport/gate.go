@@ -64,21 +64,16 @@ func (g *gate) admit(
 		code := status.Code(err)
 		report := func() {
 			audit.Settle(ctx, codeName(code))
-			log.Log(
-				ctx, levelOf(code), "call", "rpc", shortName(method), "subject", c.Subject, "address", c.Address,
-				"code", codeName(code), "error", logText(method, err), "took", time.Since(start),
-			)
+			log.Log(ctx, levelOf(code), "call", "rpc", shortName(method), "subject", c.Subject, "address", c.Address,
+				"code", codeName(code), "error", logText(method, err), "took", time.Since(start))
 		}
 		if !stranger && !isCheap(code) {
 			report()
 			return
 		}
-		g.rejections.report(
-			rejection{c.String(), method, code}, report,
-			g.reportRepeated(
-				c, method, code, (r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger,
-			),
-		)
+		g.rejections.report(rejection{c.String(), method, code}, report,
+			g.reportRepeated(c, method, code,
+				(r.audited || (r.someAudited && code == codes.PermissionDenied)) && !stranger))
 	}
 	if err != nil {
 		return ctx, end, credentialsStatus(err)
@@ -96,9 +91,9 @@ func (g *gate) admit(
 }
 
 // reportRepeated returns a function that reports repeated rejections. It does not keep the calls in memory.
-func (g *gate) reportRepeated(
-	c access.Caller, method string, code codes.Code, audited bool,
-) func(who string, times int) {
+func (g *gate) reportRepeated(c access.Caller, method string, code codes.Code, audited bool) func(
+	who string, times int,
+) {
 	return func(who string, times int) {
 		if audited {
 			audit.Repeat(g.db, g.log, c, shortName(method), codeName(code), times)
@@ -163,7 +158,9 @@ func (g gatedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 }
 
 func (g *gate) unary(method string, next grpc.MethodHandler) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
+	return func(
+		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+	) (resp any, err error) {
 		ctx, end, err := g.admit(ctx, method, callSlot)
 		defer func() { end(err) }()
 		if err != nil {

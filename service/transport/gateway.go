@@ -33,14 +33,11 @@ import (
 // gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process
 // handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
-	conn, err := grpc.NewClient(
-		"passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
+	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(MaxResponse)),
 		grpc.WithContextDialer(
-			func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) },
-		),
-	)
+			func(ctx context.Context, _ string) (net.Conn, error) { return s.pipe.DialContext(ctx) }))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +47,10 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithMarshalerOption(runtime.MIMEWildcard, strict),
 		runtime.WithMarshalerOption(ndjson, ndjsonMarshaler{strict}),
 		runtime.WithErrorHandler(
-			func(ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request, err error) {
+			func(
+				ctx context.Context, _ *runtime.ServeMux, _ runtime.Marshaler, w http.ResponseWriter, r *http.Request,
+				err error,
+			) {
 				_ = setRequestID(ctx, w, nil)
 				writeError(w, r, err)
 			},
@@ -72,8 +72,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterPolicyServiceHandlerClient(ctx, mux, cleanupv1.NewPolicyServiceClient(conn)),
 		cleanupv1.RegisterInsightServiceHandlerClient(ctx, mux, cleanupv1.NewInsightServiceClient(conn)),
 		cleanupv1.RegisterServerServiceHandlerClient(ctx, mux, cleanupv1.NewServerServiceClient(conn)),
-		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)),
-	)
+		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
 
 // setRequestID replaces the id in the header of a response by the id of the call that answered it.
@@ -142,12 +141,8 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 			writeError(w, r, status.Error(codes.InvalidArgument, err.Error()))
 			return
 		case route.body && given != "application/json":
-			writeStatus(
-				w, r, http.StatusUnsupportedMediaType,
-				status.New(
-					codes.InvalidArgument, "the route requires Content-Type: application/json",
-				),
-			)
+			writeStatus(w, r, http.StatusUnsupportedMediaType,
+				status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
 			return
 		}
 		next(w, r, params)

@@ -27,14 +27,10 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 	}
 	known := http.NewServeMux() // for authenticated callers only
 	known.Handle("/v1/", gateway)
-	known.Handle(
-		"/openapi.json",
-		gzhttp.GzipHandler(
-			getOnly(
-				func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) },
-			),
-		),
-	)
+	known.Handle("/openapi.json",
+		gzhttp.GzipHandler(getOnly(
+			func(w http.ResponseWriter, r *http.Request) { writeText(w, "application/json", cleanupd.OpenAPI) },
+		)))
 	known.Handle("/metrics", getOnly(promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP))
 	known.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		routingError(r.Context(), nil, nil, w, r, http.StatusNotFound)
@@ -47,13 +43,9 @@ func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (h
 		mux.Handle("/v1/auth", getOnly(g.methods))
 		mux.HandleFunc("POST /v1/auth:exchange", g.exchange)
 	}
-	mux.Handle(
-		"/",
-		otelhttp.NewHandler(
-			recovery{c.Log}.handler(g.requireRole(access.Viewer, known)), "HTTP",
-			otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" }),
-		),
-	)
+	mux.Handle("/",
+		otelhttp.NewHandler(recovery{c.Log}.handler(g.requireRole(access.Viewer, known)), "HTTP",
+			otelhttp.WithFilter(func(r *http.Request) bool { return r.URL.Path != "/metrics" })))
 	mux.Handle("/healthz", getOnly(func(w http.ResponseWriter, r *http.Request) { writeText(w, "text/plain", "ok\n") }))
 	mux.Handle("/readyz", getOnly(func(w http.ResponseWriter, r *http.Request) {
 		if err := s.health.notReady(r.Context()); err != nil {
@@ -111,12 +103,9 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 		checked.Method = http.MethodPost // for GET, too, which the protection would let pass
 		switch {
 		case loopback && !access.IsLoopback(r.Host):
-			writeError(
-				w, r,
-				status.Errorf(
-					codes.PermissionDenied, "this server listens on loopback and does not serve the host %q", r.Host,
-				),
-			)
+			writeError(w, r,
+				status.Errorf(codes.PermissionDenied, "this server listens on loopback and does not serve the host %q",
+					r.Host))
 		case !isConsole(r) && protection.Check(checked) != nil:
 			writeError(w, r, status.Error(codes.PermissionDenied, "cross-origin requests are rejected"))
 		default:

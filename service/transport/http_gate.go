@@ -39,10 +39,8 @@ func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler 
 		}
 		code := status.Code(err)
 		g.rejections.report(rejection{c.String(), "", code}, func() {
-			g.log.Warn(
-				"rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address, "error",
-				status.Convert(err).Message(),
-			)
+			g.log.Warn("rejected", "path", r.URL.Path, "subject", c.Subject, "address", c.Address,
+				"error", status.Convert(err).Message())
 		}, func(who string, times int) {
 			g.log.Warn("rejected", "who", who, "code", codeName(code), "times", times)
 		})
@@ -70,12 +68,8 @@ func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 // exchange has the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
 func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
-		writeStatus(
-			w, r, http.StatusUnsupportedMediaType,
-			status.New(
-				codes.InvalidArgument, "the route requires Content-Type: application/json",
-			),
-		)
+		writeStatus(w, r, http.StatusUnsupportedMediaType,
+			status.New(codes.InvalidArgument, "the route requires Content-Type: application/json"))
 		return
 	}
 	_, release, err := g.limits.acquire(networkOf(r.RemoteAddr), access.Nobody, signInSlot)

@@ -57,7 +57,8 @@ const (
 	signInsPerSecond rate.Limit = 1
 )
 
-// Limits of how many dry runs a viewer may start at once, and from then on: each is stored for days, with what it found.
+// Limits of how many dry runs a viewer may start at once, and from then on: each is stored for days, with what it
+// found.
 const (
 	dryRunBurst = 10
 	dryRunEvery = 10 * time.Second
@@ -159,15 +160,13 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 		l.callers[who] = u
 	}
 	if u.inProgress[r] >= maxPerCaller[r].n {
-		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted, "%s has %d %s in progress, the limit of a caller: wait until one ends", who,
-			maxPerCaller[r].n, maxPerCaller[r].what,
-		)
+		return nil, func() {}, status.Errorf(codes.ResourceExhausted,
+			"%s has %d %s in progress, the limit of a caller: wait until one ends", who, maxPerCaller[r].n,
+			maxPerCaller[r].what)
 	}
 	if (r == callSlot || r == streamSlot) && !u.calls.Allow() {
-		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted, "%s makes more than %v calls a second", who, callsPerSecond,
-		)
+		return nil, func() {}, status.Errorf(codes.ResourceExhausted, "%s makes more than %v calls a second", who,
+			callsPerSecond)
 	}
 	if r == streamSlot {
 		inAll := maxAllStreams
@@ -175,17 +174,14 @@ func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, re
 			inAll += reservedStreams
 		}
 		if l.streams >= inAll {
-			return nil, func() {}, status.Errorf(
-				codes.ResourceExhausted, "%d streams are in progress, the limit of all callers: wait until one ends",
-				l.streams,
-			)
+			return nil, func() {}, status.Errorf(codes.ResourceExhausted,
+				"%d streams are in progress, the limit of all callers: wait until one ends", l.streams)
 		}
 		l.streams++
 	}
 	if r == signInSlot && !u.signIns.Allow() {
-		return nil, func() {}, status.Errorf(
-			codes.ResourceExhausted, "%s signs in more than once a second: wait a moment", who,
-		)
+		return nil, func() {}, status.Errorf(codes.ResourceExhausted,
+			"%s signs in more than once a second: wait a moment", who)
 	}
 	u.inProgress[r]++
 	return u, sync.OnceFunc(func() { l.release(who, r) }), nil
@@ -216,13 +212,10 @@ func (l *limits) startDryRun(c access.Caller, req any) error {
 	}
 	next.Cancel()
 	wait := delay.Truncate(time.Second) + time.Second
-	return withDetails(
-		codes.ResourceExhausted,
-		fmt.Sprintf(
-			"%s may start %d dry runs at once, and then one every %s: wait %s", c, dryRunBurst, dryRunEvery, wait,
-		),
-		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)},
-	)
+	return withDetails(codes.ResourceExhausted,
+		fmt.Sprintf("%s may start %d dry runs at once, and then one every %s: wait %s", c, dryRunBurst, dryRunEvery,
+			wait),
+		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
 // limitActive is an interceptor that limits how many unary calls of a caller use the database at once. It fails with
@@ -250,9 +243,7 @@ func (l *limits) limitActive(
 	case <-ctx.Done():
 		return nil, status.FromContextError(ctx.Err()).Err()
 	case <-timeout.C:
-		return nil, status.Errorf(
-			codes.ResourceExhausted, "%s has had %d other calls in progress for %s: try again", who, maxActiveCalls,
-			l.turnTimeout,
-		)
+		return nil, status.Errorf(codes.ResourceExhausted, "%s has had %d other calls in progress for %s: try again",
+			who, maxActiveCalls, l.turnTimeout)
 	}
 }

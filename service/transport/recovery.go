@@ -28,10 +28,11 @@ func (s recovery) call(name string, fn func() error) error {
 
 // method returns the handler of a unary method, with all that precedes its interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
-	return func(srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor) (resp any, err error) {
-		err = s.call(
-			shortName(name), func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err },
-		)
+	return func(
+		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
+	) (resp any, err error) {
+		err = s.call(shortName(name),
+			func() (err error) { resp, err = next(srv, ctx, decode, interceptor); return err })
 		return resp, err
 	}
 }

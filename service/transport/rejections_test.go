@@ -27,11 +27,8 @@ func TestRefusals(t *testing.T) {
 		}
 		refuse := func(who string, times int) {
 			for range times {
-				r.report(
-					rejection{who, "it", codes.PermissionDenied},
-					func() { tell(who) },
-					func(who string, times int) { tell(fmt.Sprint(who, " ", times)) },
-				)
+				r.report(rejection{who, "it", codes.PermissionDenied}, func() { tell(who) },
+					func(who string, times int) { tell(fmt.Sprint(who, " ", times)) })
 			}
 		}
 		refuse("jane", 1000)

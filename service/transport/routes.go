@@ -60,9 +60,8 @@ func readPaths(description string) (list []path) {
 				case parameter.In == "path" && parameter.Schema.Pattern != "": // it may have slashes
 					pattern = strings.ReplaceAll(pattern, "{"+parameter.Name+"}", parameter.Schema.Pattern)
 				case parameter.In == "query":
-					o.query = append(
-						o.query, parameter.Name, strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")),
-					)
+					o.query = append(o.query, parameter.Name,
+						strings.ToLower(capital.ReplaceAllString(parameter.Name, "_$0")))
 				}
 			}
 			p.operations[strings.ToUpper(method)] = o

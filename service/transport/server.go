@@ -86,23 +86,17 @@ type Config struct {
 // NewServer returns a server, which Serve starts.
 func NewServer(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), c.Metrics,
-	)
-	exporter, err := otelprometheus.New(
-		otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo(),
-	)
+	registry.MustRegister(collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), c.Metrics)
+	exporter, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(),
+		otelprometheus.WithoutTargetInfo())
 	if err != nil {
 		return nil, err
 	}
-	measure := grpc.StatsHandler(
-		redactingHandler{
-			otelgrpc.NewServerHandler(
-				otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
-				otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter))),
-			),
-		},
-	)
+	measure := grpc.StatsHandler(redactingHandler{
+		otelgrpc.NewServerHandler(otelgrpc.WithFilter(filters.Not(filters.HealthCheck())),
+			otelgrpc.WithMeterProvider(metric.NewMeterProvider(metric.WithReader(exporter)))),
+	})
 	out := &Server{
 		health: healthServer{health.NewServer(), c.CleanupReady, c.UserDataReady, c.Log},
 		pipe:   bufconn.Listen(1 << 20),
@@ -111,25 +105,15 @@ func NewServer(c Config) (*Server, error) {
 	limits := &limits{turnTimeout: cmp.Or(c.TurnTimeout, 10*time.Second), callers: map[string]*usage{}}
 	rejections := &rejections{counts: map[rejection]int{}}
 	recovery := recovery{c.Log}
-	build := func(identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption) (*grpc.Server, error) {
+	build := func(
+		identify func(context.Context) (access.Caller, error), more ...grpc.ServerOption,
+	) (*grpc.Server, error) {
 		g := &gate{identify, limits, timeouts, rejections, c.Audit, c.Log}
-		server := grpc.NewServer(
-			append(
-				more,
-				measure,
-				passEncoded(),
-				grpc.MaxRecvMsgSize(maxRequest),
-				grpc.MaxSendMsgSize(MaxResponse),
-				grpc.MaxHeaderListSize(maxHeaders),
-				grpc.ChainUnaryInterceptor(maskUnary, limits.limitActive, recovery.unaryStatus),
-				grpc.ChainStreamInterceptor(
-					recovery.stream,
-					g.stream,
-					maskStream,
-					timeouts.stream,
-					recovery.streamStatus,
-				),
-			)...)
+		server := grpc.NewServer(append(more, measure, passEncoded(), grpc.MaxRecvMsgSize(maxRequest),
+			grpc.MaxSendMsgSize(MaxResponse), grpc.MaxHeaderListSize(maxHeaders),
+			grpc.ChainUnaryInterceptor(maskUnary, limits.limitActive, recovery.unaryStatus),
+			grpc.ChainStreamInterceptor(recovery.stream, g.stream, maskStream, timeouts.stream, recovery.streamStatus),
+		)...)
 		gated := gatedRegistrar{server, g, recovery}
 		cleanupv1.RegisterCleanupServiceServer(gated, c.Cleanup)
 		cleanupv1.RegisterGuardServiceServer(gated, c.Cleanup)
@@ -173,15 +157,12 @@ func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 		grpc.MaxConcurrentStreams(MaxCalls + MaxStreams),
 		grpc.ConnectionTimeout(timeouts.Headers),
 		grpc.KeepaliveEnforcementPolicy(
-			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true},
-		),
-		grpc.KeepaliveParams(
-			keepalive.ServerParameters{
-				MaxConnectionIdle: 15 * time.Minute,
-				Time:              time.Minute,
-				Timeout:           20 * time.Second,
-			},
-		),
+			keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.KeepaliveParams(keepalive.ServerParameters{
+			MaxConnectionIdle: 15 * time.Minute,
+			Time:              time.Minute,
+			Timeout:           20 * time.Second,
+		}),
 	}
 	if own != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(own)))

@@ -82,9 +82,8 @@ func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 			return err
 		case <-look.C:
 			if since := s.waitingSince.Load(); since != 0 && time.Since(time.Unix(0, since)) > s.timeout {
-				return status.Errorf(
-					codes.Unavailable, "the stream was not read for %s: go on with a new one", s.timeout,
-				)
+				return status.Errorf(codes.Unavailable, "the stream was not read for %s: go on with a new one",
+					s.timeout)
 			}
 		}
 	}

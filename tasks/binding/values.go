@@ -75,8 +75,6 @@ func RightsError(grants []string) error {
 		return nil
 	}
 	grants = slices.Sorted(slices.Values(grants))
-	return fmt.Errorf(
-		"the role lacks rights, nothing was changed; let an owner of the tables run: %s",
-		strings.Join(slices.Compact(grants), "; "),
-	)
+	return fmt.Errorf("the role lacks rights, nothing was changed; let an owner of the tables run: %s",
+		strings.Join(slices.Compact(grants), "; "))
 }

@@ -21,14 +21,14 @@ var ErrNotCampaign = failure.New(
 // knownTables are the tables that a run cleans or reads. A Campaign database has at least one of them.
 var knownTables = []string{
 	"xtkoption", "nmsgroup", "nmsrcpgrprel", "nmsdelivery", "nmsdeliverymapping", "nmsextaccount", "nmsdeliverypart",
-	"nmsdlvexclusion", "nmscouponvalue", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmsattachments",
-	"nmstrackingurl", "nmsdeliverystat", "nmsdeliverylogstats", "nmsbroadlogrcp", "nmsexcludelogrcp",
-	"nmsbroadlogmid", "nmsbroadlogmsg", "nmsprovidermsgid", "nmstrackinglogrcp", "nmswebtrackinglog",
-	"nmstrackingstats", "xtkjob", "xtkjoblog", "xtkreject", "xtkworkflow", "xtkworkflowlog", "xtkworkflowtask",
-	"xtkworkflowevent", "xtkworkflowlogin", "nmsvisitor", "nmsaddress", "nmsservice", "nmssubscription",
-	"nmsmobileapp", "nmsappsubscriptionrcp", "nmsemailerrorstat", "nmsemailerror", "nmsmxdomain",
-	"nmspropositionrcp", "nmspropositionvisitor", "nmssimulation", "xtksessioninfo", "xtkaudit", "nmsrtevent",
-	"nmsbatchevent", "nmseventhisto", "nmsremahypothesis", "nmsremamatchrcp",
+	"nmsdlvexclusion", "nmscouponvalue", "nmsmirrorpageinfo", "nmsmirrorpagesearch", "nmsattachments", "nmstrackingurl",
+	"nmsdeliverystat", "nmsdeliverylogstats", "nmsbroadlogrcp", "nmsexcludelogrcp", "nmsbroadlogmid", "nmsbroadlogmsg",
+	"nmsprovidermsgid", "nmstrackinglogrcp", "nmswebtrackinglog", "nmstrackingstats", "xtkjob", "xtkjoblog",
+	"xtkreject", "xtkworkflow", "xtkworkflowlog", "xtkworkflowtask", "xtkworkflowevent", "xtkworkflowlogin",
+	"nmsvisitor", "nmsaddress", "nmsservice", "nmssubscription", "nmsmobileapp", "nmsappsubscriptionrcp",
+	"nmsemailerrorstat", "nmsemailerror", "nmsmxdomain", "nmspropositionrcp", "nmspropositionvisitor", "nmssimulation",
+	"xtksessioninfo", "xtkaudit", "nmsrtevent", "nmsbatchevent", "nmseventhisto", "nmsremahypothesis",
+	"nmsremamatchrcp",
 }
 
 // Catalog describes the tables of a Campaign database, as read from PostgreSQL's catalog at one time.
@@ -179,11 +179,7 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		return nil, err
 	}
 	for _, read := range []func(context.Context, Querier) error{
-		c.readSequences,
-		c.readMappings,
-		c.readInPlace,
-		c.readCascades,
-		c.readZone,
+		c.readSequences, c.readMappings, c.readInPlace, c.readCascades, c.readZone,
 	} {
 		if err := read(ctx, db); err != nil {
 			return nil, err
@@ -199,25 +195,9 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		t := &Table{hasZeroRecord: c.Schema != ""}
 		unlogged, partitioned := false, false
 		if err := row.Scan(
-			&t.OID,
-			&t.Schema,
-			&t.Name,
-			&t.Facts,
-			&t.Kind,
-			&t.HasChildren,
-			&unlogged,
-			&partitioned,
-			&t.CanSelect,
-			&t.CanInsert,
-			&t.CanDelete,
-			&t.CanUpdate,
-			&t.RowSecurity,
-			&t.OfLists,
-			&t.OfRecipients,
-			&t.columns,
-			&t.integers,
-			&t.localDates,
-			&t.Ancestors,
+			&t.OID, &t.Schema, &t.Name, &t.Facts, &t.Kind, &t.HasChildren, &unlogged, &partitioned, &t.CanSelect,
+			&t.CanInsert, &t.CanDelete, &t.CanUpdate, &t.RowSecurity, &t.OfLists, &t.OfRecipients, &t.columns,
+			&t.integers, &t.localDates, &t.Ancestors,
 		); err != nil {
 			return nil, err
 		}
@@ -276,9 +256,8 @@ func schemasOf(ctx context.Context, db Querier) (schema string, others []string,
 	best := found[0]
 	if len(found) > 1 && !best.OnPath && found[1].Usable && found[1].HoldsDelivery == best.HoldsDelivery {
 		return "", nil, fmt.Errorf(
-			"%w: both schema %q and schema %q hold its tables; name one in the role's search_path",
-			ErrNotCampaign, best.Name, found[1].Name,
-		)
+			"%w: both schema %q and schema %q hold its tables; name one in the role's search_path", ErrNotCampaign,
+			best.Name, found[1].Name)
 	}
 	return best.Name, names(found[1:]), nil
 }

@@ -59,11 +59,8 @@ func AddedLeaves(ctx context.Context, db Querier, tables []*Table) (map[*Table][
 		byOID[t.OID], oids = t, append(oids, t.OID)
 	}
 	added := map[*Table][]Leaf{}
-	rows, _ := db.Query(
-		ctx,
-		"SELECT leaf.root, leaf.oid, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf",
-		oids,
-	)
+	rows, _ := db.Query(ctx, "SELECT leaf.root, leaf.oid, leaf.nspname, leaf.relname FROM ("+findLeaves+") AS leaf",
+		oids)
 	var (
 		root uint32
 		l    Leaf

@@ -148,9 +148,9 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 	var named []string
 	for _, family := range logFamilies {
 		if mapping.Has(family.mappingColumn) {
-			named = append(named, fmt.Sprintf(
-				"SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''", family.mappingColumn, mapping.Quoted(),
-			))
+			named = append(named,
+				fmt.Sprintf("SELECT '%[1]s', %[1]s::text FROM %[2]s WHERE %[1]s <> ''", family.mappingColumn,
+					mapping.Quoted()))
 		}
 	}
 	if named == nil {
@@ -175,9 +175,8 @@ func (c *Catalog) readMappings(ctx context.Context, db Querier) error {
 // exists, but does not look like a log.
 func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, problem *message.Message) {
 	unusable := func(problem string) *message.Message {
-		m := message.MappingUnusable.With(
-			"column", family.mappingColumn, "schema", strconv.Quote(schemaName), "problem", problem,
-		)
+		m := message.MappingUnusable.With("column", family.mappingColumn, "schema", strconv.Quote(schemaName),
+			"problem", problem)
 		return &m
 	}
 	name, ok := TableName(schemaName)
@@ -191,10 +190,8 @@ func (c *Catalog) logTable(schemaName string, family logFamily) (t *Table, probl
 		return nil, unusable("names no table")
 	}
 	if !t.inFamily(family) {
-		m := message.NotALog.With(
-			"table", t.Name, "column", family.mappingColumn, "schema", strconv.Quote(schemaName), "key", family.key,
-			"columns", strings.Join(family.columns, ", "),
-		)
+		m := message.NotALog.With("table", t.Name, "column", family.mappingColumn, "schema", strconv.Quote(schemaName),
+			"key", family.key, "columns", strings.Join(family.columns, ", "))
 		return t, &m
 	}
 	return t, nil

@@ -21,14 +21,14 @@ func (e Equality) Of(key, column string) string {
 
 // Among returns the condition that a column refers to one of the keys of a relation.
 func (e Equality) Among(column, key string, relation sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format(
-		"%s%s %s ANY (SELECT DISTINCT p.%s%s FROM %s AS p)", column, e.Column, e.Operator, key, e.Key, relation,
-	)
+	return sqlexpr.Format("%s%s %s ANY (SELECT DISTINCT p.%s%s FROM %s AS p)", column, e.Column, e.Operator, key, e.Key,
+		relation)
 }
 
 // operatorClass is a query for the default B-tree operator class of a type t that is no domain, as PostgreSQL finds it.
 const operatorClass = `
-  SELECT o.opcfamily, o.opcintype, i.typtype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname = 'btree'
+  SELECT o.opcfamily, o.opcintype, i.typtype FROM pg_opclass o JOIN pg_am m ON m.oid = o.opcmethod AND m.amname =
+	'btree'
     JOIN pg_type i ON i.oid = o.opcintype
   WHERE o.opcdefault AND (o.opcintype = t.oid OR EXISTS (SELECT FROM pg_cast x WHERE x.castsource = t.oid
       AND x.casttarget = o.opcintype AND x.castmethod = 'b' AND x.castcontext = 'i')

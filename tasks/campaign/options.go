@@ -52,16 +52,16 @@ var (
 	TrackingStatPurge     = option("NmsCleanup_TrackingStatPurgeDelay", "tracking_stat_purge_delay_days", 365, delay)
 	TrackingLogPurge      = option("NmsCleanup_TrackingLogPurgeDelay", "tracking_log_purge_delay_days", 365, delay)
 	BroadLogPurge         = option("NmsCleanup_BroadLogPurgeDelay", "broad_log_purge_delay_days", 180, delay)
-	RecycledDeliveryPurge = option("NmsCleanup_RecycledDeliveryPurgeDelay", "recycled_delivery_purge_delay_days", 7, delay)
-	RejectsPurge          = option("NmsCleanup_RejectsPurgeDelay", "rejects_purge_delay_days", 180, delay)
-	VisitorPurge          = option("NmsCleanup_VisitorPurgeDelay", "visitor_purge_delay_days", 30, delay)
-	PropositionPurge      = option("NmsCleanup_PropositionPurgeDelay", "proposition_purge_delay_days", 365, delay)
-	EventPurge            = option("NmsCleanup_EventPurgeDelay", "event_purge_delay_days", 30, delay)
-	EventHistoPurge       = option("NmsCleanup_EventHistoPurgeDelay", "event_histo_purge_delay_days", 365, delay)
-	AuditTrailPurge       = option("XtkCleanup_AuditTrailPurgeDelay", "audit_trail_purge_delay_days", 180, delay)
-	AppSubscriptionPurge  = option(
-		"NmsCleanup_AppSubscriptionRcpPurgeDelay", "app_subscription_rcp_purge_delay_days", 180, delay,
-	)
+	RecycledDeliveryPurge = option("NmsCleanup_RecycledDeliveryPurgeDelay", "recycled_delivery_purge_delay_days", 7,
+		delay)
+	RejectsPurge         = option("NmsCleanup_RejectsPurgeDelay", "rejects_purge_delay_days", 180, delay)
+	VisitorPurge         = option("NmsCleanup_VisitorPurgeDelay", "visitor_purge_delay_days", 30, delay)
+	PropositionPurge     = option("NmsCleanup_PropositionPurgeDelay", "proposition_purge_delay_days", 365, delay)
+	EventPurge           = option("NmsCleanup_EventPurgeDelay", "event_purge_delay_days", 30, delay)
+	EventHistoPurge      = option("NmsCleanup_EventHistoPurgeDelay", "event_histo_purge_delay_days", 365, delay)
+	AuditTrailPurge      = option("XtkCleanup_AuditTrailPurgeDelay", "audit_trail_purge_delay_days", 180, delay)
+	AppSubscriptionPurge = option("NmsCleanup_AppSubscriptionRcpPurgeDelay", "app_subscription_rcp_purge_delay_days",
+		180, delay)
 	LastCleanup           = option("NmsCleanup_LastCleanup", "last_cleanup_time", 0, timestamp)
 	LastErrorStatCoalesce = option("NmsLastErrorStatCoalesce", "last_error_stat_coalesce_time", 0, timestamp)
 )
@@ -126,9 +126,8 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case t == nil:
 		return o, nil
 	case !t.CanSelect:
-		return nil, fmt.Errorf(
-			"read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(), pgx.Identifier{c.Role}.Sanitize(),
-		)
+		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT ON %s TO %s", t.Quoted(),
+			pgx.Identifier{c.Role}.Sanitize())
 	case t.RowSecurity:
 		o.hiddenReason = "row security may hide rows of XtkOption"
 	case !t.Has("sName", "iLongValue"):
@@ -151,10 +150,8 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	case err != nil:
 		return nil, fmt.Errorf("read XtkOption: %w", err)
 	case len(hidden) > 0:
-		return nil, fmt.Errorf(
-			"read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s",
-			strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize(),
-		)
+		return nil, fmt.Errorf("read XtkOption: the role may not: GRANT SELECT (%s) ON %s TO %s",
+			strings.Join(hidden, ", "), t.Quoted(), pgx.Identifier{c.Role}.Sanitize())
 	case t.Has("iDataType", "sStringValue"):
 		text = fmt.Sprintf("CASE WHEN iDataType = %d THEN COALESCE(sStringValue, '') END", typeText)
 	case t.Has("iDataType"):
@@ -253,9 +250,8 @@ func (o *Options) Delay(opt Option) (time.Duration, error) {
 	case seconds < int64(Day/time.Second):
 		return 0, fmt.Errorf("option %s is stored as %d seconds, less than a day: not used", opt.Name, seconds)
 	case seconds > math.MaxInt32:
-		return 0, fmt.Errorf(
-			"option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds, MaxDays,
-		)
+		return 0, fmt.Errorf("option %s is stored as %d seconds, more than %d days: not used", opt.Name, seconds,
+			MaxDays)
 	}
 	return time.Duration(seconds) * time.Second, nil
 }
@@ -296,9 +292,7 @@ func (o *Options) InForce() map[string]string {
 // NoStatistics and an error.
 func (o *Options) Statistics() (int, error) {
 	if o.hiddenReason != "" {
-		return NoStatistics, fmt.Errorf(
-			"%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name,
-		)
+		return NoStatistics, fmt.Errorf("%s: option %s cannot be read: treated as 1", o.hiddenReason, NoStats.Name)
 	}
 	if !o.Stored(NoStats) {
 		return NoStats.Default, nil
@@ -308,9 +302,8 @@ func (o *Options) Statistics() (int, error) {
 	}
 	value := o.Number(NoStats)
 	if value < VacuumAnalyze || value > AnalyzeOnly {
-		return NoStatistics, fmt.Errorf(
-			"option %s is stored as %d, which is not 0, 1 or 2: treated as 1", NoStats.Name, value,
-		)
+		return NoStatistics, fmt.Errorf("option %s is stored as %d, which is not 0, 1 or 2: treated as 1", NoStats.Name,
+			value)
 	}
 	return int(value), nil
 }

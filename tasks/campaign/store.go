@@ -15,9 +15,8 @@ import (
 )
 
 // ErrNoOptionTable is returned if options cannot be stored because XtkOption, or a column of it, is missing.
-var ErrNoOptionTable = failure.New(
-	failure.Precondition, "table XtkOption, or a column of it, is missing: options cannot be stored",
-)
+var ErrNoOptionTable = failure.New(failure.Precondition,
+	"table XtkOption, or a column of it, is missing: options cannot be stored")
 
 // KeepsMoments reports whether XtkOption can store a time from one run to the next: it has the necessary columns, and
 // row security does not hide its rows.
@@ -74,14 +73,12 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 	}
 	set := column + " = " + cast
 	if dataType == typeNumber && t.Has("sStringValue") {
-		set += fmt.Sprintf(
-			", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText, cast,
-		)
+		set += fmt.Sprintf(", sStringValue = CASE WHEN iDataType = %d THEN %s::text ELSE sStringValue END", typeText,
+			cast)
 	}
 	for range maxInserts {
-		tag, err := tx.Exec(
-			ctx, fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set), opt.Name, value,
-		)
+		tag, err := tx.Exec(ctx, fmt.Sprintf("UPDATE %s SET %s WHERE sName = $1 AND iOptionId <> 0", t.Quoted(), set),
+			opt.Name, value)
 		if err != nil || tag.RowsAffected() > 0 {
 			return err
 		}
@@ -90,14 +87,11 @@ func store(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, column string
 			return err
 		}
 		err = pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(
-				ctx,
+			_, err := tx.Exec(ctx,
 				fmt.Sprintf(
 					"INSERT INTO %s (iOptionId, sName, iDataType, %s) OVERRIDING SYSTEM VALUE SELECT %s, $1, $3, %s",
-					t.Quoted(), column, id, cast,
-				),
-				opt.Name, value, dataType,
-			)
+					t.Quoted(), column, id, cast),
+				opt.Name, value, dataType)
 			return err
 		})
 		if !sqlstate.Is(err, pgerrcode.UniqueViolation) {
@@ -151,9 +145,8 @@ func (c *Catalog) NewIDs(t *Table, column string) (string, error) {
 	case !ok:
 		return fmt.Sprintf("(SELECT least(min(%s), 0) FROM %s) - row_number() OVER ()", column, t.Quoted()), nil
 	case !s.usable:
-		return "", fmt.Errorf(
-			"%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, s.quoted, pgx.Identifier{c.Role}.Sanitize(),
-		)
+		return "", fmt.Errorf("%w: GRANT USAGE ON SEQUENCE %s TO %s", ErrNoSequence, s.quoted,
+			pgx.Identifier{c.Role}.Sanitize())
 	}
 	return "nextval('" + strings.ReplaceAll(s.quoted, "'", "''") + "')", nil
 }

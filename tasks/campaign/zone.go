@@ -76,15 +76,13 @@ func (c *Catalog) readZone(ctx context.Context, db Querier) error {
 		}
 	case stored == "":
 		c.Zone.Reason = message.Infof(
-			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, ZoneOption,
-		)
+			"dates without a time zone are read in the database's zone, %s: there is no option %s", own, ZoneOption)
 	default:
 		c.Zone = Zone{
 			Name:      stored,
 			WrittenIn: stored,
-			Reason: message.Infof(
-				"dates without a time zone are read in the zone %s, which option %s names", stored, ZoneOption,
-			),
+			Reason: message.Infof("dates without a time zone are read in the zone %s, which option %s names", stored,
+				ZoneOption),
 		}
 	}
 	return nil
@@ -99,9 +97,8 @@ func (c *Catalog) storedZone(ctx context.Context, db Querier) (zone, problem str
 	if t == nil || !t.Has("sName", "sStringValue") {
 		return "", "", nil
 	}
-	rows, _ := db.Query(
-		ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1", ZoneOption,
-	)
+	rows, _ := db.Query(ctx, "SELECT DISTINCT btrim(COALESCE(sStringValue, '')) FROM "+t.Quoted()+" WHERE sName = $1",
+		ZoneOption)
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	switch {
 	case sqlstate.Is(err, pgerrcode.InsufficientPrivilege):

@@ -28,10 +28,8 @@ func Of(task string, j plan.Job, s purge.Sweep) []Set {
 	j.Sweep = s
 	sets := []Set{{Task: task, Job: j, Rows: rows}}
 	for _, c := range Cascaded(j, s, nil) {
-		sets = append(
-			sets,
-			Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true},
-		)
+		sets = append(sets,
+			Set{Task: task, Job: c, Rows: purge.Candidates{Where: c.Where, Key: c.Key, Follows: true}, ByKey: true})
 	}
 	return sets
 }

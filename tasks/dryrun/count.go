@@ -231,10 +231,8 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 	}
 	if found.Paired > 0 {
 		rule := fmt.Sprintf("with the row of %s of the same id: %s", j.Table.Name, j.Rule)
-		t.found.tables.at(j.Paired.Relation, preview.Delete, rule).add(
-			t.Binder.Env.Catalog.Table(j.Step.Paired.Table), j.Paired.Relation,
-			purge.Tally{Rows: found.Paired, Keys: found.PairedKeys},
-		)
+		t.found.tables.at(j.Paired.Relation, preview.Delete, rule).add(t.Binder.Env.Catalog.Table(j.Step.Paired.Table),
+			j.Paired.Relation, purge.Tally{Rows: found.Paired, Keys: found.PairedKeys})
 	}
 	return t.run.Journal.Counts.Count(ctx, d)
 }
@@ -242,9 +240,8 @@ func (t *task) record(ctx context.Context, set candidates.Set, found purge.Tally
 // addDates adds the first and the last date of some rows to their tally. from is the FROM and WHERE.
 func addDates(ctx context.Context, db campaign.Querier, date string, from sqlexpr.Expr, found *purge.Tally) error {
 	finite := fmt.Sprintf("FILTER (WHERE isfinite((%s)::timestamptz))", date)
-	query := sqlexpr.Format(
-		"SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date, finite, from,
-	)
+	query := sqlexpr.Format("SELECT min(%[1]s) %[2]s::timestamptz, max(%[1]s) %[2]s::timestamptz FROM %[3]s", date,
+		finite, from)
 	var oldest, newest pgtype.Timestamptz
 	err := query.QueryRow(ctx, db).Scan(&oldest, &newest)
 	found.Oldest, found.Newest = purge.FiniteTime(oldest), purge.FiniteTime(newest)

@@ -90,9 +90,8 @@ func (t *task) countInTx(ctx context.Context, tx pgx.Tx, j plan.Job, ids []int64
 	}
 	parents := t.Plan.Parents
 	t.found.tables.at(j.Table.Quoted(), preview.Delete, parents.Rule).add(j.Table, j.Relation, rows)
-	t.found.recordDrops(
-		worktables.Mask(j.Step.Tables.Prefix), "of a row of "+parents.Table.Name+": "+parents.Rule, lists.Tables,
-	)
+	t.found.recordDrops(worktables.Mask(j.Step.Tables.Prefix), "of a row of "+parents.Table.Name+": "+parents.Rule,
+		lists.Tables)
 	return true, t.run.Journal.Counts.Count(ctx, purge.Delta{
 		Deleted: int64(len(lists.IDs)),
 		Dropped: int64(len(lists.Tables)),

@@ -47,9 +47,8 @@ func CheckStandby(ctx context.Context, primary, standby *pgxpool.Pool) error {
 	case err != nil:
 		return err
 	case there.system != here.system:
-		return fmt.Errorf(
-			"%w: its system identifier is %s, and that of --database-url %s", ErrNotStandby, there.system, here.system,
-		)
+		return fmt.Errorf("%w: its system identifier is %s, and that of --database-url %s", ErrNotStandby, there.system,
+			here.system)
 	case there.oid != here.oid:
 		return fmt.Errorf("%w: its database is %s, and that of --database-url %s", ErrNotStandby, there.name, here.name)
 	}
@@ -97,9 +96,9 @@ func (x *executor) awaitStandby(ctx context.Context) error {
 				maxWait, behind,
 			)
 		case !logged:
-			x.run.Database.Log(ctx, message.Infof(
-				"the dry run waits for the standby that it reads, which is %d bytes of WAL behind", behind,
-			))
+			x.run.Database.Log(ctx,
+				message.Infof("the dry run waits for the standby that it reads, which is %d bytes of WAL behind",
+					behind))
 		}
 		if err := x.run.Journal.Proceed(ctx); err != nil {
 			return err

@@ -68,8 +68,8 @@ SELECT COALESCE(sum(s.null_frac * greatest(c.reltuples, 0)), 0)::bigint FROM pg_
 JOIN pg_class c ON c.relname = s.tablename AND c.relnamespace = to_regnamespace(quote_ident(s.schemaname))
 WHERE c.oid = ANY ($1::oid[]) AND s.attname = $2 AND NOT s.inherited`
 
-// countNulls returns how many rows of a table have NULL in a column: what the planner's statistics say, marked by about,
-// where counting takes too long.
+// countNulls returns how many rows of a table have NULL in a column: what the planner's statistics say, marked by
+// about, where counting takes too long.
 func countNulls(
 	ctx context.Context, pool *pgxpool.Pool, t *campaign.Table, column string,
 ) (rows int64, about string, err error) {

@@ -149,9 +149,7 @@ func planExceeded(of bound, planned, limit int64) error {
 	return &refused.Error{
 		Reason:   refused.PlanExceeded,
 		Metadata: map[string]string{"table": of.table, "planned": fmt.Sprint(planned)},
-		Message: fmt.Sprintf(
-			"%s: the plan has %d rows to %s, and more than %d are due: stopped before these",
-			of.table, planned, strings.ToLower(string(of.action)), limit,
-		),
+		Message: fmt.Sprintf("%s: the plan has %d rows to %s, and more than %d are due: stopped before these", of.table,
+			planned, strings.ToLower(string(of.action)), limit),
 	}
 }

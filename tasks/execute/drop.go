@@ -179,10 +179,11 @@ func (d drops) dropOne(
 
 // drop drops work tables of one kind. It waits only briefly for their locks.
 func drop(ctx context.Context, tx pgx.Tx, tables []campaign.WorkTable, limits timeouts) error {
-	if _, err := tx.Exec(ctx, fmt.Sprintf(
-		"SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d",
-		limits.lock.Milliseconds(), limits.statement.Milliseconds(),
-	)); err != nil {
+	if _, err := tx.Exec(
+		ctx,
+		fmt.Sprintf("SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = %d", limits.lock.Milliseconds(),
+			limits.statement.Milliseconds()),
+	); err != nil {
 		return err
 	}
 	sql, args := worktables.DropStatement(tables)

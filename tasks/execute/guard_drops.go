@@ -61,9 +61,8 @@ func (d drops) judgeOfLists(ctx context.Context, parents binding.Parents) ([]gua
 	if err != nil {
 		return nil, err
 	}
-	ids, err := sqlexpr.Format(
-		"SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where, j.TypedTables,
-	).IDs(ctx, d.task.Binder.Pool)
+	ids, err := sqlexpr.Format("SELECT r.%s::bigint FROM %s AS r WHERE (%s) AND %s", s.ByKey, s.Relation, s.Where,
+		j.TypedTables).IDs(ctx, d.task.Binder.Pool)
 	if err != nil {
 		return nil, fmt.Errorf("ask which lists have tables: %w", err)
 	}

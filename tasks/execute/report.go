@@ -24,9 +24,8 @@ func (t *task) report(ctx context.Context, table string, r purge.Result) purge.R
 		t.Log(ctx, message.RowsDependent.With("table", table, "rows", r.Dependent))
 	}
 	for _, a := range r.Affected {
-		t.Log(ctx, message.RowsCascaded.With(
-			"table", table, "child", a.Root, "deleted", a.Deleted, "updated", a.Updated,
-		))
+		t.Log(ctx,
+			message.RowsCascaded.With("table", table, "child", a.Root, "deleted", a.Deleted, "updated", a.Updated))
 	}
 	if r.Failed > 0 {
 		t.Log(ctx, message.RowsFailed.With("table", table, "rows", r.Failed))

@@ -113,15 +113,14 @@ func (t *task) parentsOfRetained(
 		ids = parents
 	}
 	if len(ids) > 0 { // a locked table may have had no such rows
-		t.Log(ctx, message.DependentsRetained.With(
-			"rows", len(ids), "table", t.Plan.Parents.Table.Name, "dependents", j.Name,
-		))
+		t.Log(ctx,
+			message.DependentsRetained.With("rows", len(ids), "table", t.Plan.Parents.Table.Name, "dependents", j.Name))
 	}
 	return ids
 }
 
-// retainForAttached retains the parents of rows in partitions that the tables of jobs, or tables that had none, have got
-// since the plan was made: no job deletes these rows. It returns the other parents.
+// retainForAttached retains the parents of rows in partitions that the tables of jobs, or tables that had none, have
+// got since the plan was made: no job deletes these rows. It returns the other parents.
 func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents []int64) ([]int64, error) {
 	jobs = slices.DeleteFunc(slices.Concat(jobs, t.Plan.Partitionless), func(j plan.Job) bool {
 		return !j.Step.Dependent() || j.Step.OfParents
@@ -150,11 +149,9 @@ func (t *task) retainForAttached(ctx context.Context, jobs []plan.Job, parents [
 	return parents, nil
 }
 
-// retainForLeaf retains the parents of rows in a leaf of a job's table, on hold or not, all if these cannot be read, and
-// returns the others.
-func (t *task) retainForLeaf(
-	ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64,
-) ([]int64, error) {
+// retainForLeaf retains the parents of rows in a leaf of a job's table, on hold or not, all if these cannot be read,
+// and returns the others.
+func (t *task) retainForLeaf(ctx context.Context, j plan.Job, leaf campaign.Leaf, parents []int64) ([]int64, error) {
 	s, err := t.Binder.Obsolete(ctx, &j, parents)
 	if err != nil {
 		return nil, err
@@ -168,8 +165,7 @@ func (t *task) retainForLeaf(
 	if len(retained) == 0 {
 		return parents, nil
 	}
-	t.Log(ctx, message.TableAttached.With("table", leaf.Name, "parent", j.Table.Name), message.ParentsRetained.With(
-		"rows", len(retained), "table", t.Plan.Parents.Table.Name, "problem", problem,
-	))
+	t.Log(ctx, message.TableAttached.With("table", leaf.Name, "parent", j.Table.Name),
+		message.ParentsRetained.With("rows", len(retained), "table", t.Plan.Parents.Table.Name, "problem", problem))
 	return t.RetainParents(parents, retained), nil
 }

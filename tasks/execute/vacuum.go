@@ -106,10 +106,9 @@ func (t *task) vacuum(ctx context.Context, commands vacuum.Commander, tables []v
 		t.Cursor.Unit, t.Cursor.Before = name, t.Retained
 	}
 	t.Log(ctx, message.Infos(output.Flush()...)...)
-	t.Log(ctx, message.Infof(
-		"%d tables: %d done, %d locked by others, %d failed",
-		len(tables), len(tables)-locked-len(failed), locked, len(failed),
-	))
+	t.Log(ctx,
+		message.Infof("%d tables: %d done, %d locked by others, %d failed", len(tables), len(tables)-locked-len(failed),
+			locked, len(failed)))
 	if len(failed) > 0 && len(failed) == len(tables) {
 		return fmt.Errorf( // wraps none of them, since the SQLSTATE may suggest that the database is lost
 			"all %d tables failed, the first of them with: %s", len(failed), sqlstate.Explain(failed[0]),

@@ -83,9 +83,8 @@ func find(ctx context.Context, tx pgx.Tx, t *campaign.Table, key []KeyColumn, on
 			return nil, err
 		}
 	}
-	oids, err := sqlexpr.Format(
-		"SELECT r.tableoid::bigint FROM %s AS r WHERE %s LIMIT 2", t.Quoted(), r.key,
-	).IDs(ctx, tx)
+	oids, err := sqlexpr.Format("SELECT r.tableoid::bigint FROM %s AS r WHERE %s LIMIT 2", t.Quoted(), r.key).IDs(ctx,
+		tx)
 	switch {
 	case err != nil || len(oids) == 0:
 		return nil, err
@@ -148,9 +147,8 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	case "timestamp with time zone", "timestamp without time zone":
 		at, err := time.Parse(time.RFC3339, c.Value)
 		if err != nil {
-			return nil, "", fmt.Errorf(
-				"%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey, c.Column, c.Value,
-			)
+			return nil, "", fmt.Errorf("%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey,
+				c.Column, c.Value)
 		}
 		return at, "timestamptz", nil
 	}

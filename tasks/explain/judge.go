@@ -90,9 +90,8 @@ func (x *explanation) due(ctx context.Context, b *binding.Binder, at sqlexpr.Exp
 	if at.IsZero() {
 		return nil, nil
 	}
-	due := sqlexpr.Format(
-		"(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never, at,
-	)
+	due := sqlexpr.Format("(SELECT CASE WHEN due.at < %s THEN due.at END FROM (SELECT %s AS at) AS due)", plan.Never,
+		at)
 	return ask[time.Time](ctx, x.tx, b, due, r)
 }
 

@@ -155,9 +155,8 @@ func (x *explanation) step(ctx context.Context, p *plan.Plan, j plan.Job, all []
 // idOfPaired returns the id of the row of a job that is paired with the row, or nil.
 func (x *explanation) idOfPaired(ctx context.Context, j plan.Job) (id *int64, err error) {
 	of := sqlexpr.Format(
-		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)",
-		j.Paired.ID, j.Relation, j.Paired.Key,
-	)
+		"(SELECT t.%[1]s::bigint FROM ONLY %[2]s AS t WHERE t.%[1]s = r.%[3]s AND t.%[1]s <> 0 LIMIT 1)", j.Paired.ID,
+		j.Relation, j.Paired.Key)
 	return id, x.ask(ctx, &id, of, x.row)
 }
 
@@ -174,14 +173,11 @@ func (x *explanation) deletes(ctx context.Context, before []candidates.Set, c ca
 	excluded := candidates.Exclusions(append(slices.Clone(before), c), candidates.On(c.Job.Relation), c)
 	s := purge.Sweep{Where: c.Rows.Where}.Without(excluded...)
 	p := c.Job.Paired
-	exists := sqlexpr.Format(
-		"k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
-		p.Key, c.Job.Relation, p.ID, s.Where,
-	)
+	exists := sqlexpr.Format("k.%[1]s <> 0 AND EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.%[3]s = k.%[1]s AND %[4]s)",
+		p.Key, c.Job.Relation, p.ID, s.Where)
 	return is, sqlexpr.Format(
 		"SELECT %s FROM ONLY %s AS k WHERE EXISTS (SELECT FROM ONLY %[2]s AS r WHERE r.ctid = k.ctid AND %[3]s)",
-		exists, x.row.relation, x.row.key,
-	).QueryRow(ctx, x.tx).Scan(&is)
+		exists, x.row.relation, x.row.key).QueryRow(ctx, x.tx).Scan(&is)
 }
 
 // conclude sets the verdict of a step. deletes is true if it deletes the row now. due is when all parts of a rule

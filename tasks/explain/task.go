@@ -176,9 +176,7 @@ func addEmptyParents(ctx context.Context, a *pipeline.Attempt, skips *skipLog) e
 }
 
 // sweeps returns the statements of the task's jobs, one for all partitions of a table.
-func sweeps(
-	ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog,
-) (all []Statement, err error) {
+func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *skipLog) (all []Statement, err error) {
 	for i, j := range a.Plan.Jobs {
 		if i > 0 && a.Plan.Jobs[i-1].StepNumber == j.StepNumber && a.Plan.Jobs[i-1].Table == j.Table {
 			all[len(all)-1].Partitions++

@@ -80,14 +80,9 @@ func TestNightsOfAYear(t *testing.T) {
 		for day := range forecast.Days {
 			at := f.Now().Add(time.Duration(day+1) * 24 * time.Hour)
 			actual := db.Int(
-				fmt.Sprintf(
-					"SELECT count(*) FROM %s WHERE %s < $1::timestamptz - interval '%d days'",
-					table,
-					column,
-					delay,
-				),
-				at,
-			)
+				fmt.Sprintf("SELECT count(*) FROM %s WHERE %s < $1::timestamptz - interval '%d days'", table, column,
+					delay),
+				at)
 			within := due.Within(time.Duration(day+1) * 24 * time.Hour)
 			if math.Abs(float64(within-actual)) > 0.2*float64(actual) || actual == 0 {
 				t.Errorf("%s, day %d: %d rows, forecast %d", task.Name, day, actual, within)

@@ -40,12 +40,8 @@ func (q *question) readable() bool { return !q.sweep.Elsewhere }
 func (q *question) sql(sample string) sqlexpr.Expr {
 	rows := "1"
 	if p := q.sweep.Paired; p != nil {
-		rows = fmt.Sprintf(
-			"1 + (SELECT count(*) FROM %s AS t WHERE t.%s = r.%s AND t.%[2]s <> 0)",
-			p.Relation,
-			p.Key,
-			p.ID,
-		)
+		rows = fmt.Sprintf("1 + (SELECT count(*) FROM %s AS t WHERE t.%s = r.%s AND t.%[2]s <> 0)", p.Relation, p.Key,
+			p.ID)
 	}
 	return sqlexpr.Format(
 		"SELECT day, sum(rows)::bigint FROM (SELECT CASE%s END AS day, %s AS rows FROM ONLY %s AS r%s WHERE (%s) IS TRUE "+
@@ -60,9 +56,9 @@ func (q *question) sql(sample string) sqlexpr.Expr {
 
 // count returns how many rows match now, and how many more on each day. exact is false if a sample was read. why says
 // what keeps them from being known.
-func (q *question) count(ctx context.Context, pool *pgxpool.Pool) (
-	counts [Days + 1]int64, exact bool, why string, err error,
-) {
+func (q *question) count(
+	ctx context.Context, pool *pgxpool.Pool,
+) (counts [Days + 1]int64, exact bool, why string, err error) {
 	if counts, err = q.ask(ctx, pool, "", 1); !sqlstate.Is(err, pgerrcode.QueryCanceled) || ctx.Err() != nil {
 		return counts, true, unknown(err), ifLost(ctx, err)
 	}
@@ -93,9 +89,9 @@ func ifLost(ctx context.Context, err error) error {
 }
 
 // ask reads the counts, each multiplied by a factor.
-func (q *question) ask(ctx context.Context, pool *pgxpool.Pool, sample string, factor float64) (
-	counts [Days + 1]int64, err error,
-) {
+func (q *question) ask(
+	ctx context.Context, pool *pgxpool.Pool, sample string, factor float64,
+) (counts [Days + 1]int64, err error) {
 	options := pgx.TxOptions{AccessMode: pgx.ReadOnly}
 	err = pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, limits); err != nil {

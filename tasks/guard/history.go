@@ -72,9 +72,8 @@ func (h *History) minRows() int64 { return max(h.MinRows-1, 0) }
 
 // IsLatched reports whether a guard trips for a table with any number, by the current options of the task.
 func (h *History) IsLatched(name Name, table string, options map[string]string) bool {
-	return slices.ContainsFunc(
-		h.Latched, func(l Latch) bool { return l.is(name, table) && maps.Equal(l.Options, options) },
-	)
+	return slices.ContainsFunc(h.Latched,
+		func(l Latch) bool { return l.is(name, table) && maps.Equal(l.Options, options) })
 }
 
 // LatchedTrips returns the trips of latched guards that were not accepted, by the current options of the task.

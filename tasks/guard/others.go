@@ -91,14 +91,11 @@ func (h *History) JudgeClock(now time.Time, offset time.Duration) string {
 	case h.MaxClockDifference == 0:
 		return ""
 	case offset.Abs() > h.MaxClockDifference:
-		return fmt.Sprintf(
-			"the database's clock is %s, and this replica's differs by %s: more than %s",
-			inUTC(database), offset.Abs().Round(time.Second), h.MaxClockDifference,
-		)
+		return fmt.Sprintf("the database's clock is %s, and this replica's differs by %s: more than %s",
+			inUTC(database), offset.Abs().Round(time.Second), h.MaxClockDifference)
 	case h.LastStart != nil && database.Before(*h.LastStart):
-		return fmt.Sprintf(
-			"the database's clock is %s, and the last run began at %s", inUTC(database), inUTC(*h.LastStart),
-		)
+		return fmt.Sprintf("the database's clock is %s, and the last run began at %s", inUTC(database),
+			inUTC(*h.LastStart))
 	}
 	return ""
 }

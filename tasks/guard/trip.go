@@ -47,9 +47,8 @@ func (t Trip) String() string {
 	if t.Number == t.Limit+1 { // counting stopped there
 		return fmt.Sprintf("%s of %s: more than %s %s%s", t.Guard, t.Table, limit, what, total)
 	}
-	return fmt.Sprintf(
-		"%s of %s: %s %s%s; the limit is %s", t.Guard, t.Table, humanize.Comma(t.Number), what, total, limit,
-	)
+	return fmt.Sprintf("%s of %s: %s %s%s; the limit is %s", t.Guard, t.Table, humanize.Comma(t.Number), what, total,
+		limit)
 }
 
 // TrippedError is the refusal of a task by the guards that tripped.
@@ -82,6 +81,7 @@ func Refuse(trips []Trip) error {
 			"limit":  fmt.Sprint(first.Limit),
 			"guards": all,
 		},
-		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it: cleanupd run --preview",
+		Message: "this is unusual: " + all + ". Nothing of it is done until a plan runs that accepts it: cleanupd run " +
+			"--preview",
 	}}
 }

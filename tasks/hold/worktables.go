@@ -85,9 +85,8 @@ func (w WorkTables) WithRecipients(ctx context.Context, tables []campaign.WorkTa
 		has[t.Name] = found
 	}
 	if unreadable > 0 {
-		w.Log(ctx, message.WorkTablesUnreadable.With(
-			"tables", unreadable, "table", first, "error", purge.Message(problem),
-		))
+		w.Log(ctx,
+			message.WorkTablesUnreadable.With("tables", unreadable, "table", first, "error", purge.Message(problem)))
 	}
 	return has, nil
 }
@@ -116,9 +115,8 @@ func (w WorkTables) hasRecipients(ctx context.Context, tx pgx.Tx, t campaign.Wor
 	if t.RecipientTexts {
 		is = sqlexpr.OneOfTexts
 	}
-	query := sqlexpr.Format(
-		"SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(), is("irecipientid", w.Binder.Env.Holds.Recipients),
-	)
+	query := sqlexpr.Format("SELECT EXISTS (SELECT FROM %s WHERE %s)", t.Quoted(),
+		is("irecipientid", w.Binder.Env.Holds.Recipients))
 	err = query.QueryRow(ctx, tx).Scan(&has)
 	return has, err
 }

@@ -80,7 +80,8 @@ GROUP BY u.position, a.attname`
 // boundsOf returns the query for the values that the statistics s of a column a have, if it is of a type.
 func boundsOf(dateType string) string {
 	return fmt.Sprintf(
-		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname = s.attname
+		`SELECT v::timestamptz FROM unnest(CASE WHEN d.base = '%[1]s'::regtype AND d.oid = a.atttypid AND a.attname =
+			s.attname
       THEN COALESCE(s.histogram_bounds::text::%[1]s[], '{}') || COALESCE(s.most_common_vals::text::%[1]s[], '{}')
       END) AS v WHERE %[2]s`,
 		dateType,
@@ -159,10 +160,9 @@ func (r *reader) readIndexes(ctx context.Context, table string, d *Details) erro
 		}
 		names = append(names, c.Column)
 		for _, end := range []string{"min", "max"} {
-			selected = append(selected, fmt.Sprintf(
-				"(SELECT CASE WHEN %s THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
-				finite, end, c.quoted, table,
-			))
+			selected = append(selected,
+				fmt.Sprintf("(SELECT CASE WHEN %s THEN v::timestamptz END FROM (SELECT %s(%s) FROM %s) AS e (v))",
+					finite, end, c.quoted, table))
 		}
 	}
 	if names == nil {

@@ -27,10 +27,10 @@ func (p *Purge) byAccount(ctx context.Context, ids []int64) (map[string]deliveri
 	}
 	table := p.Binder.Plan.Parents.Table
 	if missing := table.Missing(columns...); missing != nil {
-		p.Log(ctx, message.Infof(
-			"%s has no column %s, which identifies deliveries of mid-sourcing servers: all are deleted only here",
-			table.Name, missing[0],
-		))
+		p.Log(ctx,
+			message.Infof(
+				"%s has no column %s, which identifies deliveries of mid-sourcing servers: all are deleted only here",
+				table.Name, missing[0]))
 		return nil, nil
 	}
 	name, join := plan.AccountOf(p.Binder.Env.Catalog, "r.iDeliveryProviderId")

@@ -80,21 +80,16 @@ func (p *Purge) Run(ctx context.Context, parents binding.Parents) (r Result, err
 		}
 		ids := slices.Sorted(maps.Keys(d))
 		if p.Config.keeps(account) {
-			p.Log(ctx, message.Infof(
-				"%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them", len(d), account,
-			))
+			p.Log(ctx,
+				message.Infof("%d deliveries of the mid-sourcing account %q are kept, with all that belongs to them",
+					len(d), account))
 			r.IDs = binding.Without(r.IDs, ids)
 			continue
 		}
 		if account == "" && unknown != nil {
-			p.Log(ctx, *unknown, message.ParentsRetained.With(
-				"rows",
-				len(d),
-				"table",
-				p.Binder.Plan.Parents.Table.Name,
-				"problem",
-				"their mid-sourcing account is not known",
-			))
+			p.Log(ctx, *unknown,
+				message.ParentsRetained.With("rows", len(d), "table", p.Binder.Plan.Parents.Table.Name,
+					"problem", "their mid-sourcing account is not known"))
 			r.IDs, r.Dependent = binding.Without(r.IDs, ids), r.Dependent+int64(len(ids))
 			continue
 		}
@@ -170,10 +165,11 @@ func (p *Purge) purge(ctx context.Context, account string, d deliveries, left []
 	if err := p.Remote.Forget(ctx, account, purged); err != nil {
 		return retained, fmt.Errorf("%w: %w", ErrMain, err)
 	}
-	p.Log(ctx, message.Infof(
-		"mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
-		account, summary.Verb, len(done), len(binding.Intersection(left, purged)), summary.Deleted, summary.Updated,
-	))
+	p.Log(ctx,
+		message.Infof(
+			"mid-sourcing server %q: %s %d deliveries, %d of them left there by earlier runs: %d rows deleted, %d updated",
+			account, summary.Verb, len(done), len(binding.Intersection(left, purged)), summary.Deleted,
+			summary.Updated))
 	return retained, nil
 }
 

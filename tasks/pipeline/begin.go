@@ -201,10 +201,8 @@ func (r *Run) newest(ctx context.Context, a activity, maxIdle time.Duration) (re
 		if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '2s'"); err != nil {
 			return err
 		}
-		from := sqlexpr.Format(
-			"FROM %s AS r WHERE r.%s <= %s AND r.%[2]s > '-infinity'",
-			a.table.Quoted(), a.date, sqlexpr.Arg(now, "timestamptz"),
-		)
+		from := sqlexpr.Format("FROM %s AS r WHERE r.%s <= %s AND r.%[2]s > '-infinity'", a.table.Quoted(), a.date,
+			sqlexpr.Arg(now, "timestamptz"))
 		least := sqlexpr.Arg(now.Add(-maxIdle), "timestamptz")
 		exists := sqlexpr.Format("SELECT EXISTS (SELECT %s AND r.%s >= %s)", from, a.date, least)
 		if err := exists.QueryRow(ctx, tx).Scan(&recent); err != nil || recent {

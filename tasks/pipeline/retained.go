@@ -33,16 +33,13 @@ func (a *Attempt) RetainForSkipped(ctx context.Context, parents []int64) ([]int6
 		case r.Link == "":
 			why = fmt.Sprintf("%s, which is skipped, may have rows of the messages", r.Table.Name)
 		case !r.Table.HasInteger(r.Link):
-			why = fmt.Sprintf(
-				"%s, which is skipped, may have dependent rows: its column %s is not an integer", r.Table.Name, r.Link,
-			)
+			why = fmt.Sprintf("%s, which is skipped, may have dependent rows: its column %s is not an integer",
+				r.Table.Name, r.Link)
 		default:
 			var err error
 			why = "dependent rows are in " + r.Table.Name + ", which is skipped"
-			query := sqlexpr.Format(
-				"SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
-				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"),
-			)
+			query := sqlexpr.Format("SELECT DISTINCT r.%[1]s::bigint FROM %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)",
+				r.Link, r.Table.Quoted(), sqlexpr.Arg(parents, "bigint[]"))
 			if retained, err = a.Binder.IDs(ctx, r.Table, query); err != nil {
 				return nil, err
 			}

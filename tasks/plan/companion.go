@@ -79,7 +79,6 @@ func AccountOf(catalog *campaign.Catalog, id string) (name, join string) {
 	if accounts == nil || !accounts.Has("iExtAccountId", "sName") {
 		return "''", ""
 	}
-	return "COALESCE(a.sName, '')", fmt.Sprintf(
-		" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0", accounts.Quoted(), id,
-	)
+	return "COALESCE(a.sName, '')", fmt.Sprintf(" LEFT JOIN %s AS a ON a.iExtAccountId = %s AND a.iExtAccountId <> 0",
+		accounts.Quoted(), id)
 }

@@ -24,9 +24,8 @@ func Compile(t Task, env Env) (*Plan, error) {
 	p := &Plan{Task: t}
 	if t.ParentSet != nil {
 		before := env
-		before.Predecessors = slices.DeleteFunc(
-			slices.Clone(env.Predecessors), func(predecessor Task) bool { return predecessor.Name == t.Name },
-		)
+		before.Predecessors = slices.DeleteFunc(slices.Clone(env.Predecessors),
+			func(predecessor Task) bool { return predecessor.Name == t.Name })
 		var err error
 		if p.Parents, err = compileParents(p, *t.ParentSet, before); err != nil {
 			return nil, err

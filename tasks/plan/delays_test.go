@@ -62,14 +62,18 @@ func TestWithoutDelays(t *testing.T) {
 		hasParents    bool
 		rules         []int // the number of rules of each remaining step
 	}{
-		"a rule with a date":               {step: plan.Rules{timed}},
-		"a rule without a date":            {step: plan.Rules{untimed}, rules: []int{1}},
-		"one rule of each kind":            {step: plan.Rules{timed, untimed}, rules: []int{1}},
-		"no rules":                         {rules: []int{0}},
-		"parents by date":                  {parents: plan.Rules{timed}, link: "iDeliveryId"},
-		"parents by date, any rows":        {parents: plan.Rules{timed}, rules: []int{0}},
-		"parents without a date":           {parents: plan.Rules{untimed}, link: "iId", hasParents: true, rules: []int{0}},
-		"parents without, rows with dates": {parents: plan.Rules{untimed}, step: plan.Rules{timed}, link: "iId", hasParents: true},
+		"a rule with a date":        {step: plan.Rules{timed}},
+		"a rule without a date":     {step: plan.Rules{untimed}, rules: []int{1}},
+		"one rule of each kind":     {step: plan.Rules{timed, untimed}, rules: []int{1}},
+		"no rules":                  {rules: []int{0}},
+		"parents by date":           {parents: plan.Rules{timed}, link: "iDeliveryId"},
+		"parents by date, any rows": {parents: plan.Rules{timed}, rules: []int{0}},
+		"parents without a date": {parents: plan.Rules{untimed}, link: "iId", hasParents: true, rules: []int{
+			0,
+		}},
+		"parents without, rows with dates": {parents: plan.Rules{
+			untimed,
+		}, step: plan.Rules{timed}, link: "iId", hasParents: true},
 	} {
 		task := plan.Task{Steps: []plan.Step{{Rules: c.step, Link: c.link}}}
 		if c.parents != nil {

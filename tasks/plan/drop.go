@@ -43,10 +43,8 @@ func compileDrop(p *Plan, kind WorkTables, env Env) {
 // idQuery returns a query for the ids among IDs that are keys of rows of a table that a rule matches.
 func idQuery(p *Plan, env Env, t *campaign.Table, key string, rule Rule) sqlexpr.Expr {
 	c := compiler{env: env, plan: p, table: t}
-	known := sqlexpr.Format(
-		"SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",
-		c.afterPredecessors(t), key, sqlexpr.Arg(IDs{}, "bigint[]"),
-	)
+	known := sqlexpr.Format("SELECT o.%[2]s::bigint FROM %[1]s AS o WHERE o.%[2]s = ANY (%[3]s) AND o.%[2]s <> 0",
+		c.afterPredecessors(t), key, sqlexpr.Arg(IDs{}, "bigint[]"))
 	matches, _ := c.allParts(rule, row{"o", t})
 	return sqlexpr.Join(" AND ", known, matches)
 }

@@ -191,10 +191,9 @@ func (c *compiler) addUpdates(changed map[string]sqlexpr.Expr, t *campaign.Table
 func (c *compiler) rolledUp(task Task, t *campaign.Table) sqlexpr.Expr {
 	s := task.RollUp
 	by := strings.Join(s.By, ", ")
-	period := sqlexpr.Format(
-		"(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)", s.Date, sqlexpr.Arg(RolledUpFrom(task.Name), "timestamptz"),
-		sqlexpr.Arg(c.env.Now, "timestamptz"), excludeZeroRecord("v", t),
-	)
+	period := sqlexpr.Format("(v.%[1]s >= %[2]s AND v.%[1]s < %[3]s%[4]s)", s.Date,
+		sqlexpr.Arg(RolledUpFrom(task.Name), "timestamptz"), sqlexpr.Arg(c.env.Now, "timestamptz"),
+		excludeZeroRecord("v", t))
 	return sqlexpr.Format(
 		"(SELECT %[1]s FROM %[2]s AS v WHERE %[3]s IS NOT TRUE UNION ALL SELECT %[1]s FROM %[2]s AS v WHERE %[3]s "+
 			"GROUP BY %[1]s HAVING sum(%[4]s) >= %[5]d)",

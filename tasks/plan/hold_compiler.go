@@ -46,10 +46,9 @@ func (c *holdCompiler) row(r row) sqlexpr.Expr {
 				return sqlexpr.SQL("true")
 			}
 			c.sql.recordRead(log)
-			sides = append(sides, sqlexpr.Format(
-				"%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)",
-				r.alias, l.column, log.Quoted(), sqlexpr.OneOf("m.iDeliveryId", l.ids),
-			))
+			sides = append(sides,
+				sqlexpr.Format("%s.%s IN (SELECT m.iBroadLogId FROM %s AS m WHERE %s)", r.alias, l.column, log.Quoted(),
+					sqlexpr.OneOf("m.iDeliveryId", l.ids)))
 		}
 	}
 	return sqlexpr.Or(sides...)
@@ -94,10 +93,8 @@ func (c *holdCompiler) child(r row, k campaign.Cascade, path []*campaign.Table) 
 	for i := range k.Columns {
 		on = append(on, k.Equal[i].Of(r.alias+"."+k.Keys[i], child.alias+"."+k.Columns[i]))
 	}
-	return sqlexpr.Format(
-		"EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))",
-		k.Table.Quoted(), child.alias, strings.Join(on, " AND "), onHold,
-	)
+	return sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %s AND (%s))", k.Table.Quoted(), child.alias,
+		strings.Join(on, " AND "), onHold)
 }
 
 // seesRowsOnHold reports whether the role can read all rows of a child table that may be on hold. If not, it notes that
@@ -107,16 +104,12 @@ func (p *Plan) seesRowsOnHold(env Env, parent, child *campaign.Table) bool {
 		return true
 	}
 	role := pgx.Identifier{env.Catalog.Role}.Sanitize()
-	remedy := fmt.Sprintf(
-		"GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
-		pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted(),
-	)
+	remedy := fmt.Sprintf("GRANT USAGE ON SCHEMA %s TO %s; GRANT SELECT ON %s TO %[2]s",
+		pgx.Identifier{child.Schema}.Sanitize(), role, child.Quoted())
 	if child.CanSelect {
 		remedy = fmt.Sprintf("ALTER ROLE %s BYPASSRLS", role)
 	}
 	schema := env.Catalog.Schema
-	p.note(message.HoldHidden.With(
-		"table", parent.NameIn(schema), "child", child.NameIn(schema), "statement", remedy,
-	))
+	p.note(message.HoldHidden.With("table", parent.NameIn(schema), "child", child.NameIn(schema), "statement", remedy))
 	return false
 }

@@ -76,9 +76,8 @@ func (f holdFinder) byColumns() (found []HoldCondition) {
 		found = append(found, HoldCondition{
 			Condition: condition,
 			Column:    l.column, All: l.ids,
-			IDs: sqlexpr.Format(
-				"SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(), condition,
-			),
+			IDs: sqlexpr.Format("SELECT DISTINCT r.%s::bigint FROM %s AS r WHERE %s", l.column, f.table.Quoted(),
+				condition),
 		})
 	}
 	for _, l := range own.messages {
@@ -109,14 +108,10 @@ func (f holdFinder) through(
 		return HoldCondition{Condition: sqlexpr.SQL("true")}
 	}
 	c.sql.recordRead(other.table)
-	query := sqlexpr.Format(
-		"SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
-		other.alias, key, other.table.Quoted(), where,
-	)
-	exists := sqlexpr.Format(
-		"EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))",
-		other.table.Quoted(), other.alias, key, column, where,
-	)
+	query := sqlexpr.Format("SELECT DISTINCT %s.%s::bigint FROM %s AS %[1]s WHERE %[1]s.%[2]s IS NOT NULL AND (%[4]s)",
+		other.alias, key, other.table.Quoted(), where)
+	exists := sqlexpr.Format("EXISTS (SELECT FROM %s AS %s WHERE %[2]s.%s = r.%s AND (%s))", other.table.Quoted(),
+		other.alias, key, column, where)
 	if c.sql.cannotJoin() {
 		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
 	}
@@ -177,9 +172,8 @@ func (f holdFinder) byPairedStep(step Step) (found []HoldCondition, err error) {
 				return sqlexpr.SQL("true")
 			default:
 				c.sql.recordRead(log)
-				sides = append(
-					sides, sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where),
-				)
+				sides = append(sides,
+					sqlexpr.Format("t.%s IN (SELECT l.%s FROM %s AS l WHERE %s)", key, id, log.Quoted(), where))
 			}
 		}
 		return sqlexpr.Or(sides...)

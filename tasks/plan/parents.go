@@ -92,8 +92,7 @@ func (c *compiler) linksToParent(column string) sqlexpr.Expr {
 	}
 	return sqlexpr.Format(
 		"%s AND EXISTS (SELECT FROM (SELECT %s AS id) AS child, %s AS r WHERE r.%s = child.id AND %s OFFSET 0)",
-		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where,
-	)
+		oneOf(column, ids), column, p.Table.Quoted(), p.Key, where)
 }
 
 // oneOf returns the condition that a column has one of the ids in a parameter, except 0.
@@ -121,9 +120,8 @@ func (c *compiler) messageOfParent(column string) (where sqlexpr.Expr, ids strin
 		from := fmt.Sprintf("%s AS l WHERE l.iBroadLogId = r.%s", log.Quoted(), column)
 		parents = append(parents, "SELECT l.iDeliveryId FROM "+from)
 		if c.cannotJoin() {
-			sides = append(sides, sqlexpr.Format(
-				"r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), linked,
-			))
+			sides = append(sides,
+				sqlexpr.Format("r.%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE %s)", column, log.Quoted(), linked))
 			continue
 		}
 		// Without OFFSET, PostgreSQL would read all logs of the parents for each batch. IS TRUE makes it hash the ids
@@ -191,9 +189,8 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 	return &Except{
 		Task:    t.Name,
 		Parents: set,
-		Condition: sqlexpr.Format(
-			"r.iDeliveryId = ANY (%s) AND (%s)", sqlexpr.Arg(ParentIDs{}, "bigint[]"), sqlexpr.Or(needed...),
-		),
+		Condition: sqlexpr.Format("r.iDeliveryId = ANY (%s) AND (%s)", sqlexpr.Arg(ParentIDs{}, "bigint[]"),
+			sqlexpr.Or(needed...)),
 		Elsewhere: other.elsewhere,
 		Rights:    p.Rights,
 	}, nil
@@ -202,9 +199,9 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 // messageOf returns the condition that a message belongs to one of the deliveries whose ids are in a parameter.
 func messageOf(logs []*campaign.Table, message string, ids sqlexpr.Expr) (condition sqlexpr.Expr) {
 	for _, log := range logs {
-		condition = sqlexpr.Or(condition, sqlexpr.Format(
-			"%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))", message, log.Quoted(), ids,
-		))
+		condition = sqlexpr.Or(condition,
+			sqlexpr.Format("%s IN (SELECT l.iBroadLogId FROM %s AS l WHERE l.iDeliveryId = ANY (%s))", message,
+				log.Quoted(), ids))
 	}
 	return condition
 }

@@ -72,9 +72,8 @@ func (rs Rules) date(r row) (sql string, columns []string) {
 			default:
 				continue
 			}
-			columns = slices.DeleteFunc(
-				columns, func(column string) bool { return column == "" || !r.table.Has(column) },
-			)
+			columns = slices.DeleteFunc(columns,
+				func(column string) bool { return column == "" || !r.table.Has(column) })
 			if len(columns) > 0 {
 				return coalesce(r, columns...), columns
 			}

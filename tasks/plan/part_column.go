@@ -124,9 +124,7 @@ func (p Filter) sql(c *compiler, r row) (condition sqlexpr.Expr, ok bool) {
 			condition = sqlexpr.Or(condition, sqlexpr.Format("%s %s %s", name, equal, v))
 		}
 	case p.Op == In || p.Op == NotIn: // one parameter: a statement can have 65,535
-		condition = sqlexpr.Format(
-			"%s %s ANY (%s::%s[])", name, equal, sqlexpr.Arg(p.Values, "text[]"), column.Type,
-		)
+		condition = sqlexpr.Format("%s %s ANY (%s::%s[])", name, equal, sqlexpr.Arg(p.Values, "text[]"), column.Type)
 	case p.Op == Equal || p.Op == NotEqual:
 		condition = sqlexpr.Format("%s %s %s", name, equal, values[0])
 	default:
@@ -175,9 +173,8 @@ func (p Differs) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 		if !ok || !known {
 			return sqlexpr.Expr{}, false
 		}
-		differ = append(differ, sqlexpr.Format(
-			"%s::text IS DISTINCT FROM (%s)::%s::text", r.column(a.Column), value, detail.Full,
-		))
+		differ = append(differ,
+			sqlexpr.Format("%s::text IS DISTINCT FROM (%s)::%s::text", r.column(a.Column), value, detail.Full))
 	}
 	return sqlexpr.Format("(%s)", sqlexpr.Or(differ...)), true
 }

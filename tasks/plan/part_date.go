@@ -112,11 +112,8 @@ func (p Age) trueFrom(c *compiler, r row) (moment sqlexpr.Expr) {
 	if err != nil || p.operator == ">" {
 		return moment
 	}
-	return sqlexpr.Format(
-		"%s + interval '%d seconds'",
-		ClampDate(coalesce(r, p.Column, p.Else)),
-		int64(delay.Seconds()),
-	)
+	return sqlexpr.Format("%s + interval '%d seconds'", ClampDate(coalesce(r, p.Column, p.Else)),
+		int64(delay.Seconds()))
 }
 
 // Never is a time that is never reached. The API cannot represent a later one, and PostgreSQL can still add a delay to

@@ -89,10 +89,8 @@ func (p Linked) applies(c *compiler, r row) bool {
 func (p Linked) sql(c *compiler, r row) (sqlexpr.Expr, bool) {
 	to := row{"p", c.env.Catalog.Table(p.To)}
 	that, ok := c.allParts(p.That, to)
-	return sqlexpr.Format(
-		"EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)",
-		c.afterPredecessors(to.table), p.Key, r.alias, p.Column, that,
-	), ok
+	return sqlexpr.Format("EXISTS (SELECT FROM %s AS p WHERE p.%s = %s.%s AND %s)", c.afterPredecessors(to.table),
+		p.Key, r.alias, p.Column, that), ok
 }
 
 func (p Linked) describe(env Env) string {

@@ -92,9 +92,8 @@ func (p Newest) last(c *compiler, t *campaign.Table, per []groupColumn, of func(
 	for _, nulls := range nullCombinations(per) {
 		has, in := nulls.conditions(per, "n", of)
 		last := sqlexpr.Format(
-			"(SELECT n.%[1]s FROM %[2]s AS n WHERE %[3]s ORDER BY n.%[1]s DESC OFFSET %[4]d LIMIT 1)",
-			orderBy, c.afterPredecessors(t), strings.Join(append(in, "n."+orderBy+" IS NOT NULL"), " AND "), p.Count-1,
-		)
+			"(SELECT n.%[1]s FROM %[2]s AS n WHERE %[3]s ORDER BY n.%[1]s DESC OFFSET %[4]d LIMIT 1)", orderBy,
+			c.afterPredecessors(t), strings.Join(append(in, "n."+orderBy+" IS NOT NULL"), " AND "), p.Count-1)
 		if has == nil {
 			return last // no column has NULL
 		}

@@ -156,10 +156,8 @@ type Job struct {
 
 // ParentsOf returns the query for the ids of the parents that rows r of a relation depend on.
 func (j Job) ParentsOf(relation string, where sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format(
-		"SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
-		relation, j.ParentIDs, where,
-	)
+	return sqlexpr.Format("SELECT DISTINCT parent.id::bigint FROM ONLY %s AS r, LATERAL (%s) AS parent (id) WHERE %s",
+		relation, j.ParentIDs, where)
 }
 
 // Except describes rows that are retained because parents of another task are.
@@ -252,9 +250,8 @@ func (p *Plan) addMissing(env Env, relation string, r campaign.Rights, rights []
 	lacking := slices.DeleteFunc(slices.Clone(rights), func(right string) bool {
 		return has[right] || (env.DryRun && right != "SELECT")
 	})
-	grant := fmt.Sprintf(
-		"GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation, pgx.Identifier{env.Catalog.Role}.Sanitize(),
-	)
+	grant := fmt.Sprintf("GRANT %s ON %s TO %s", strings.Join(lacking, ", "), relation,
+		pgx.Identifier{env.Catalog.Role}.Sanitize())
 	if len(lacking) > 0 && !slices.Contains(p.Rights, grant) {
 		p.Rights = append(p.Rights, grant)
 	}

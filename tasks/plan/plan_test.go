@@ -49,10 +49,7 @@ func TestRules(t *testing.T) {
 	}{
 		"a number": {
 			"NmsSubscription",
-			plan.Rule{plan.IsNot(
-				"iDeleteStatus",
-				0,
-			)},
+			plan.Rule{plan.IsNot("iDeleteStatus", 0)},
 			"r.iDeleteStatus <> 0",
 			nil,
 			"iDeleteStatus is not 0",
@@ -68,11 +65,7 @@ func TestRules(t *testing.T) {
 		},
 		"none of some": {
 			"NmsDelivery",
-			plan.Rule{plan.IsNot(
-				"iState",
-				0,
-				85,
-			)},
+			plan.Rule{plan.IsNot("iState", 0, 85)},
 			"r.iState NOT IN (0, 85)",
 			nil,
 			"iState is not 0 or 85",
@@ -80,10 +73,7 @@ func TestRules(t *testing.T) {
 		},
 		"a range": {
 			"NmsDelivery",
-			plan.Rule{
-				plan.AtLeast("iState", 51),
-				plan.Below("iState", 85),
-			},
+			plan.Rule{plan.AtLeast("iState", 51), plan.Below("iState", 85)},
 			"r.iState >= 51 AND r.iState < 85",
 			nil,
 			"iState is at least 51 and iState is below 85",
@@ -131,10 +121,7 @@ func TestRules(t *testing.T) {
 		},
 		"older, and more": {
 			"NmsAddress",
-			plan.Rule{plan.Older(
-				"tsLastModified",
-				campaign.AppSubscriptionPurge,
-			).By(5 * campaign.Day)},
+			plan.Rule{plan.Older("tsLastModified", campaign.AppSubscriptionPurge).By(5 * campaign.Day)},
 			"r.tsLastModified < $1::timestamptz",
 			[]any{cutoff(185)},
 			"tsLastModified older than 185 days (2025-08-28 12:00 UTC)",
@@ -142,10 +129,7 @@ func TestRules(t *testing.T) {
 		},
 		"one of two dates": {
 			"NmsDelivery",
-			plan.Rule{plan.Older(
-				"tsDelete",
-				campaign.RecycledDeliveryPurge,
-			).Or("tsLastModified")},
+			plan.Rule{plan.Older("tsDelete", campaign.RecycledDeliveryPurge).Or("tsLastModified")},
 			"COALESCE(r.tsDelete, r.tsLastModified) < $1::timestamptz",
 			[]any{cutoff(7)},
 			"tsDelete (or tsLastModified) older than 7 days (2026-02-22 12:00 UTC)",
@@ -153,10 +137,7 @@ func TestRules(t *testing.T) {
 		},
 		"one date is there": {
 			"XtkAudit",
-			plan.Rule{plan.Older(
-				"tsNone",
-				campaign.AuditTrailPurge,
-			).Or("tsChanged")},
+			plan.Rule{plan.Older("tsNone", campaign.AuditTrailPurge).Or("tsChanged")},
 			"r.tsChanged < $1::timestamptz",
 			[]any{cutoff(180)},
 			"tsNone (or tsChanged) older than 180 days (2025-09-02 12:00 UTC)",
@@ -164,10 +145,7 @@ func TestRules(t *testing.T) {
 		},
 		"since never": {
 			"NmsAddress",
-			plan.Rule{plan.Since(
-				"tsLastModified",
-				campaign.LastCleanup,
-			)},
+			plan.Rule{plan.Since("tsLastModified", campaign.LastCleanup)},
 			"r.tsLastModified >= COALESCE($1::timestamptz, '-infinity')",
 			[]any{(*time.Time)(nil)},
 			"tsLastModified is known",
@@ -229,18 +207,12 @@ func TestRules(t *testing.T) {
 		},
 		"a second part": {
 			table: "XtkAudit",
-			rule: plan.Rule{
-				plan.Past("tsChanged"),
-				plan.IsKnown("iNone"),
-			},
-			note: "xtkaudit has no column iNone: skipped",
+			rule:  plan.Rule{plan.Past("tsChanged"), plan.IsKnown("iNone")},
+			note:  "xtkaudit has no column iNone: skipped",
 		},
 		"no usable delay": {
 			table: "NmsVisitor",
-			rule: plan.Rule{plan.Older(
-				"tsLastModified",
-				campaign.VisitorPurge,
-			)},
+			rule:  plan.Rule{plan.Older("tsLastModified", campaign.VisitorPurge)},
 			note: "nmsvisitor is not cleaned: option NmsCleanup_VisitorPurgeDelay is stored as 60 seconds, less than " +
 				"a day: not used",
 		},

@@ -57,19 +57,15 @@ func (p Policy) Check(ctx context.Context, tx pgx.Tx, env plan.Env) error {
 		}
 	}
 	if len(compiled.Rights) > 0 {
-		return failure.New(
-			failure.Precondition,
-			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(
-				compiled.Rights,
-				"; ",
-			),
-		)
+		return failure.New(failure.Precondition,
+			"the role lacks rights, nothing was stored; let an owner of the tables run: "+strings.Join(compiled.Rights,
+				"; "))
 	}
 	return c.checkParts(ctx, compiled)
 }
 
-// missingSelect returns the GRANT statements of what rights to some columns do not include: a sweep reads where rows are
-// stored, which is none of them.
+// missingSelect returns the GRANT statements of what rights to some columns do not include: a sweep reads where rows
+// are stored, which is none of them.
 func (c *checker) missingSelect(ctx context.Context) (grants []string, err error) {
 	role := pgx.Identifier{c.env.Catalog.Role}.Sanitize()
 	oids, names := []uint32{c.table.OID}, []string{c.table.Quoted()}
@@ -196,10 +192,9 @@ func (c *checker) checkDates() {
 // checkOrder checks that values of a column can be compared.
 func (c *checker) checkOrder(field string, column campaign.Column) {
 	if column.Operator("=") == "" {
-		c.wrong.Addf(
-			field, "%s is %s, a type without a default B-tree operator class, so that its values cannot be compared",
-			column.Name, column.Full,
-		)
+		c.wrong.Addf(field,
+			"%s is %s, a type without a default B-tree operator class, so that its values cannot be compared",
+			column.Name, column.Full)
 	}
 }
 
@@ -224,11 +219,9 @@ func (c *checker) checkOrphan() {
 	}
 	isForeign := func(l campaign.Leaf) bool { return l.Elsewhere == campaign.Foreign }
 	if slices.ContainsFunc(parent.Leaves, isForeign) {
-		c.wrong.Addf(
-			"policy.orphan_of.parent_table",
+		c.wrong.Addf("policy.orphan_of.parent_table",
 			"%s, or a part of it, is a foreign table: the other server may hide rows, so that a missing row proves nothing",
-			parent.Quoted(),
-		)
+			parent.Quoted())
 	}
 	if parent.RowSecurity {
 		c.wrong.Addf(
@@ -292,8 +285,8 @@ func (c *checker) checkAssign() {
 	}
 }
 
-// checkTriggers checks that no trigger changes, with the assigned columns, which rows are the newest: the next run would
-// overwrite those that this one keeps.
+// checkTriggers checks that no trigger changes, with the assigned columns, which rows are the newest: the next run
+// would overwrite those that this one keeps.
 func (c *checker) checkTriggers(assigned []string) {
 	for _, t := range c.table.UpdateTriggers {
 		if t.FiredBy(assigned) {
@@ -361,10 +354,9 @@ func (c *checker) unassignable(column campaign.Column) string {
 // checkZone checks that values of a column do not depend on a zone that is not known.
 func (c *checker) checkZone(field string, column campaign.Column) {
 	if c.env.Catalog.Zone.Unknown && column.Type == "pg_catalog.timestamptz" {
-		c.wrong.Addf(
-			field, "values of %s are read in the application's time zone, which is not known: correct the option %s",
-			column.Name, campaign.ZoneOption,
-		)
+		c.wrong.Addf(field,
+			"values of %s are read in the application's time zone, which is not known: correct the option %s",
+			column.Name, campaign.ZoneOption)
 	}
 }
 

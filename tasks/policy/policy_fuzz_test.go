@@ -23,11 +23,9 @@ import (
 // catalog does not have is refused, and checking a policy changes nothing.
 func FuzzPolicy(f *testing.F) {
 	for i, text := range []string{
-		"plain", "Upper", "select", `x"; DROP TABLE victim; --`, `"`, `""`, `a.b`, `a"."b`, "a b", "'",
-		`\`, "$1", "$$", "%s",
-		"%[1]d", "?", "{now}", "ä", "日本", "\n", "\t", "--", "/*", "*/", "()", "::text", "1", "r", "n",
-		"p", "v", "ctid", "NULL",
-		"now", "x) OR (true", "E'", "U&\"", "\u00a0", "\u202e", "İ", "ſ", strings.Repeat("x", 62),
+		"plain", "Upper", "select", `x"; DROP TABLE victim; --`, `"`, `""`, `a.b`, `a"."b`, "a b", "'", `\`, "$1", "$$",
+		"%s", "%[1]d", "?", "{now}", "ä", "日本", "\n", "\t", "--", "/*", "*/", "()", "::text", "1", "r", "n", "p", "v",
+		"ctid", "NULL", "now", "x) OR (true", "E'", "U&\"", "\u00a0", "\u202e", "İ", "ſ", strings.Repeat("x", 62),
 		strings.Repeat("ä", 40),
 	} {
 		f.Add(text, text, text, text, uint16(i*0x91+7))
@@ -72,15 +70,7 @@ func (z *fuzzed) policy(table, parent string) policy.Policy {
 		OlderThan: &policy.OlderThan{Column: names[0], Days: 1 + int(z.shape)%1000},
 	}
 	ops := []string{
-		"EQUAL",
-		"NOT_EQUAL",
-		"LESS",
-		"LESS_OR_EQUAL",
-		"GREATER",
-		"GREATER_OR_EQUAL",
-		"IN",
-		"NOT_IN",
-		"STARTS_WITH",
+		"EQUAL", "NOT_EQUAL", "LESS", "LESS_OR_EQUAL", "GREATER", "GREATER_OR_EQUAL", "IN", "NOT_IN", "STARTS_WITH",
 	}
 	p.Filters = append(p.Filters, policy.Filter{
 		Column: names[1], Op: ops[int(z.shape>>4)%len(ops)], Values: []string{z.value},
@@ -108,16 +98,15 @@ func (z *fuzzed) create(ctx context.Context, tx pgx.Tx) bool {
 		}
 	}
 	names := z.columns()
-	columns := fmt.Sprintf("%s timestamptz, %s text, %s bigint",
-		pgx.Identifier{names[0]}.Sanitize(), pgx.Identifier{names[1]}.Sanitize(), pgx.Identifier{names[2]}.Sanitize())
+	columns := fmt.Sprintf("%s timestamptz, %s text, %s bigint", pgx.Identifier{names[0]}.Sanitize(),
+		pgx.Identifier{names[1]}.Sanitize(), pgx.Identifier{names[2]}.Sanitize())
 	return pgx.BeginFunc(ctx, tx, func(tx pgx.Tx) error {
 		for _, name := range slices.Compact([]string{z.table, z.parent}) {
 			if _, err := tx.Exec(ctx, "CREATE TABLE "+quoted(name)+" ("+columns+")"); err != nil {
 				return err
 			}
 			if _, err := tx.Exec(
-				ctx,
-				"INSERT INTO "+quoted(name)+" VALUES ('2000-01-01', 'x', 1), (now(), 'x', 1)",
+				ctx, "INSERT INTO "+quoted(name)+" VALUES ('2000-01-01', 'x', 1), (now(), 'x', 1)",
 			); err != nil {
 				return err
 			}

@@ -48,8 +48,8 @@ var configuration = map[string]string{
 	"nmsofferspace":      "spaces of offers",
 }
 
-// protected returns why no policy may change a table; empty if one may. deletes is true if the policy deletes rows: what
-// foreign keys delete or change with them counts as well.
+// protected returns why no policy may change a table; empty if one may. deletes is true if the policy deletes rows:
+// what foreign keys delete or change with them counts as well.
 func protected(c *campaign.Catalog, t *campaign.Table, deletes bool) string {
 	if why := protectedItself(c, t); why != "" {
 		return why

@@ -20,7 +20,8 @@ func TestProtectedTables(t *testing.T) {
 		CREATE TABLE "XtkOperator" (id int, at timestamptz); CREATE TABLE wkf1_2 (id int, at timestamptz);
 		CREATE TABLE base (at timestamptz); CREATE TABLE xtkform (id int) INHERITS (base);
 		CREATE TABLE child (at timestamptz) INHERITS (nmsrecipient);
-		CREATE TABLE folder (id int PRIMARY KEY, note text, at timestamptz); CREATE TABLE sub (id int PRIMARY KEY, note text, at timestamptz,
+		CREATE TABLE folder (id int PRIMARY KEY, note text, at timestamptz); CREATE TABLE sub (id int PRIMARY KEY, note
+			text, at timestamptz,
 			folder int REFERENCES folder ON DELETE CASCADE);
 		ALTER TABLE nmsrecipient ADD extra int REFERENCES sub ON DELETE CASCADE;
 		CREATE TABLE color (id int PRIMARY KEY, note text, at timestamptz);

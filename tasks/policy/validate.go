@@ -35,20 +35,15 @@ func (p Policy) Validate() error {
 	}
 	checkName(&wrong, "policy.table", p.Table)
 	if utf8.RuneCountInString(p.Description) > maxDescription || !connection.IsStorable(p.Description) {
-		wrong.Addf(
-			"policy.description",
-			"is longer than %d characters, or not a text that a database can store",
-			maxDescription,
-		)
+		wrong.Addf("policy.description", "is longer than %d characters, or not a text that a database can store",
+			maxDescription)
 	}
 	if p.Limit < 0 || p.Limit > maxLimit {
 		wrong.Addf("policy.limit", "must be 1 to %d, or 0 for the default", maxLimit)
 	}
 	if p.OlderThan == nil && p.OrphanOf == nil && p.KeepNewest == nil {
-		wrong.Add(
-			"policy",
-			"needs older_than, orphan_of or keep_newest: filters alone do not say when a row is obsolete",
-		)
+		wrong.Add("policy",
+			"needs older_than, orphan_of or keep_newest: filters alone do not say when a row is obsolete")
 	}
 	p.validateParts(&wrong)
 	p.validateAssign(&wrong)

@@ -34,10 +34,8 @@ func (blockAxis) windows() pace.Windows { return pace.Windows{First: 32, Max: 25
 func (blockAxis) chunk() int64          { return 1024 }
 
 func (blockAxis) window(offset uint16, from, to int64) sqlexpr.Expr {
-	return tidRange(
-		pgtype.TID{BlockNumber: uint32(from), OffsetNumber: offset + 1, Valid: true},
-		pgtype.TID{BlockNumber: uint32(to), Valid: true},
-	)
+	return tidRange(pgtype.TID{BlockNumber: uint32(from), OffsetNumber: offset + 1, Valid: true},
+		pgtype.TID{BlockNumber: uint32(to), Valid: true})
 }
 
 func (blockAxis) rowWindow(row pgtype.TID) sqlexpr.Expr {

@@ -98,9 +98,7 @@ func (w *worker) window(end int64) sqlexpr.Expr {
 	}
 	return sqlexpr.Format(
 		"%s AND (r.xmin::text::bigint - %[2]d) & 4294967295 >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint - %[2]d",
-		window,
-		w.info.begun,
-	)
+		window, w.info.begun)
 }
 
 // rewrites reports whether triggers of the table have written rows of it in a batch: instead of a deletion, again after

@@ -76,9 +76,8 @@ func (q *candidateQuery) from(window sqlexpr.Expr, more ...string) sqlexpr.Expr 
 	for _, column := range slices.Concat(q.dates, more) {
 		columns = append(columns, sqlexpr.SQL(column))
 	}
-	return sqlexpr.Format(
-		"(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", sqlexpr.Join(", ", columns...), q.relation, window,
-	)
+	return sqlexpr.Format("(SELECT %s FROM ONLY %s AS r WHERE %s OFFSET 0) AS q", sqlexpr.Join(", ", columns...),
+		q.relation, window)
 }
 
 // read returns the tallies of a window.
@@ -105,10 +104,10 @@ func (q *candidateQuery) count(ctx context.Context, t *table, window sqlexpr.Exp
 		columns = append(columns, fmt.Sprintf("count(*) FILTER (WHERE %s)", q.matches[i]))
 		dest = append(dest, &tallies[i].Rows)
 		if c.Date != "" {
-			columns = append(columns, fmt.Sprintf(
-				"min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz",
-				i, q.matches[i],
-			))
+			columns = append(columns,
+				fmt.Sprintf(
+					"min(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz, max(q.d%[1]d) FILTER (WHERE %[2]s)::timestamptz",
+					i, q.matches[i]))
 			dest = append(dest, &dates[i][0], &dates[i][1])
 		}
 	}
@@ -145,10 +144,8 @@ func (q *candidateQuery) readPaired(ctx context.Context, t *table, window sqlexp
 		p.Key, p.Relation, unless(p.Except), q.from(window, "r."+p.ID+" AS id"), q.matches[i],
 	)
 	for _, b := range p.Before {
-		from = sqlexpr.Format(
-			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND %s)",
-			from, b.Relation, b.Paired.ID, b.Where,
-		)
+		from = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.id AND %s)", from, b.Relation,
+			b.Paired.ID, b.Where)
 	}
 	missing := SampleSize - q.pairedKeys[i]
 	if err := t.query(ctx, sqlexpr.Format("SELECT count(*) FROM %s", from), &tally.Paired); err != nil ||

@@ -73,14 +73,8 @@ func TestSurvey(t *testing.T) {
 			t.Fatal(err)
 		}
 		if sums[i].Oldest == nil || !sums[i].Oldest.Equal(oldest) || !sums[i].Newest.Equal(newest) {
-			t.Errorf(
-				"candidates %d: dates from %v to %v, want %v to %v",
-				i,
-				sums[i].Oldest,
-				sums[i].Newest,
-				oldest,
-				newest,
-			)
+			t.Errorf("candidates %d: dates from %v to %v, want %v to %v", i, sums[i].Oldest, sums[i].Newest, oldest,
+				newest)
 		}
 	}
 	if n := db.Int("SELECT count(*) FROM t WHERE kind = 1 AND id = ANY ($1)", sums[0].Keys); n != purge.SampleSize {

@@ -99,8 +99,9 @@ func (c *Cascade) steps(from string, back bool) string {
 	return "SELECT step.* FROM " + from + ", LATERAL (" + strings.Join(steps, " UNION ALL ") + ") AS step"
 }
 
-// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of the ones
-// among them that must not go, with those that they refer to. start selects the table's object id and the TID of rows.
+// reach returns the WITH queries reach, of the rows that are reached from some rows of the table, and bound, of the
+// ones among them that must not go, with those that they refer to. start selects the table's object id and the TID of
+// rows.
 func (c *Cascade) reach(start, where sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`reach (t, rel, place) AS (SELECT 0, start.rel, start.place FROM (%s) AS start (rel, place)
   UNION %s),
@@ -111,10 +112,8 @@ bound (t, rel, place) AS (SELECT t, rel, place FROM reach WHERE t = 0 AND NOT EX
 
 // Dependent returns the condition that a row r of a circular sweep's table must not go, since others would go with it.
 func (s *Sweep) Dependent() sqlexpr.Expr {
-	return sqlexpr.Format(
-		"(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
-		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where),
-	)
+	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM bound WHERE t = 0)",
+		s.Cascade.reach(s.matching("r.tableoid, r.ctid"), s.Where))
 }
 
 // going returns the sweep of the rows that go: without those that must not because of others.
@@ -140,10 +139,8 @@ func (s *Sweep) Goes(table int) sqlexpr.Expr {
 		return sqlexpr.Expr{}
 	}
 	going := s.going()
-	return sqlexpr.Format(
-		"(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM reach WHERE t = %d)",
-		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table,
-	)
+	return sqlexpr.Format("(r.tableoid, r.ctid) IN (WITH RECURSIVE %s SELECT rel, place FROM reach WHERE t = %d)",
+		s.Cascade.reach(going.matching("r.tableoid, r.ctid"), s.Where), table)
 }
 
 // Changes is described with Goes.
@@ -168,24 +165,22 @@ func (s *Sweep) refersTo(table int, by func(k ForeignKey) bool) (condition sqlex
 		if k.Parent == 0 {
 			rows = sqlexpr.Format("ONLY %s AS r WHERE %s", s.Relation, s.going().Where)
 		}
-		condition = sqlexpr.Or(condition, sqlexpr.Format(
-			"EXISTS (SELECT FROM (SELECT %s FROM %s) AS p WHERE %s)",
-			"r."+strings.Join(k.Keys, ", r."), rows, k.on("p", "r"),
-		))
+		condition = sqlexpr.Or(condition,
+			sqlexpr.Format("EXISTS (SELECT FROM (SELECT %s FROM %s) AS p WHERE %s)", "r."+strings.Join(k.Keys, ", r."),
+				rows, k.on("p", "r")))
 	}
 	return condition
 }
 
-// family returns the WITH queries before the statement of a circular sweep, and the condition that a row r is one of the
-// rows that go together with the picked ones.
+// family returns the WITH queries before the statement of a circular sweep, and the condition that a row r is one of
+// the rows that go together with the picked ones.
 func (s *Sweep) family() (with, among sqlexpr.Expr) {
 	with = sqlexpr.Format(`%s,
 family AS MATERIALIZED (SELECT rel, place FROM reach WHERE t = 0 EXCEPT SELECT rel, place FROM bound WHERE t = 0),`,
 		s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
 	)
-	return with, sqlexpr.SQL(
-		"r.ctid = ANY (ARRAY(SELECT place FROM family)) AND ((r.tableoid, r.ctid) IN (SELECT rel, place FROM family)) IS TRUE",
-	)
+	return with, sqlexpr.SQL("r.ctid = ANY (ARRAY(SELECT place FROM family)) AND ((r.tableoid, r.ctid) IN (SELECT " +
+		"rel, place FROM family)) IS TRUE")
 }
 
 // pickBound returns the query for the row that pick selects: its TID, its key, and whether it must not go because of
@@ -195,7 +190,8 @@ func (s *Sweep) pickBound(pick sqlexpr.Expr) sqlexpr.Expr {
 		return ofPicked("place, name, false", pick)
 	}
 	return sqlexpr.Format(`WITH RECURSIVE pick AS MATERIALIZED (%s), %s
-SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick.place AND bound.rel = pick.rel) FROM pick`,
+SELECT place, name, EXISTS (SELECT FROM bound WHERE t = 0 AND bound.place = pick.place AND bound.rel = pick.rel)
+	FROM pick`,
 		pick, s.Cascade.reach(sqlexpr.SQL("SELECT rel, place FROM pick"), s.Where),
 	)
 }
@@ -261,8 +257,7 @@ var ErrTookMore = errors.New("other rows of the table, which its rule may not ma
 
 // errNotCounted reports that PostgreSQL does not count what a session does.
 var errNotCounted = errors.New(
-	"track_counts is off, so that the rows which foreign keys delete with these cannot be counted: turn it on",
-)
+	"track_counts is off, so that the rows which foreign keys delete with these cannot be counted: turn it on")
 
 // settle adds what foreign keys did between two readings of the counters to a batch's result.
 func (s *Sweep) settle(before, after counters, n *batchResult) error {

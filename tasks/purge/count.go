@@ -81,10 +81,8 @@ func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error)
 			for _, b := range s.Paired.Before {
 				before = append(before, pairedWith(&b))
 			}
-			return sqlexpr.Format(
-				"SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s%s",
-				s.Paired.Relation, s.Paired.Key, pairedWith(s), unless(before),
-			).QueryRow(ctx, tx).Scan(&paired)
+			return sqlexpr.Format("SELECT count(*) FROM %s AS t WHERE t.%s <> 0 AND %s%s", s.Paired.Relation,
+				s.Paired.Key, pairedWith(s), unless(before)).QueryRow(ctx, tx).Scan(&paired)
 		})
 	})
 	return rows, paired, err

@@ -64,7 +64,8 @@ func TestRowsThatRefuse(t *testing.T) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
 					Returning: "r.id AS what",
-					SQL:       sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone", sqlexpr.Arg(7, "int")),
+					SQL: sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone",
+						sqlexpr.Arg(7, "int")),
 				}
 			},
 		} {
@@ -98,13 +99,8 @@ func TestRowsThatRefuse(t *testing.T) {
 						result.GaveUp ||
 						a.deleted() != want ||
 						db.Int(exactlyPoison) != 0 {
-						t.Errorf(
-							"deleted %d rows, result %+v, error %v; %d rows are wrong",
-							a.deleted(),
-							result,
-							err,
-							db.Int(exactlyPoison),
-						)
+						t.Errorf("deleted %d rows, result %+v, error %v; %d rows are wrong", a.deleted(), result, err,
+							db.Int(exactlyPoison))
 					}
 					want = 0
 					if !slices.ContainsFunc(
@@ -150,9 +146,7 @@ func TestAllRowsRefuse(t *testing.T) {
 func TestRowsThatOthersKeep(t *testing.T) {
 	t.Parallel()
 	db := rows(t, 6_000)
-	db.Do(
-		"CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); INSERT INTO keeping SELECT generate_series(1001, 3400)",
-	)
+	db.Do("CREATE TABLE keeping (id int PRIMARY KEY REFERENCES t); INSERT INTO keeping SELECT generate_series(1001, 3400)")
 	e, a := engine(db)
 	result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{})
 	if err != nil || result.GaveUp || result.Failed != 1_200 || a.deleted() != 1_800 {

@@ -51,10 +51,8 @@ func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 		_, name, _ := strings.Cut(GroupColumn(i), ".")
 		columns, numbers = append(columns, "r."+column+" AS "+name), append(numbers, fmt.Sprint(i+1))
 	}
-	return sqlexpr.Format(
-		"(SELECT g.*, %s AS last FROM (SELECT %s%s FROM %s GROUP BY %s) AS g OFFSET 0) AS g",
-		n.Last, strings.Join(columns, ", "), more, rows, strings.Join(numbers, ", "),
-	)
+	return sqlexpr.Format("(SELECT g.*, %s AS last FROM (SELECT %s%s FROM %s GROUP BY %s) AS g OFFSET 0) AS g", n.Last,
+		strings.Join(columns, ", "), more, rows, strings.Join(numbers, ", "))
 }
 
 // obsolete returns the FROM of a query for the obsolete rows o of a relation, with columns over r. Rows of a group
@@ -62,10 +60,9 @@ func (n *Newest) groups(more string, rows sqlexpr.Expr) sqlexpr.Expr {
 func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 	var each []sqlexpr.Expr
 	for _, in := range n.InGroup {
-		each = append(each, sqlexpr.Format(
-			"SELECT %s FROM ONLY %s AS r WHERE %s AND r.%s %s g.last AND (%s)", columns, relation, in, n.OrderBy,
-			n.Older, n.Rest,
-		))
+		each = append(each,
+			sqlexpr.Format("SELECT %s FROM ONLY %s AS r WHERE %s AND r.%s %s g.last AND (%s)", columns, relation, in,
+				n.OrderBy, n.Older, n.Rest))
 	}
 	groups := n.groups("", sqlexpr.SQL("ONLY "+relation+" AS r"))
 	return sqlexpr.Format("%s, LATERAL (%s OFFSET 0) AS o", groups, sqlexpr.Join(" UNION ALL ", each...))
@@ -74,10 +71,8 @@ func (n *Newest) obsolete(relation, columns string) sqlexpr.Expr {
 // among returns the query for the TIDs of the rows, among some rows, that are not the newest of their groups. The rows
 // are given by a FROM and WHERE.
 func (n *Newest) among(rows sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format(
-		"SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date %s g.last",
-		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows), n.Older,
-	)
+	return sqlexpr.Format("SELECT o.place FROM %s, unnest(g.places, g.dates) AS o (place, date) WHERE o.date %s g.last",
+		n.groups(fmt.Sprintf(", array_agg(r.ctid) AS places, array_agg(r.%s) AS dates", n.OrderBy), rows), n.Older)
 }
 
 // groupAxis visits rows that were found group by group. Its windows have the condition that the rows are not among the
@@ -188,8 +183,7 @@ func (t *table) countByGroup(ctx context.Context, c Candidates) (tally Tally, er
 	}
 	query := sqlexpr.Format(
 		"SELECT count(*), min(o.date)::timestamptz, max(o.date)::timestamptz, %s FROM (SELECT o.*%s FROM %s) AS o",
-		keys, number, c.Newest.obsolete(t.sweep.Relation, columns),
-	)
+		keys, number, c.Newest.obsolete(t.sweep.Relation, columns))
 	var oldest, newest pgtype.Timestamptz
 	err = t.find(ctx, func(tx pgx.Tx) error {
 		return query.QueryRow(ctx, tx).Scan(&tally.Rows, &oldest, &newest, &tally.Keys)

@@ -128,14 +128,8 @@ func TestNewestByGroup(t *testing.T) {
 			if a.biggest() > int64(s.Limit) || (e.MaxRows > 0 && a.biggest() > int64(e.MaxRows)) {
 				t.Errorf("a statement deleted %d rows", a.biggest())
 			}
-			if got := db.Strings(
-				"SELECT id::text FROM visit ORDER BY id",
-			); strings.Join(
-				got,
-				" ",
-			) != strings.Join(
-				want,
-				" ",
+			if got := db.Strings("SELECT id::text FROM visit ORDER BY id"); strings.Join(got, " ") != strings.Join(
+				want, " ",
 			) {
 				t.Errorf("%d rows remain, want %d", len(got), len(want))
 			}
@@ -166,11 +160,7 @@ func TestNewestOfPartitions(t *testing.T) {
 	want := db.Strings("SELECT id::text FROM visit WHERE id NOT IN (" + ranked + ") ORDER BY id")
 	for _, leaf := range []string{"visit_0", "visit_1"} {
 		e, _ := engine(db)
-		if result, err := e.Sweep(
-			t.Context(),
-			notNewest(leaf),
-			purge.Cursor{},
-		); err != nil ||
+		if result, err := e.Sweep(t.Context(), notNewest(leaf), purge.Cursor{}); err != nil ||
 			!reflect.DeepEqual(result, purge.Result{}) {
 			t.Errorf("%+v, %v", result, err)
 		}
@@ -189,11 +179,7 @@ func TestNewestAreNotUpdated(t *testing.T) {
 	obsolete := db.Int("SELECT count(*) FROM (" + ranked + ") AS v")
 	e, a := engine(db)
 	for range 2 {
-		if result, err := e.Sweep(
-			t.Context(),
-			s,
-			purge.Cursor{},
-		); err != nil ||
+		if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil ||
 			!reflect.DeepEqual(result, purge.Result{}) {
 			t.Errorf("%+v, %v", result, err)
 		}
@@ -233,8 +219,7 @@ func TestObsoleteRowsOfGroupsThatAreRetained(t *testing.T) {
 				}
 			}
 			if left := db.Int(
-				"SELECT count(*) FROM ("+ranked+") AS v WHERE NOT id = ANY ($1::text[]::int[])",
-				ids,
+				"SELECT count(*) FROM ("+ranked+") AS v WHERE NOT id = ANY ($1::text[]::int[])", ids,
 			); left != 0 ||
 				a.deleted() != obsolete-9 {
 				t.Errorf("deleted %d rows of %d, %d are left", a.deleted(), obsolete, left)
@@ -259,8 +244,7 @@ func TestNewestAreJudgedAgain(t *testing.T) {
 				db.Do(fmt.Sprintf(suppressedBy, "0"))
 			}
 			oldest := db.Strings(
-				"SELECT id::text FROM visit WHERE owner >= 20000 AND id IN (" + ranked + ") ORDER BY id",
-			)
+				"SELECT id::text FROM visit WHERE owner >= 20000 AND id IN (" + ranked + ") ORDER BY id")
 			e, a := engine(db)
 			e.MaxRows = 10
 			changed := false
@@ -270,21 +254,17 @@ func TestNewestAreJudgedAgain(t *testing.T) {
 					db.Do("UPDATE visit SET ts = '2030-01-01' WHERE id = $1::text::int", oldest[0])
 					db.Do(
 						"DELETE FROM visit WHERE owner = (SELECT owner FROM visit WHERE id = $1::text::int) AND id <> $1::text::int",
-						oldest[len(oldest)-1],
-					)
+						oldest[len(oldest)-1])
 				}
 				return nil
 			}
-			if result, err := e.Sweep(
-				t.Context(),
-				s,
-				purge.Cursor{},
-			); err != nil ||
+			if result, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil ||
 				!reflect.DeepEqual(result, purge.Result{}) {
 				t.Errorf("%+v, %v", result, err)
 			}
-			if len(oldest) < 2 || db.Int("SELECT count(*) FROM visit WHERE id::text IN ($1, $2)", oldest[0],
-				oldest[len(oldest)-1]) != 2 || db.Int("SELECT count(*) FROM ("+ranked+") AS v") != 0 {
+			if len(oldest) < 2 || db.Int(
+				"SELECT count(*) FROM visit WHERE id::text IN ($1, $2)", oldest[0], oldest[len(oldest)-1],
+			) != 2 || db.Int("SELECT count(*) FROM ("+ranked+") AS v") != 0 {
 				t.Errorf("of %q remain %q", oldest, db.Strings("SELECT id::text FROM visit WHERE owner >= 20000"))
 			}
 		})

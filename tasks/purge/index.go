@@ -144,14 +144,11 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 	if s.Older == nil {
 		return x, nil
 	}
-	ordered := sqlexpr.Format(
-		"SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s",
-		s.Relation, s.Where, pgx.Identifier{s.Older.Column}.Sanitize(),
-	)
+	ordered := sqlexpr.Format("SELECT r.ctid AS place FROM ONLY %s AS r WHERE %s ORDER BY r.%s", s.Relation, s.Where,
+		pgx.Identifier{s.Older.Column}.Sanitize())
 	query := sqlexpr.Format(
 		"SELECT count(*), min(place), max(place) FROM ((%[1]s LIMIT %[2]d) UNION ALL (%[1]s DESC LIMIT %[2]d)) AS s",
-		ordered, sampleRows,
-	)
+		ordered, sampleRows)
 	err = t.query(ctx, query, &x.rows, &x.first, &x.last)
 	switch {
 	case sqlstate.Is(err, pgerrcode.QueryCanceled):
@@ -170,10 +167,8 @@ func (t *table) sampleExtent(ctx context.Context, guess int64) (x extent, err er
 // that takes too long.
 func (t *table) countOlder(ctx context.Context) (rows int64, err error) {
 	older := t.sweep.Older
-	query := sqlexpr.Format(
-		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s",
-		t.sweep.Relation, pgx.Identifier{older.Column}.Sanitize(), sqlexpr.Arg(older.Than, "timestamptz"),
-	)
+	query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s < %s", t.sweep.Relation,
+		pgx.Identifier{older.Column}.Sanitize(), sqlexpr.Arg(older.Than, "timestamptz"))
 	if older.Key != "" {
 		query = sqlexpr.Format("SELECT (%[1]s) - (%[1]s AND r.%[2]s = 0)", query, pgx.Identifier{older.Key}.Sanitize())
 	}

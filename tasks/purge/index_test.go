@@ -66,12 +66,8 @@ func TestScanMethodIsChosen(t *testing.T) {
 		{"much", 50_000, 50, "timestamptz", "", byTable},
 		{"no index", 50_000, 2, "timestamptz", "DROP INDEX t_ts_idx", byTable},
 		{
-			"an index of the other rows",
-			50_000,
-			2,
-			"timestamptz",
-			"DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'",
-			byTable,
+			"an index of the other rows", 50_000, 2, "timestamptz",
+			"DROP INDEX t_ts_idx; CREATE INDEX ON t (ts) WHERE ts > '2029-01-01'", byTable,
 		},
 		{"no time zone", 50_000, 2, "timestamp", "", byIndex},
 		{"older than all dates", 50_000, 2, "timestamptz", "UPDATE t SET ts = '-infinity' WHERE id = 1", byIndex},
@@ -105,16 +101,8 @@ func TestScanMethodIsChosen(t *testing.T) {
 			UPDATE t SET ts = '2021-01-01' WHERE id IN (1, 9000, 49999); CLUSTER t USING t_pkey; ANALYZE t`, byIndex},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			suite.Except(
-				t,
-				suite.Long,
-				"little",
-				"little of a small table",
-				"much",
-				"no index",
-				"nothing",
-				"all of some blocks",
-			)
+			suite.Except(t, suite.Long, "little", "little of a small table", "much", "no index",
+				"nothing", "all of some blocks")
 			t.Parallel()
 			db, s := dated(t, c.n, c.part, c.dateType)
 			if c.change != "" {
@@ -127,13 +115,8 @@ func TestScanMethodIsChosen(t *testing.T) {
 				t.Fatal(err)
 			}
 			if left := db.Int(countOld); left != 0 || a.deleted() != obsolete || a.biggest() > 100 {
-				t.Errorf(
-					"%d obsolete rows remain; deleted %d of %d, at most %d at once",
-					left,
-					a.deleted(),
-					obsolete,
-					a.biggest(),
-				)
+				t.Errorf("%d obsolete rows remain; deleted %d of %d, at most %d at once", left, a.deleted(), obsolete,
+					a.biggest())
 			}
 			if text, _ := a.scan.MarshalText(); string(text) != c.want {
 				t.Errorf("the rows are found by %q, want %q", text, c.want)
@@ -182,9 +165,7 @@ func TestRowsOutsideTheSampleAreFound(t *testing.T) {
 			if _, err := e.Sweep(t.Context(), s, purge.Cursor{}); err != nil {
 				t.Fatal(err)
 			}
-			if left := db.Strings(
-				"SELECT id::text FROM t WHERE ts < '2025-01-01'",
-			); a.deleted() != obsolete ||
+			if left := db.Strings("SELECT id::text FROM t WHERE ts < '2025-01-01'"); a.deleted() != obsolete ||
 				!slices.Equal(left, []string{"0"}) {
 				t.Errorf("deleted %d of %d rows; %v remain", a.deleted(), obsolete, left)
 			}
@@ -314,11 +295,9 @@ func TestLockedRowThatOthersDelete(t *testing.T) {
 			}
 		}
 	}
-	if result, err := e.Sweep(
-		t.Context(),
-		obsolete,
-		purge.Cursor{},
-	); err != nil || !reflect.DeepEqual(result, purge.Result{}) || a.deleted() != 29 ||
+	if result, err := e.Sweep(t.Context(), obsolete, purge.Cursor{}); err != nil || !reflect.DeepEqual(
+		result, purge.Result{},
+	) || a.deleted() != 29 ||
 		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("result %+v, error %v, deleted %d", result, err, a.deleted())
 	}

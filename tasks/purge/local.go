@@ -109,9 +109,8 @@ func (l *localSweep) suppress(ctx context.Context) error {
 	})
 	l.progress.outcome.retain(0, Retained{Suppressed: rows})
 	if rows > 0 && len(l.info.bypassed) > 0 {
-		l.table.engine.Recorder.Warn(message.RowsBypassTrigger.With(
-			"table", l.table.sweep.Name, "parents", strings.Join(l.info.bypassed, ", "),
-		))
+		l.table.engine.Recorder.Warn(
+			message.RowsBypassTrigger.With("table", l.table.sweep.Name, "parents", strings.Join(l.info.bypassed, ", ")))
 	}
 	return err
 }

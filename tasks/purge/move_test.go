@@ -90,13 +90,8 @@ func TestUpdatedRowsMove(t *testing.T) {
 				`SELECT count(*) FROM "T ""o" WHERE NOT pending AND ts = '2026-02-03' AND id % 2 = 0`,
 			); updated != 499 || got != 499 || locked != 1 ||
 				a.biggest() > 50 {
-				t.Errorf(
-					"%d rows were changed, %d are in the ledger, %d were locked; at most %d at once",
-					got,
-					updated,
-					locked,
-					a.biggest(),
-				)
+				t.Errorf("%d rows were changed, %d are in the ledger, %d were locked; at most %d at once", got, updated,
+					locked, a.biggest())
 			}
 			if all := db.Int(`SELECT count(*) FROM "T ""o"`); all != 1000 {
 				t.Errorf("there are %d rows", all)

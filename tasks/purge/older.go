@@ -29,9 +29,9 @@ const (
 )
 
 // droppableSQL returns a row if a table is a range partition by the date alone that ends before the cutoff, that this
-// role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger, rule,
-// publication or policy, and is not the default partition. The column reports whether its bounds prove that every row
-// is older: their type is timestamptz.
+// role may drop, and whose drop has the same effect as a deletion: no foreign key refers to it, it has no trigger,
+// rule, publication or policy, and is not the default partition. The column reports whether its bounds prove that every
+// row is older: their type is timestamptz.
 const droppableSQL = `
 SELECT a.atttypid = 'timestamptz'::regtype FROM pg_class c JOIN pg_inherits i ON i.inhrelid = c.oid
   JOIN pg_partitioned_table t ON t.partrelid = i.inhparent
@@ -70,8 +70,10 @@ func (t *table) dropPartition(ctx context.Context, before Retained) (dropped boo
 		dropped, err = t.countAndDrop(ctx, before)
 		return err
 	})
-	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist,
-		pgerrcode.InsufficientPrivilege) {
+	if sqlstate.Is(
+		err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled, pgerrcode.DependentObjectsStillExist,
+		pgerrcode.InsufficientPrivilege,
+	) {
 		return false, nil // its rows are deleted instead
 	}
 	return dropped, err
@@ -158,9 +160,10 @@ func (e *Engine) Drops(ctx context.Context, s Sweep) (drops bool, err error) {
 		if err != nil {
 			return err
 		}
-		return t.query(ctx, sqlexpr.Format(
-			"SELECT NOT EXISTS (SELECT FROM ONLY %s AS r WHERE %s)", s.Relation, s.keepsPartition(bounded),
-		), &drops)
+		return t.query(ctx,
+			sqlexpr.Format("SELECT NOT EXISTS (SELECT FROM ONLY %s AS r WHERE %s)", s.Relation,
+				s.keepsPartition(bounded)),
+			&drops)
 	})
 	return drops, err
 }
@@ -204,10 +207,8 @@ func (o *Older) Oldest(
 		zero = fmt.Sprintf("(SELECT r.%s::timestamptz FROM ONLY %s AS r WHERE r.%s = 0)", column, relation, key)
 	}
 	if indexed {
-		sql := fmt.Sprintf(
-			"SELECT min(r.%[1]s)::timestamptz FROM ONLY %[2]s AS r WHERE %[3]s AND isfinite(r.%[1]s)",
-			column, relation, notZero,
-		)
+		sql := fmt.Sprintf("SELECT min(r.%[1]s)::timestamptz FROM ONLY %[2]s AS r WHERE %[3]s AND isfinite(r.%[1]s)",
+			column, relation, notZero)
 		err := tx.QueryRow(ctx, sql).Scan(&oldest)
 		return oldest, err
 	}

@@ -23,21 +23,14 @@ func TestOldest(t *testing.T) {
 			CREATE TABLE old (at timestamptz); INSERT INTO old VALUES ('2020-01-01'), ('2020-01-01')`)
 	first := time.Date(2020, 1, 1, 0, 1, 0, 0, time.UTC)
 	oldest := func(relation string, o purge.Older, gone time.Time) (date *time.Time, err error) {
-		err = pgx.BeginFunc(
-			t.Context(),
-			db.Pool,
-			func(tx pgx.Tx) error { date, err = o.Oldest(t.Context(), tx, relation, gone); return err },
-		)
+		err = pgx.BeginFunc(t.Context(), db.Pool,
+			func(tx pgx.Tx) error { date, err = o.Oldest(t.Context(), tx, relation, gone); return err })
 		return date, err
 	}
 	// The statistics have a hundredth of the dates, so that the first one is not the oldest.
 	want := func(name string, gone, want time.Time) {
 		t.Helper()
-		if got, err := oldest(
-			"t",
-			purge.Older{Column: "at", Key: "id"},
-			gone,
-		); err != nil || got == nil ||
+		if got, err := oldest("t", purge.Older{Column: "at", Key: "id"}, gone); err != nil || got == nil ||
 			got.Sub(want).Abs() > 4*time.Hour {
 			t.Errorf("%s: %v, %v, want %s", name, got, err, want)
 		}
@@ -56,13 +49,9 @@ func TestOldest(t *testing.T) {
 	want("by the index", week, first)
 	if plan := strings.Join(
 		db.Strings(
-			"EXPLAIN SELECT min(r.at)::timestamptz FROM ONLY t AS r WHERE r.id IS DISTINCT FROM 0 AND isfinite(r.at)",
-		),
+			"EXPLAIN SELECT min(r.at)::timestamptz FROM ONLY t AS r WHERE r.id IS DISTINCT FROM 0 AND isfinite(r.at)"),
 		"\n",
-	); !strings.Contains(
-		plan,
-		"using at_first",
-	) {
+	); !strings.Contains(plan, "using at_first") {
 		t.Errorf("the index is not used: %s", plan)
 	}
 	db.Do("ANALYZE old; DELETE FROM old")

@@ -81,14 +81,8 @@ func TestPartitions(t *testing.T) {
 			}
 			dropped := 2 - db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_01', 't_02')")
 			if dropped != c.dropped || a.deleted() != obsolete || db.Int("SELECT count(*) FROM t") != retained {
-				t.Errorf(
-					"%d partitions were dropped; deleted %d rows of %d; %d rows remain, want %d",
-					dropped,
-					a.deleted(),
-					obsolete,
-					db.Int("SELECT count(*) FROM t"),
-					retained,
-				)
+				t.Errorf("%d partitions were dropped; deleted %d rows of %d; %d rows remain, want %d", dropped,
+					a.deleted(), obsolete, db.Int("SELECT count(*) FROM t"), retained)
 			}
 			if n := db.Int("SELECT count(*) FROM pg_class WHERE relname IN ('t_03', 't_rest')"); n != 2 {
 				t.Error("a partition was dropped that is not entirely older")

@@ -125,10 +125,8 @@ func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change,
 		var missing []int64
 		var err error
 		if change {
-			change := sqlexpr.Format(
-				"%s WHERE r.%[2]s = ANY (%[3]s) AND (%[4]s) RETURNING r.%[2]s::bigint",
-				s.command(r.root), s.ByKey, sqlexpr.Arg(p.Keys, "bigint[]"), s.Where,
-			)
+			change := sqlexpr.Format("%s WHERE r.%[2]s = ANY (%[3]s) AND (%[4]s) RETURNING r.%[2]s::bigint",
+				s.command(r.root), s.ByKey, sqlexpr.Arg(p.Keys, "bigint[]"), s.Where)
 			if missing, err = change.IDs(ctx, tx); err != nil {
 				return err
 			}
@@ -169,18 +167,15 @@ func remainingKeys(s *Sweep, keys []int64) sqlexpr.Expr {
 	if s.Set != nil {
 		matches = sqlexpr.Format(" AND (%s)", s.Where)
 	}
-	return sqlexpr.Format(
-		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)%[4]s",
-		s.ByKey, s.Relation, sqlexpr.Arg(keys, "bigint[]"), matches,
-	)
+	return sqlexpr.Format("SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s = ANY (%[3]s)%[4]s", s.ByKey,
+		s.Relation, sqlexpr.Arg(keys, "bigint[]"), matches)
 }
 
 // without returns the keys that are not among others.
 func without(keys, others []int64) []int64 {
 	slices.Sort(others)
-	return slices.DeleteFunc(
-		slices.Clone(keys), func(key int64) bool { _, found := slices.BinarySearch(others, key); return found },
-	)
+	return slices.DeleteFunc(slices.Clone(keys),
+		func(key int64) bool { _, found := slices.BinarySearch(others, key); return found })
 }
 
 // existingPaired returns the ids that rows of the paired table have.
@@ -189,10 +184,8 @@ func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64
 	if paired == nil {
 		return nil, nil
 	}
-	return sqlexpr.Format(
-		"SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY (%[3]s) AND t.%[1]s <> 0",
-		paired.Key, paired.Relation, sqlexpr.Arg(ids, "bigint[]"),
-	).IDs(ctx, tx)
+	return sqlexpr.Format("SELECT t.%[1]s::bigint FROM %[2]s AS t WHERE t.%[1]s = ANY (%[3]s) AND t.%[1]s <> 0",
+		paired.Key, paired.Relation, sqlexpr.Arg(ids, "bigint[]")).IDs(ctx, tx)
 }
 
 // deletePaired deletes the paired rows of missing rows with ids, and returns how many are missing with them.

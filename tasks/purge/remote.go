@@ -46,9 +46,8 @@ type RemoteError struct {
 
 func (e *RemoteError) Error() string {
 	if e.Uncounted > 0 {
-		return fmt.Sprintf(
-			"%s; whether the last %d rows were changed is not known, they are not counted", e.Reason, e.Uncounted,
-		)
+		return fmt.Sprintf("%s; whether the last %d rows were changed is not known, they are not counted", e.Reason,
+			e.Uncounted)
 	}
 	return e.Reason
 }
@@ -185,10 +184,11 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 
 // keyRange returns the first and the last key of the table; the last is below the first in an empty table.
 func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err error) {
-	err = r.table.query(ctx, sqlexpr.Format(
-		"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
-		r.table.sweep.ByKey, r.table.sweep.Relation,
-	), &first, &last)
+	err = r.table.query(ctx,
+		sqlexpr.Format(
+			"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
+			r.table.sweep.ByKey, r.table.sweep.Relation),
+		&first, &last)
 	return first, last, err
 }
 
@@ -212,9 +212,9 @@ func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (
 // countKeys counts the rows with keys that still match.
 func (r *remoteSweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
 	s := r.table.sweep
-	err = r.table.query(ctx, sqlexpr.Format(
-		"SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY (%s) AND (%s)",
-		s.Relation, s.ByKey, sqlexpr.Arg(keys, "bigint[]"), s.Where,
-	), &rows)
+	err = r.table.query(ctx,
+		sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY (%s) AND (%s)", s.Relation, s.ByKey,
+			sqlexpr.Arg(keys, "bigint[]"), s.Where),
+		&rows)
 	return rows, err
 }

@@ -104,9 +104,8 @@ func (e *Engine) Begin(ctx context.Context) (pgx.Tx, error) {
 	if err != nil {
 		return nil, err
 	}
-	tx, err := conn.BeginTx(
-		ctx, pgx.TxOptions{BeginQuery: beginSQL + "; " + e.settings("SET LOCAL") + "; " + e.prologue()},
-	)
+	tx, err := conn.BeginTx(ctx,
+		pgx.TxOptions{BeginQuery: beginSQL + "; " + e.settings("SET LOCAL") + "; " + e.prologue()})
 	if err != nil {
 		conn.Release()
 		return nil, err

@@ -13,7 +13,8 @@ import (
 
 // afterSQL returns, after the statements of a batch on a relation ($1), what their lock keeps from changing: its
 // filenode, whether it is still the table ($2), or a part of it, that is not being detached, and which relations have
-// changed; and the time that they took: without round trips, the ledger and the COMMIT, which take as long for few rows.
+// changed; and the time that they took: without round trips, the ledger and the COMMIT, which take as long for few
+// rows.
 const afterSQL = "SELECT pg_relation_filenode($1::text::regclass), clock_timestamp() - now(), " + attachedSQL + ", " +
 	changedSQL
 
@@ -93,9 +94,8 @@ func (s *statements) direct(window sqlexpr.Expr) sqlexpr.Expr {
 
 // remaining returns the query that counts the rows that a window still has.
 func (s *statements) remaining(window sqlexpr.Expr) sqlexpr.Expr {
-	return sqlexpr.Format(
-		"SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", s.sweep.Relation, window, s.sweep.Where,
-	)
+	return sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s AND (%s) IS TRUE", s.sweep.Relation, window,
+		s.sweep.Where)
 }
 
 // pick selects up to a limit of rows of a window: place, their TID; id, which they share with paired rows; name, their
@@ -133,10 +133,8 @@ func (s *statements) onRows(tids sqlexpr.Expr) sqlexpr.Expr {
 	if _, ok := s.axis.(groupAxis); ok { // a changed row may be among the newest now
 		unchanged = sqlexpr.Format(" AND (r.ctid IN (%s)) IS TRUE", tids)
 	}
-	return sqlexpr.Format(
-		"%s WHERE %sr.ctid = ANY (ARRAY(%s))%s AND (%s) IS TRUE",
-		s.sweep.command(s.root.relation), partition, tids, unchanged, s.sweep.Where,
-	)
+	return sqlexpr.Format("%s WHERE %sr.ctid = ANY (ARRAY(%s))%s AND (%s) IS TRUE", s.sweep.command(s.root.relation),
+		partition, tids, unchanged, s.sweep.Where)
 }
 
 // pickAndChange picks rows, deletes or updates the ones that still match, deletes their paired rows or runs the
@@ -153,8 +151,7 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 	if t := s.sweep.Paired; t != nil {
 		id = "r." + t.ID
 		paired = sqlexpr.Format(
-			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key,
-		)
+			"DELETE FROM %[1]s AS t USING gone WHERE t.%[2]s = gone.id AND t.%[2]s <> 0 RETURNING 1", t.Relation, t.Key)
 		if skipLocked { // a row whose paired row is locked is retained with it
 			free = fmt.Sprintf(
 				" free AS MATERIALIZED (SELECT t.%[2]s AS id FROM %[1]s AS t WHERE t.%[2]s = ANY (ARRAY(SELECT id "+
@@ -163,8 +160,7 @@ func (s *statements) pickAndChange(c *Companion, pick sqlexpr.Expr, skipLocked b
 			)
 			tids += fmt.Sprintf(
 				" AS p WHERE p.id IN (SELECT id FROM free) OR NOT EXISTS (SELECT FROM %s AS t WHERE t.%s = p.id)",
-				t.Relation, t.Key,
-			)
+				t.Relation, t.Key)
 		}
 	}
 	if c != nil {

@@ -31,12 +31,9 @@ func TestDirectStatement(t *testing.T) {
 		Where:    lessThan("a", 1),
 		Set:      []Assignment{{"b", sqlexpr.Arg(2, "int")}, {"c", sqlexpr.SQL("NULL")}},
 	}}
-	expectSQL(
-		t,
-		updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
+	expectSQL(t, updating.direct(rowAxis{found: []pgtype.TID{tid(1, 1)}}.window(0, 0, 1)),
 		`UPDATE ONLY t AS r SET "b" = $1::int, "c" = NULL WHERE r.ctid = ANY ($2::tid[]) AND (r.a < $3::int) IS TRUE`,
-		3,
-	)
+		3)
 }
 
 // An update that may move rows names the partitioned table, and only touches rows of the partition.
@@ -60,7 +57,8 @@ func TestPick(t *testing.T) {
 		t,
 		ofPicked("place", pick),
 		`SELECT place FROM (SELECT r.ctid AS place, r.tableoid AS rel, 0 AS id, r."id"::text AS name FROM `+
-			"ONLY t AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (r.a < $3::int) IS TRUE LIMIT $4 FOR UPDATE SKIP LOCKED) AS pick",
+			"ONLY t AS r WHERE r.ctid >= $1 AND r.ctid < $2 AND (r.a < $3::int) IS TRUE LIMIT $4 FOR UPDATE SKIP LOCKED) AS "+
+			"pick",
 		4,
 	)
 	if args := s.pickAndChange(nil, pick, true).Args(); len(args) != 4 {

@@ -177,15 +177,11 @@ func (s *Sweep) countSQL(sample string, window sqlexpr.Expr) sqlexpr.Expr {
 	}
 	join := sqlexpr.Format("t.%[1]s = r.%[2]s AND t.%[1]s <> 0", s.Paired.Key, s.Paired.ID)
 	for _, b := range s.Paired.Before {
-		join = sqlexpr.Format(
-			"%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))",
-			join, b.Relation, b.Paired.ID, s.Paired.Key, b.Where,
-		)
+		join = sqlexpr.Format("%s AND NOT EXISTS (SELECT FROM ONLY %s AS r WHERE r.%s = t.%s AND (%s))", join,
+			b.Relation, b.Paired.ID, s.Paired.Key, b.Where)
 	}
-	return sqlexpr.Format(
-		"SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s WHERE %s",
-		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where,
-	)
+	return sqlexpr.Format("SELECT count(*) + count(t.%s) FROM ONLY %s AS r%s LEFT JOIN %s AS t ON %s WHERE %s",
+		s.Paired.Key, s.Relation, sample, s.Paired.Relation, join, where)
 }
 
 // matchSQL returns the FROM and WHERE of a query for the rows, with their possible keys, for an index on these.

@@ -74,9 +74,8 @@ func TestSynchronousCommit(t *testing.T) {
 			CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN
 				INSERT INTO seen VALUES (current_setting(''synchronous_commit'')); RETURN NULL; END';
 			CREATE TRIGGER look AFTER DELETE ON t FOR EACH STATEMENT EXECUTE FUNCTION look()`)
-		db.Do(
-			`DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET synchronous_commit = on', current_database()); END $$`,
-		)
+		db.Do(`DO $$ BEGIN EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET synchronous_commit = on', ` +
+			`current_database()); END $$`)
 		db.Reset()
 		e, _ := engine(db)
 		e.SynchronousCommit, e.Durable = c.setting, c.durable
@@ -411,10 +410,7 @@ func TestSweepWithADoInsteadRule(t *testing.T) {
 	}{
 		"nothing instead": {"ON DELETE TO t DO INSTEAD NOTHING", nil, 0, 5},
 		"an update instead, of some": {
-			"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id",
-			nil,
-			0,
-			5,
+			"ON DELETE TO t WHERE old.id > 4 DO INSTEAD UPDATE t SET old = false WHERE id = old.id", nil, 0, 5,
 		},
 		"a rule of updates": {"ON UPDATE TO t DO INSTEAD NOTHING", nil, 5, 0},
 		"nothing instead of updates": {
@@ -436,13 +432,8 @@ func TestSweepWithADoInsteadRule(t *testing.T) {
 			if err != nil || result.Suppressed != test.suppressed ||
 				int64(db.Int("SELECT count(*) FROM t WHERE old")) != 5-test.changed ||
 				len(a.warned) > 0 {
-				t.Errorf(
-					"result %+v, error %v, %d obsolete rows, warned %q",
-					result,
-					err,
-					db.Int("SELECT count(*) FROM t WHERE old"),
-					a.warned,
-				)
+				t.Errorf("result %+v, error %v, %d obsolete rows, warned %q", result, err,
+					db.Int("SELECT count(*) FROM t WHERE old"), a.warned)
 			}
 		})
 	}
@@ -511,9 +502,8 @@ func TestCompanionRecordsDeletedRows(t *testing.T) {
 	s := obsolete
 	s.Companion = &purge.Companion{
 		Returning: "r.id AS what",
-		SQL: sqlexpr.Format(
-			"INSERT INTO noted SELECT gone.what, %s FROM gone WHERE gone.what %% 4 = 0", sqlexpr.Arg(7, "int"),
-		),
+		SQL: sqlexpr.Format("INSERT INTO noted SELECT gone.what, %s FROM gone WHERE gone.what %% 4 = 0",
+			sqlexpr.Arg(7, "int")),
 	}
 	e, a := engine(db)
 	e.LockTimeout, e.Workers = 20*time.Millisecond, 4
@@ -572,19 +562,12 @@ func TestSweepWithADoAlsoRule(t *testing.T) {
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{})
 			gone := test.rows/2 - test.locked - test.paired
 			if err != nil ||
-				!reflect.DeepEqual(
-					result,
-					purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}},
-				) ||
+				!reflect.DeepEqual(result,
+					purge.Result{Retained: purge.Retained{Locked: test.locked, Suppressed: 2 * test.paired}}) ||
 				db.Int("SELECT count(*) FROM noted") != gone ||
 				db.Int("SELECT count(*) FROM t WHERE old") != test.rows/2-gone {
-				t.Errorf(
-					"result %+v, error %v, %d rows noted, %d remain",
-					result,
-					err,
-					db.Int("SELECT count(*) FROM noted"),
-					db.Int("SELECT count(*) FROM t WHERE old"),
-				)
+				t.Errorf("result %+v, error %v, %d rows noted, %d remain", result, err,
+					db.Int("SELECT count(*) FROM noted"), db.Int("SELECT count(*) FROM t WHERE old"))
 			}
 		})
 	}
@@ -607,14 +590,8 @@ func TestSuppressedRowsHideNoOthers(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(result, purge.Result{Retained: purge.Retained{Suppressed: suppressed}}) ||
 			a.deleted() != 300-suppressed ||
 			a.biggest() > int64(maxRows) {
-			t.Errorf(
-				"at most %d at once: deleted %d rows of %d, result %+v, error %v",
-				maxRows,
-				a.deleted(),
-				300-suppressed,
-				result,
-				err,
-			)
+			t.Errorf("at most %d at once: deleted %d rows of %d, result %+v, error %v", maxRows, a.deleted(),
+				300-suppressed, result, err)
 		}
 	}
 }

@@ -172,9 +172,9 @@ func (w *worker) traceBatch(ctx context.Context, batch func(context.Context) err
 		return batch(trace.ContextWithSpan(ctx, noop.Span{}))
 	}
 	w.traced = time.Now()
-	ctx, span := tracer.Start(ctx, "batch", trace.WithAttributes(
-		attribute.String("cleanupd.table", w.table.sweep.Name), attribute.Int64("cleanupd.from", w.chunk.from),
-	))
+	ctx, span := tracer.Start(ctx, "batch",
+		trace.WithAttributes(attribute.String("cleanupd.table", w.table.sweep.Name),
+			attribute.Int64("cleanupd.from", w.chunk.from)))
 	defer span.End()
 	err := batch(ctx)
 	if err != nil {

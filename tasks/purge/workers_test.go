@@ -55,11 +55,8 @@ func TestWorkersShareALargeTable(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if left := db.Int(
-			fmt.Sprintf(
-				"SELECT count(*) FROM t WHERE old AND ctid >= '(%d,0)' AND ctid < '(%d,0)'",
-				checked,
-				d.Cursor.Place,
-			),
+			fmt.Sprintf("SELECT count(*) FROM t WHERE old AND ctid >= '(%d,0)' AND ctid < '(%d,0)'", checked,
+				d.Cursor.Place),
 		); left != 0 {
 			t.Errorf("%d obsolete rows are below the cursor %d", left, d.Cursor.Place)
 		}
@@ -69,12 +66,8 @@ func TestWorkersShareALargeTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.deleted() != n/2 || a.biggest() > 50 || db.Int("SELECT count(*) FROM t") != n/2 {
-		t.Errorf(
-			"deleted %d rows, at most %d at once; %d remain",
-			a.deleted(),
-			a.biggest(),
-			db.Int("SELECT count(*) FROM t"),
-		)
+		t.Errorf("deleted %d rows, at most %d at once; %d remain", a.deleted(), a.biggest(),
+			db.Int("SELECT count(*) FROM t"))
 	}
 }
 
@@ -105,11 +98,8 @@ func TestWorkersStopTogether(t *testing.T) {
 	}
 	// The COMMIT of a worker that was stopped may still arrive: both are read in one snapshot.
 	var gone, recorded int64
-	row := db.QueryRow(
-		t.Context(),
-		"SELECT $1 - (SELECT count(*) FROM t), (SELECT sum(deleted)::bigint FROM ledger)",
-		n,
-	)
+	row := db.QueryRow(t.Context(), "SELECT $1 - (SELECT count(*) FROM t), (SELECT sum(deleted)::bigint FROM ledger)",
+		n)
 	if err := row.Scan(&gone, &recorded); err != nil {
 		t.Fatal(err)
 	}
@@ -251,20 +241,12 @@ func TestWorkerThatPanics(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := e.Sweep(
-		t.Context(),
-		fewRows(),
-		purge.Cursor{},
-	); err == nil ||
+	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); err == nil ||
 		!strings.Contains(err.Error(), "cleanupd itself") {
 		t.Error(err)
 	}
 	a.before = nil
-	if _, err := e.Sweep(
-		t.Context(),
-		fewRows(),
-		purge.Cursor{},
-	); err != nil ||
+	if _, err := e.Sweep(t.Context(), fewRows(), purge.Cursor{}); err != nil ||
 		db.Int("SELECT count(*) FROM t WHERE old") != 0 {
 		t.Errorf("%v; %d rows remain", err, db.Int("SELECT count(*) FROM t WHERE old"))
 	}

@@ -124,9 +124,8 @@ func (p *Period) Rule() string {
 
 // Remark describes the rows that are inserted.
 func (p *Period) Remark() string {
-	return fmt.Sprintf(
-		"one row is inserted for each %s whose %s is %d or more", strings.Join(p.By, " and "), p.Total, p.Least,
-	)
+	return fmt.Sprintf("one row is inserted for each %s whose %s is %d or more", strings.Join(p.By, " and "), p.Total,
+		p.Least)
 }
 
 func inUTC(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }

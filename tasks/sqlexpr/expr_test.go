@@ -17,13 +17,8 @@ func expect(t *testing.T, e Expr, sql string, args ...any) {
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	one, two := Arg(1, "int"), Arg("b", "")
-	expect(
-		t,
-		Format("%[2]s < %[1]s AND '$1 %%' < %[2]s AND %[3]d", one, two, 7),
-		"$1 < $2::int AND '$1 %' < $1 AND 7",
-		"b",
-		1,
-	)
+	expect(t, Format("%[2]s < %[1]s AND '$1 %%' < %[2]s AND %[3]d", one, two, 7), "$1 < $2::int AND '$1 %' < $1 AND 7",
+		"b", 1)
 	expect(t, Join(" AND ", SQL(""), one, Expr{}, two, one), "$1::int AND $2 AND $1::int", 1, "b")
 	expect(t, Format("(%s) IS TRUE", Or()), "() IS TRUE")
 }

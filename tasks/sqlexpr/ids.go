@@ -15,10 +15,8 @@ func OneOf(column string, ids []int64) Expr { return In(column, Arg(ids, "bigint
 
 // OneOfTexts is OneOf for a column of any type, by its text: "7", " 7", "7.0".
 func OneOfTexts(column string, ids []int64) Expr {
-	return Format(
-		`CASE WHEN %[1]s::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' THEN %[1]s::text::numeric = ANY (%[2]s) END`,
-		column, Arg(ids, "bigint[]"),
-	)
+	return Format(`CASE WHEN %[1]s::text ~ '^\s*[+-]?[0-9]+(\.0*)?\s*$' THEN %[1]s::text::numeric = ANY (%[2]s) END`,
+		column, Arg(ids, "bigint[]"))
 }
 
 // Among returns the condition that a column has one of the ids, in ascending order, by a binary search in a constant.

@@ -33,10 +33,8 @@ func Prepare(ctx context.Context, a *pipeline.Attempt, truncate bool) (c Command
 		const left = "%d tables of %s belong to another role: left to autovacuum"
 		text := fmt.Sprintf(left, others, env.Catalog.Schema)
 		if env.Catalog.Version >= 170_000 {
-			text += fmt.Sprintf(
-				"; to have them vacuumed: GRANT MAINTAIN ON ALL TABLES IN SCHEMA %s TO %s",
-				pgx.Identifier{env.Catalog.Schema}.Sanitize(), pgx.Identifier{env.Catalog.Role}.Sanitize(),
-			)
+			text += fmt.Sprintf("; to have them vacuumed: GRANT MAINTAIN ON ALL TABLES IN SCHEMA %s TO %s",
+				pgx.Identifier{env.Catalog.Schema}.Sanitize(), pgx.Identifier{env.Catalog.Role}.Sanitize())
 		}
 		a.Log(ctx, message.Infos(text)...)
 	}

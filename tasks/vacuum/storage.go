@@ -24,8 +24,8 @@ func (s Storage) Quoted() string { return pgx.Identifier{s.Schema, s.Name}.Sanit
 
 // storages selects those in the application's schema ($1), in the service's own, and those that were emptied, that the
 // role may vacuum ($2), as their owner or, since PostgreSQL 17, by a grant, or the others: first the emptied ones ($3),
-// in their order, and parents after their partitions; all of them ($4), or only the emptied ones, with their parents. It
-// leaves out a parent of foreign tables, since ANALYZE would read these from their server. Nothing in it waits for a
+// in their order, and parents after their partitions; all of them ($4), or only the emptied ones, with their parents.
+// It leaves out a parent of foreign tables, since ANALYZE would read these from their server. Nothing in it waits for a
 // lock, as pg_partition_tree would.
 const storages = `
 WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
@@ -33,7 +33,8 @@ WITH emptied AS (SELECT to_regclass(name)::oid AS oid, place
 tree AS (SELECT oid FROM emptied UNION SELECT a.relid FROM emptied, pg_partition_ancestors(emptied.oid) a)
 SELECT c.oid, n.nspname, c.relname, c.relkind = 'p' FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT
   JOIN emptied ON emptied.oid = c.oid
-WHERE (n.nspname IN ($1, 'cleanupd') OR c.oid IN (SELECT oid FROM tree)) AND c.relkind IN ('r', 'm', 'p') AND c.relpersistence <> 't'
+WHERE (n.nspname IN ($1, 'cleanupd') OR c.oid IN (SELECT oid FROM tree)) AND c.relkind IN ('r', 'm', 'p') AND
+	c.relpersistence <> 't'
   AND (pg_has_role(c.relowner, 'USAGE') OR CASE WHEN current_setting('server_version_num')::int >= 170000
     THEN has_table_privilege(c.oid, 'MAINTAIN') END IS TRUE) = $2
   AND NOT EXISTS (SELECT FROM pg_class f, pg_partition_ancestors(f.oid) a WHERE f.relkind = 'f' AND a.relid = c.oid)

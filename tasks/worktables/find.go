@@ -68,9 +68,9 @@ func (f Finder) find(ctx context.Context, d plan.Drop) (k Kind, retained int64, 
 		return k, 0, err
 	}
 	if onHold > 0 {
-		f.Log(ctx, message.Infof(
-			"%d tables %s are retained: they, or what they belong to, are on hold", onHold, Mask(d.Prefix),
-		))
+		f.Log(ctx,
+			message.Infof("%d tables %s are retained: they, or what they belong to, are on hold", onHold,
+				Mask(d.Prefix)))
 	}
 	k.Tables = slices.DeleteFunc(tables, f.Exclude)
 	if retained, err = f.others(ctx, k); err != nil {
@@ -109,9 +109,8 @@ func (f Finder) unused(d plan.Drop) Unused {
 				return nil, err
 			}
 			if !known && d.Groups != nil && !logged {
-				f.Log(ctx, message.Infof(
-					"%s is empty: tables with _grp and an id in their names are retained", d.Groups.Name,
-				))
+				f.Log(ctx,
+					message.Infof("%s is empty: tables with _grp and an id in their names are retained", d.Groups.Name))
 				logged = true
 			}
 		}

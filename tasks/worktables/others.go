@@ -64,16 +64,13 @@ func groupOf(o campaign.OtherWorkTable, schema, owner string) group {
 func (g group) message(number int, example, schema, owner string) message.Message {
 	switch {
 	case g.schema != "":
-		return message.WorkTablesElsewhere.With(
-			"tables", number, "example", example, "schema", g.schema, "application", schema,
-		)
+		return message.WorkTablesElsewhere.With("tables", number, "example", example, "schema", g.schema,
+			"application", schema)
 	case g.kind != "":
 		return message.WorkTablesOfOtherKind.With("tables", number, "example", example, "kind", g.kind)
 	case owner == "postgres":
 		return message.WorkTablesOfSuperuser.With("tables", number, "example", example)
 	}
-	return message.WorkTablesOfOthers.With(
-		"tables", number, "example", example, "owner", g.owner, "application", owner,
-		"statement", "ALTER TABLE … OWNER TO "+pgx.Identifier{owner}.Sanitize(),
-	)
+	return message.WorkTablesOfOthers.With("tables", number, "example", example, "owner", g.owner, "application", owner,
+		"statement", "ALTER TABLE … OWNER TO "+pgx.Identifier{owner}.Sanitize())
 }

@@ -54,10 +54,7 @@ func (f Finder) Reasons(ctx context.Context, d plan.Drop) (map[string]string, er
 
 // addUsed adds the reasons of tables that are in use.
 func (f Finder) addUsed(
-	ctx context.Context,
-	d plan.Drop,
-	tables []campaign.WorkTable,
-	reasons map[string]string,
+	ctx context.Context, d plan.Drop, tables []campaign.WorkTable, reasons map[string]string,
 ) error {
 	pool := f.Binder.Pool
 	var ids, listIDs []int64
@@ -107,8 +104,7 @@ func readStates(ctx context.Context, db campaign.Querier, d plan.Drop, ids []int
 	}
 	rows := sqlexpr.Format(
 		"SELECT o.%[1]s::bigint, o.iState::bigint FROM %[2]s AS o WHERE o.%[1]s = ANY (%[3]s) AND o.iState IS NOT NULL",
-		d.Key, d.Owner.Quoted(), sqlexpr.Arg(ids, "bigint[]"),
-	).Query(ctx, db)
+		d.Key, d.Owner.Quoted(), sqlexpr.Arg(ids, "bigint[]")).Query(ctx, db)
 	var id, state int64
 	_, err := pgx.ForEachRow(rows, []any{&id, &state}, func() error { states[id] = state; return nil })
 	return states, err

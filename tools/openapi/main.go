@@ -130,19 +130,17 @@ func complete(api map[string]any) {
 			delete(responses, "default")
 			responses["4XX"], responses["5XX"] = failed, failed
 			content := at(responses, "200", "content")
-			if schema := at(
-				content, "application/json", "schema",
-			); strings.HasPrefix(text(schema["title"]), titleOfStreams) {
+			if schema := at(content, "application/json", "schema"); strings.HasPrefix(
+				text(schema["title"]), titleOfStreams,
+			) {
 				content["application/x-ndjson"] = content["application/json"]
 				inLine := map[string]any{
 					"description": failed["description"],
-					"content": jsonOf(
-						map[string]any{
-							"type":       "object",
-							"required":   []string{"error"},
-							"properties": map[string]any{"error": reference("rpcStatus")},
-						},
-					),
+					"content": jsonOf(map[string]any{
+						"type":       "object",
+						"required":   []string{"error"},
+						"properties": map[string]any{"error": reference("rpcStatus")},
+					}),
 				}
 				responses["4XX"], responses["5XX"] = inLine, inLine
 			}

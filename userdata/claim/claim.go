@@ -118,8 +118,7 @@ func (e *Erasure) depose(ctx context.Context, lock int64) error {
 func (e *Erasure) Transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	options := pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
-		forms.LockTimeout.Milliseconds(),
-	)}
+		forms.LockTimeout.Milliseconds())}
 	return forms.Retry(ctx, forms.MaxTries, record.Transient, func() error {
 		return pgx.BeginTxFunc(ctx, e.conn, options, fn)
 	})
@@ -141,10 +140,12 @@ func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 		if err := e.FailUnsettledItems(ctx, tx); err != nil {
 			return err
 		}
-		if err := e.Append(ctx, tx, report.Errorf(
-			"the erasure ended early; items that are not reported as erased are retained, or their state is unknown: %v",
-			problem,
-		)); err != nil {
+		if err := e.Append(
+			ctx, tx,
+			report.Errorf(
+				"the erasure ended early; items that are not reported as erased are retained, or their state is unknown: %v",
+				problem),
+		); err != nil {
 			return err
 		}
 		return e.End(ctx, tx, true)

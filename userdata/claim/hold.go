@@ -49,8 +49,7 @@ func (e *Erasure) LockFolder(ctx context.Context) error {
 
 // lock takes an advisory lock by a function of PostgreSQL, however long that takes.
 func (e *Erasure) lock(ctx context.Context, function string, key int64) error {
-	_, err := e.conn.Exec(ctx, fmt.Sprintf(
-		"SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT %s(%d)", function, key,
-	))
+	_, err := e.conn.Exec(ctx,
+		fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT %s(%d)", function, key))
 	return err
 }

@@ -53,9 +53,8 @@ func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) e
 	if problem == nil || e.Interrupts(ctx, problem) {
 		return problem
 	}
-	return e.Report(ctx, report.Errorf(
-		"documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem),
-	))
+	return e.Report(ctx,
+		report.Errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
 }
 
 // WithoutItem returns sessions whose process instances or tasks no longer exist.

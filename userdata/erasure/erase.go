@@ -174,9 +174,8 @@ func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.
 // notMatchingEvents returns the events about process instances that a purge retains.
 func notMatchingEvents(ids []int64) (events []report.Event) {
 	for _, id := range ids {
-		events = append(events, report.Infof(
-			"process instance %d no longer exists, or no longer matches the purge: it is retained", id,
-		))
+		events = append(events,
+			report.Infof("process instance %d no longer exists, or no longer matches the purge: it is retained", id))
 	}
 	return events
 }

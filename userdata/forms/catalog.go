@@ -50,10 +50,8 @@ func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 		return err
 	}
 	if len(missing) > 0 {
-		return fmt.Errorf(
-			"%w: it lacks %s; check its name, and on PostgreSQL the role's search_path", ErrNotForms,
-			strings.Join(missing, ", "),
-		)
+		return fmt.Errorf("%w: it lacks %s; check its name, and on PostgreSQL the role's search_path", ErrNotForms,
+			strings.Join(missing, ", "))
 	}
 	return nil
 }

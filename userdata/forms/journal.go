@@ -56,10 +56,9 @@ func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64
 
 // Entry reads the entry with a number from the journal of an erasure; nil if it does not exist.
 func (d *Database) Entry(ctx context.Context, erasure string, number int64) (body []byte, err error) {
-	text, values := expand(
-		d.dialect, "SELECT body FROM "+d.OwnTable("journal")+" WHERE erasure_id = @id AND entry = @entry",
-		Args{"id": erasure, "entry": number},
-	)
+	text, values := expand(d.dialect,
+		"SELECT body FROM "+d.OwnTable("journal")+" WHERE erasure_id = @id AND entry = @entry",
+		Args{"id": erasure, "entry": number})
 	err = d.db.QueryRowContext(ctx, text, values...).Scan(&body)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil

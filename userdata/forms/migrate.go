@@ -12,15 +12,12 @@ import (
 func ownTables(d dialect, id, text string) []string {
 	return []string{
 		// One row with the id of this database.
-		fmt.Sprintf(
-			"CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)",
-			d.OwnTable("identity"), id,
-		),
+		fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (only_row smallint PRIMARY KEY, identity %s NOT NULL)",
+			d.OwnTable("identity"), id),
 		// The epoch of the replica that works on an erasure, and the number of its journal entries.
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s PRIMARY KEY, epoch bigint NOT NULL, entries bigint NOT NULL)",
-			d.OwnTable("erasure"), id,
-		),
+			d.OwnTable("erasure"), id),
 		// What each transaction of an erasure deleted, written by that transaction.
 		fmt.Sprintf(
 			"CREATE TABLE IF NOT EXISTS %s (erasure_id %s, entry bigint, written bigint NOT NULL, body %s NOT NULL, "+
@@ -64,9 +61,8 @@ func (d *Database) createTables(ctx context.Context) error {
 			return err
 		}
 	}
-	text, values := expand(
-		d.dialect, "INSERT INTO "+d.OwnTable("identity")+" VALUES (1, @identity)", Args{"identity": uuid.NewString()},
-	)
+	text, values := expand(d.dialect, "INSERT INTO "+d.OwnTable("identity")+" VALUES (1, @identity)",
+		Args{"identity": uuid.NewString()})
 	_, err := d.db.ExecContext(ctx, text, values...)
 	return err
 }
@@ -84,11 +80,10 @@ func (d *Database) Ping(ctx context.Context) error {
 
 // identify reads the id of this database. It also fails if one of the service's other tables is missing.
 func (d *Database) identify(ctx context.Context) (identity string, err error) {
-	err = d.db.QueryRowContext(ctx, fmt.Sprintf(
-		"SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = i.identity LEFT JOIN %s j ON j.erasure_id = i.identity",
-		d.OwnTable("identity"),
-		d.OwnTable("erasure"),
-		d.OwnTable("journal"),
-	)).Scan(&identity)
+	err = d.db.QueryRowContext(ctx,
+		fmt.Sprintf(
+			"SELECT i.identity FROM %s i LEFT JOIN %s e ON e.erasure_id = i.identity LEFT JOIN %s j ON j.erasure_id = "+
+				"i.identity",
+			d.OwnTable("identity"), d.OwnTable("erasure"), d.OwnTable("journal"))).Scan(&identity)
 	return identity, err
 }

@@ -27,23 +27,19 @@ func (d mysqlDialect) missing(ctx context.Context, tx *Transaction, tables []str
 	for _, name := range tables {
 		switch engine, exists := engines[name]; {
 		case exists && engine != "InnoDB":
-			return nil, fmt.Errorf(
-				"%w that can be used: %s is not InnoDB, and deletes in %s cannot be rolled back", ErrNotForms, name,
-				engine,
-			)
+			return nil, fmt.Errorf("%w that can be used: %s is not InnoDB, and deletes in %s cannot be rolled back",
+				ErrNotForms, name, engine)
 		case exists:
 			continue
 		}
 		_, err := tx.Exec(ctx, "SELECT 1 FROM "+d.Quote(name)+" LIMIT 0", nil)
 		switch {
 		case err == nil:
-			return nil, fmt.Errorf(
-				"%w that can be used: %s is a view, and the rows behind it would be retained", ErrNotForms, name,
-			)
+			return nil, fmt.Errorf("%w that can be used: %s is a view, and the rows behind it would be retained",
+				ErrNotForms, name)
 		case !mysqlerr.Is(err, mysqlerr.NoTable):
-			return nil, fmt.Errorf(
-				"cannot determine whether the table %s exists, and its rows would be retained: %w", name, err,
-			)
+			return nil, fmt.Errorf("cannot determine whether the table %s exists, and its rows would be retained: %w",
+				name, err)
 		}
 		missing = append(missing, name)
 	}

@@ -106,9 +106,8 @@ func (postgres) missing(ctx context.Context, tx *Transaction, tables []string) (
 	for i, t := range tables {
 		list[i] = "(" + tx.literal(t) + ")"
 	}
-	return tx.Texts(
-		ctx, "SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil,
-	)
+	return tx.Texts(ctx,
+		"SELECT name FROM (VALUES "+strings.Join(list, ", ")+") AS t (name) WHERE to_regclass(name) IS NULL", nil)
 }
 
 func (postgres) tablesLike(ctx context.Context, tx *Transaction, names []string) ([]string, error) {
@@ -147,8 +146,7 @@ func (postgres) columns(ctx context.Context, tx *Transaction, tables []string) (
 
 func (postgres) settings() []string {
 	return []string{
-		fmt.Sprintf("SET LOCAL lock_timeout = %d", LockTimeout.Milliseconds()),
-		"SET LOCAL statement_timeout = '10min'",
+		fmt.Sprintf("SET LOCAL lock_timeout = %d", LockTimeout.Milliseconds()), "SET LOCAL statement_timeout = '10min'",
 	}
 }
 
@@ -157,12 +155,11 @@ func (postgres) isolation() sql.IsolationLevel { return sql.LevelReadCommitted }
 func (postgres) delete(
 	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {
-	return tx.Counts(ctx, fmt.Sprintf(
-		"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM deleted GROUP BY key",
-		table,
-		condition,
-		key,
-	), a)
+	return tx.Counts(ctx,
+		fmt.Sprintf(
+			"WITH deleted AS (DELETE FROM %s AS r WHERE %s RETURNING %s AS key) SELECT key, count(*) FROM deleted GROUP BY key",
+			table, condition, key),
+		a)
 }
 
 func (postgres) LockClause() string { return "" }

@@ -8,19 +8,8 @@ import (
 // A marker's name consists of a document and a session, and nothing else.
 func FuzzMarker(f *testing.F) {
 	for _, name := range []string{
-		"",
-		"doc",
-		".session",
-		"doc.session",
-		"doc.session_wftask12",
-		"doc.session_wftask123",
-		"a.session1.session2",
-		".session1.session2",
-		"doc.Session1",
-		"doc.sessio",
-		"a/b.session1",
-		"..session1",
-		"doc.session\n",
+		"", "doc", ".session", "doc.session", "doc.session_wftask12", "doc.session_wftask123", "a.session1.session2",
+		".session1.session2", "doc.Session1", "doc.sessio", "a/b.session1", "..session1", "doc.session\n",
 		"doc.session.session",
 	} {
 		f.Add(name)

@@ -110,9 +110,8 @@ func Search(
 		}
 		documents = append(documents, d)
 	}
-	return documents, report.Infof(
-		"searched the %d files of the document storage: %d documents belong to erased tasks", count, len(documents),
-	), nil
+	return documents, report.Infof("searched the %d files of the document storage: %d documents belong to erased tasks",
+		count, len(documents)), nil
 }
 
 // addItself adds the document's own file, if it exists, before its markers. A file that cannot be examined is added,

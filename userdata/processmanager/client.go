@@ -135,6 +135,7 @@ func envelopeOf(operation, invocation string) (string, error) {
 		return "", fmt.Errorf("the invocation id %q cannot be sent", invocation)
 	}
 	return fmt.Sprintf(`<?xml version="1.0" encoding="utf-8"?>
-<soap:Envelope xmlns:soap="%[1]s"><soap:Body><%[2]s xmlns="%[3]s"><invocationId>%[4]s</invocationId></%[2]s></soap:Body></soap:Envelope>`,
+<soap:Envelope xmlns:soap="%[1]s"><soap:Body><%[2]s
+	xmlns="%[3]s"><invocationId>%[4]s</invocationId></%[2]s></soap:Body></soap:Envelope>`,
 		soapSpace, operation, servicesSpace, &id), nil
 }

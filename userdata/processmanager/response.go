@@ -54,18 +54,14 @@ func check(response []byte, want xml.Name) error {
 		return fmt.Errorf("its response is no SOAP message: %w", err)
 	}
 	if len(e.Bodies) != 1 || len(e.Headers) > 1 || len(e.Others) > 0 || !blank(e.Text) {
-		return fmt.Errorf(
-			"its response is not an envelope with one body: it has %d bodies and other elements %v", len(e.Bodies),
-			e.Others,
-		)
+		return fmt.Errorf("its response is not an envelope with one body: it has %d bodies and other elements %v",
+			len(e.Bodies), e.Others)
 	}
 	b := e.Bodies[0]
 	switch {
 	case !blank(b.Text) || len(b.Faults)+len(b.Others) != 1:
-		return fmt.Errorf(
-			"the body of its response does not hold one element: it has %d elements and %d faults", len(b.Others),
-			len(b.Faults),
-		)
+		return fmt.Errorf("the body of its response does not hold one element: it has %d elements and %d faults",
+			len(b.Others), len(b.Faults))
 	case len(b.Faults) == 1:
 		return &b.Faults[0]
 	case b.Others[0].XMLName != want:

@@ -26,10 +26,8 @@ func (r Rule) At(now time.Time) Criteria {
 
 // Describe returns which process instances match, for people.
 func (c Criteria) Describe() string {
-	return fmt.Sprintf(
-		"of %s, complete or terminated, %s older than %d days (%s)", c.Workflows(), c.DateColumn, c.Days,
-		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"),
-	)
+	return fmt.Sprintf("of %s, complete or terminated, %s older than %d days (%s)", c.Workflows(), c.DateColumn, c.Days,
+		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
 // Search finds process instances that match criteria, in one transaction.
@@ -54,9 +52,8 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	var ok bool
 	var names string
 	if s.date, ok, names = columnNamed(dates, c.DateColumn); !ok {
-		return nil, fmt.Errorf(
-			"%s has no date column %q any longer; its date columns are: %s", forms.InstanceTable, c.DateColumn, names,
-		)
+		return nil, fmt.Errorf("%s has no date column %q any longer; its date columns are: %s", forms.InstanceTable,
+			c.DateColumn, names)
 	}
 	columns, known, err := tx.WorkflowColumns(ctx, c.covers)
 	if err != nil {
@@ -73,10 +70,8 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 		switch {
 		case !column.Instance:
 		case column.Ambiguous:
-			s.Notes = append(
-				s.Notes,
-				message.FormsTableAmbiguous.With("table", column.Table, "workflows", c.Workflows()),
-			)
+			s.Notes = append(s.Notes,
+				message.FormsTableAmbiguous.With("table", column.Table, "workflows", c.Workflows()))
 		case slices.ContainsFunc(others, func(o forms.Column) bool { return o.Table == column.Table }):
 			s.Notes = append(s.Notes, message.FormsTableShared.With("table", column.Table, "workflows", c.Workflows()))
 		default:
@@ -91,8 +86,7 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 func (s *Search) endedQuery(condition, tail string) string {
 	return fmt.Sprintf(
 		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
-		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail,
-	)
+		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail)
 }
 
 // workflowQuery returns the query that restricts process instances to those in a workflow's table.
@@ -167,10 +161,8 @@ func (c Criteria) StillMatching(
 
 // Statements returns the statements that find and delete process instances, for people.
 func (s *Search) Statements() []external.Statement {
-	values := strings.NewReplacer(
-		"@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated), "@cutoff", fmt.Sprint(s.Cutoff), "@after",
-		"0",
-	)
+	values := strings.NewReplacer("@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
+		"@cutoff", fmt.Sprint(s.Cutoff), "@after", "0")
 	query := values.Replace(s.endedQuery(pageCondition, pageTail))
 	list := []external.Statement{{Table: forms.InstanceTable, Rule: s.Describe(), SQL: query}}
 	for _, c := range s.tables {

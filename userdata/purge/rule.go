@@ -67,10 +67,8 @@ func (r Rule) Check(ctx context.Context, tx *forms.Transaction) error {
 		wrong.Add("purge.workflow", "the database knows no workflow of "+r.Workflows())
 	}
 	if !exists {
-		wrong.Addf(
-			"purge.date_column", "%s has no date column of this name; its date columns are: %s", forms.InstanceTable,
-			names,
-		)
+		wrong.Addf("purge.date_column", "%s has no date column of this name; its date columns are: %s",
+			forms.InstanceTable, names)
 	}
 	return wrong.Err()
 }

@@ -17,7 +17,8 @@ func (e Erasure) AppliedEntries(ctx context.Context, db external.Querier) (n int
 
 // ApplyEntry records the entry of the journal with a number, unless another replica has done it.
 func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
-	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = $2 - 1"
+	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = " +
+		"$2 - 1"
 	n, err := e.exec(ctx, tx, advance, number)
 	if err != nil || n == 0 {
 		return err

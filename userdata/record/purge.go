@@ -18,11 +18,8 @@ const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
 // Unfinished returns the id of the erasure that has not ended; empty if all have.
 func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, err error) {
-	err = db.QueryRow(
-		ctx,
-		"SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge,
-		p.RunID, p.Name,
-	).Scan(&id)
+	err = db.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge, p.RunID,
+		p.Name).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
 	}

@@ -69,10 +69,7 @@ func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasu
 
 // Leftovers returns the leftovers of earlier erasures, and of the items of a request. The clause lock may lock them.
 func (r Request) Leftovers(
-	ctx context.Context,
-	db external.Querier,
-	earlier []string,
-	lock string,
+	ctx context.Context, db external.Querier, earlier []string, lock string,
 ) ([]Leftover, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -35,7 +35,8 @@ func (r *Remover) FindOrphans(
 	ctx context.Context, ids []int64, lock string,
 ) (orphans []Orphan, retained []int64, events []report.Event, err error) {
 	existing := map[int64]*int64{}
-	query := "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER BY id"
+	query := "SELECT id, process_instance_id FROM tb_task WHERE id IN (@ids) AND (id IN (@counted)) IS NOT TRUE ORDER " +
+		"BY id"
 	a := forms.Args{"ids": ids, "counted": r.counted.tasks}
 	if err := r.readInstances(ctx, existing, query+lock, a); err != nil {
 		return nil, nil, nil, err
@@ -57,15 +58,13 @@ func (r *Remover) FindOrphans(
 		switch {
 		case instance == nil:
 			retained = append(retained, id)
-			events = append(events, report.Errorf(
-				"task %d is retained: it is unknown whether it belongs to a process instance", id,
-			))
+			events = append(events,
+				report.Errorf("task %d is retained: it is unknown whether it belongs to a process instance", id))
 			continue
 		case *instance != 0:
 			retained = append(retained, id)
-			events = append(events, report.Errorf(
-				"task %d is retained: it belongs to process instance %d", id, *instance,
-			))
+			events = append(events,
+				report.Errorf("task %d is retained: it belongs to process instance %d", id, *instance))
 			continue
 		case !exists:
 			events = append(events, report.Infof("task %d no longer exists; its remaining rows are deleted", id))

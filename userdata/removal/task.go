@@ -56,10 +56,8 @@ func (r *Remover) formData(ctx context.Context, g *Removal, items map[int64]int6
 		data, task, _ := strings.Cut(key, " ")
 		item := items[forms.ID(task)]
 		g.add("tb_form_data", item, counts[key])
-		g.Sessions = append(
-			g.Sessions, report.Session{ID: "_wftask" + data, Item: item},
-			report.Session{ID: "_wftaskformid" + data, Item: item},
-		)
+		g.Sessions = append(g.Sessions, report.Session{ID: "_wftask" + data, Item: item},
+			report.Session{ID: "_wftaskformid" + data, Item: item})
 	}
 	for _, task := range ids { // attachments need no form data
 		g.Sessions = append(g.Sessions, report.Session{ID: fmt.Sprintf("_wfattach%d", task), Item: items[task]})

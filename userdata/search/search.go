@@ -64,8 +64,9 @@ var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this us
 // A collation may treat different texts as equal, so that these queries return too many rows. Their last column has the
 // text to compare exactly.
 const (
-	principalsQuery  = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
-	initiatedQuery   = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND create_user_id IN (@principals)"
+	principalsQuery = "SELECT id, canonicalname FROM edcprincipalentity WHERE canonicalname = @user"
+	initiatedQuery  = "SELECT process_instance_id, id, create_user_id FROM tb_task WHERE start_task = 1 AND " +
+		"create_user_id IN (@principals)"
 	participantQuery = `SELECT DISTINCT a.process_instance_id, CASE
 		WHEN a.process_instance_id = 0 THEN a.task_id ELSE 0 END, q.workflow_user_id
 		FROM tb_assignment a JOIN tb_queue q ON a.queue_id = q.id WHERE q.workflow_user_id IN (@principals)`

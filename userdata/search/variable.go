@@ -67,9 +67,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 		case c.Number && !number.MatchString(s.user):
 			continue
 		}
-		query := fmt.Sprintf(
-			"SELECT %s, %s FROM %s WHERE %s", instance[c.Table], value, c.Quoted, condition,
-		)
+		query := fmt.Sprintf("SELECT %s, %s FROM %s WHERE %s", instance[c.Table], value, c.Quoted, condition)
 		if err := s.addMatches(ctx, query, v, c.Number); err != nil {
 			return nil, fmt.Errorf("search %s: %w", v, err)
 		}

@@ -82,9 +82,11 @@ func sweepDatabase(ctx context.Context, e *claim.Erasure) (failed bool, err erro
 			return false, problem
 		}
 		failed = true
-		if err := e.Report(ctx, report.Errorf(
-			"the documents from %s to %s are retained: %s", chunk[0], chunk[len(chunk)-1], sqlstate.Explain(problem),
-		)); err != nil {
+		if err := e.Report(
+			ctx,
+			report.Errorf("the documents from %s to %s are retained: %s", chunk[0], chunk[len(chunk)-1],
+				sqlstate.Explain(problem)),
+		); err != nil {
 			return false, err
 		}
 	}

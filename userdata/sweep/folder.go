@@ -51,9 +51,8 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 	if err != nil {
 		return false, err
 	}
-	return len(
-		stuck,
-	) > 0, reportRetained(ctx, e, func() (report.Event, error) { return retainedInFolder(ctx, root, nil) })
+	return len(stuck) > 0, reportRetained(ctx, e,
+		func() (report.Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
 // observeFolder observes the sessions that the folder's markers name.
@@ -93,9 +92,10 @@ func staleDocuments(
 		}
 	}
 	if retained > 0 {
-		young = append(young, report.Warningf(
-			"%d documents without a task or form data are retained: one of their files is younger than a day", retained,
-		))
+		young = append(young,
+			report.Warningf(
+				"%d documents without a task or form data are retained: one of their files is younger than a day",
+				retained))
 	}
 	return stale, young, nil
 }

@@ -166,9 +166,8 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 		if instance.GetTerminated() {
 			terminated = "terminated and "
 		}
-		_, err = fmt.Fprintf(
-			v.w, "process instance %s %s%s%s\n", instance.GetId(), terminated, v.erased, rowsText(instance.GetRows()),
-		)
+		_, err = fmt.Fprintf(v.w, "process instance %s %s%s%s\n", instance.GetId(), terminated, v.erased,
+			rowsText(instance.GetRows()))
 	case e.GetTaskErased() != nil:
 		v.tasks++
 		task := e.GetTaskErased()
@@ -176,10 +175,8 @@ func (v *eraseView) event(e *cleanupv1.EraseEvent) (err error) {
 	case e.GetDocumentErased() != nil:
 		v.documents++
 		document := e.GetDocumentErased()
-		_, err = fmt.Fprintf(
-			v.w, "document %s of %s %s%s\n", document.GetDocumentId(), strings.Join(document.GetSessionIds(), ", "),
-			v.erased, rowsText(document.GetRows()),
-		)
+		_, err = fmt.Fprintf(v.w, "document %s of %s %s%s\n", document.GetDocumentId(),
+			strings.Join(document.GetSessionIds(), ", "), v.erased, rowsText(document.GetRows()))
 	case e.GetFileDeleted() != nil:
 		_, err = fmt.Fprintf(v.w, "file %s %s\n", e.GetFileDeleted().GetPath(), v.erased)
 	case e.GetLog() != nil:

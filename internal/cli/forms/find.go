@@ -60,12 +60,8 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 			}
 			reasons = append(reasons, reason)
 		}
-		rows = append(rows, terminal.Row{
-			p.GetId(),
-			statusName(p),
-			p.GetLongLivedInvocationId(),
-			strings.Join(reasons, ", "),
-		})
+		rows = append(rows,
+			terminal.Row{p.GetId(), statusName(p), p.GetLongLivedInvocationId(), strings.Join(reasons, ", ")})
 	}
 	if len(rows) > 1 {
 		fmt.Fprintln(s)

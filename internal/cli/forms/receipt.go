@@ -26,8 +26,7 @@ var receiptHTML string
 
 // receiptPage makes a receipt a page for the person's file.
 var receiptPage = template.Must(
-	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML),
-)
+	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML))
 
 // receiptTime returns a time on a receipt.
 func receiptTime(t *timestamppb.Timestamp) string { return cmp.Or(format.Time(t), "not yet") }
@@ -92,12 +91,10 @@ func printReceipt(w io.Writer, output format.Output, r *cleanupv1.Receipt) error
 		{"not erased", joinOrNone(r.GetProblems())},
 	}
 	if v := r.GetVerification(); v != nil {
-		rows = append(
-			rows, terminal.Row{"verified at", receiptTime(v.GetVerifyTime())},
+		rows = append(rows, terminal.Row{"verified at", receiptTime(v.GetVerifyTime())},
 			terminal.Row{"process instances left", joinOrNone(v.GetProcessInstanceIds())},
 			terminal.Row{"tasks left", joinOrNone(v.GetTaskIds())},
-			terminal.Row{"possible process instances", joinOrNone(v.GetPossibleProcessInstanceIds())},
-		)
+			terminal.Row{"possible process instances", joinOrNone(v.GetPossibleProcessInstanceIds())})
 	}
 	return terminal.ScreenOf(w).PrintTable(rows)
 }
@@ -125,15 +122,12 @@ func newReceipts(server *rpc.Server) *cobra.Command {
 			defer rpc.PrintMore(cmd.ErrOrStderr(), receipts)
 			rows := []terminal.Row{{"RECEIPT", "WHEN", "WHO", "INSTANCES", "TASKS", "FILES", "SUCCEEDED"}}
 			for _, r := range receipts.GetReceipts() {
-				rows = append(rows, terminal.Row{
-					r.GetId(),
-					format.Time(r.GetCreateTime()),
-					r.GetRequestedBy(),
-					strconv.Itoa(len(r.GetProcessInstanceIds())),
-					strconv.Itoa(len(r.GetTaskIds())),
-					strconv.Itoa(len(r.GetFiles())),
-					strconv.FormatBool(r.GetSucceeded()),
-				})
+				rows = append(rows,
+					terminal.Row{
+						r.GetId(), format.Time(r.GetCreateTime()), r.GetRequestedBy(),
+						strconv.Itoa(len(r.GetProcessInstanceIds())), strconv.Itoa(len(r.GetTaskIds())),
+						strconv.Itoa(len(r.GetFiles())), strconv.FormatBool(r.GetSucceeded()),
+					})
 			}
 			return output.Print(cmd.OutOrStdout(), receipts, rows)
 		}),

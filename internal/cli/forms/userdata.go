@@ -23,10 +23,8 @@ func NewCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	server.AddFlags(cmd)
-	cmd.AddCommand(
-		newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server),
-		newReceipts(&server), newPurges(&server),
-	)
+	cmd.AddCommand(newFind(&server), newErase(&server), newVerify(&server), newSweep(&server), newReceipt(&server),
+		newReceipts(&server), newPurges(&server))
 	return cmd
 }
 
@@ -43,9 +41,8 @@ func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, e
 		path, variable, _ := strings.Cut(value, ":")
 		application, workflow, ok := strings.Cut(path, "/")
 		if !ok || application == "" || workflow == "" {
-			return nil, flags.Errorf(
-				"--variable must be APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q", value,
-			)
+			return nil, flags.Errorf("--variable must be APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE, not %q",
+				value)
 		}
 		variables = append(variables, &cleanupv1.WorkflowVariable{
 			Application: application,

@@ -136,9 +136,8 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 	for _, e := range entries {
 		c := change{stored: stored[e.policy.GetName()]}
 		delete(rest, e.policy.GetName())
-		resp, err := a.client.SetPolicy(
-			a.cmd.Context(), &cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw(),
-		)
+		resp, err := a.client.SetPolicy(a.cmd.Context(),
+			&cleanupv1.SetPolicyRequest{Policy: e.policy, ValidateOnly: true}, rpc.Raw())
 		switch code := status.Code(err); {
 		case code == codes.InvalidArgument || code == codes.FailedPrecondition:
 			wrong = append(wrong, e.explain(err))
@@ -180,9 +179,7 @@ func (a *applier) show(changes []change, inFile int) error {
 			}
 		}
 	}
-	fmt.Fprintf(
-		w, "%d new, %d changed, %d deleted, %d unchanged\n", created, changed, deleted, inFile-created-changed,
-	)
+	fmt.Fprintf(w, "%d new, %d changed, %d deleted, %d unchanged\n", created, changed, deleted, inFile-created-changed)
 	a.warn(changes)
 	return nil
 }
@@ -200,11 +197,9 @@ func (a *applier) warn(changes []change) {
 		}
 	}
 	if unproven != nil {
-		fmt.Fprintf(
-			a.cmd.ErrOrStderr(),
+		fmt.Fprintf(a.cmd.ErrOrStderr(),
 			"These rules have never run, and need a preview (cleanupd run --preview), or the guard policy refuses them: %s\n",
-			strings.Join(unproven, ", "),
-		)
+			strings.Join(unproven, ", "))
 	}
 }
 
@@ -215,8 +210,7 @@ func setResponse(p *cleanupv1.Policy) *cleanupv1.SetPolicyResponse {
 
 // errChanged is returned if policies change between the question and its answer.
 var errChanged = errors.New(
-	"nothing was changed: somebody else changed the same policies meanwhile; run the command again",
-)
+	"nothing was changed: somebody else changed the same policies meanwhile; run the command again")
 
 // checkUnchanged fails if the policies to change are not the ones that were shown. Changes after that fail by their
 // etags, except for the creation of a policy of the same name.
@@ -257,7 +251,6 @@ func (a *applier) explainPartly(failed change, done, all int, err error) error {
 	if status.Code(err) == codes.Aborted {
 		text = "somebody else changed it meanwhile"
 	}
-	return fmt.Errorf(
-		"policy %s: %s; %d of %d changes were applied: run the command again", failed.name(), text, done, all,
-	)
+	return fmt.Errorf("policy %s: %s; %d of %d changes were applied: run the command again", failed.name(), text, done,
+		all)
 }

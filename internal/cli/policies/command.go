@@ -34,10 +34,8 @@ func NewCommand() *cobra.Command {
 		Args: flags.OnlyCommands,
 		RunE: list.RunE,
 	}
-	cmd.AddCommand(
-		list, newGet(&server, &output), newSet(&server, &output), newDelete(&server), newExport(&server),
-		newApply(&server, &output),
-	)
+	cmd.AddCommand(list, newGet(&server, &output), newSet(&server, &output), newDelete(&server), newExport(&server),
+		newApply(&server, &output))
 	server.AddFlags(cmd)
 	output.AddFlag(cmd)
 	return cmd
@@ -97,9 +95,8 @@ func newSet(server *rpc.Server, output *format.Output) *cobra.Command {
 				return err
 			}
 			if len(found) != 1 {
-				return flags.Errorf(
-					"%s has %d policies, and set takes one: see cleanupd policies apply", file, len(found),
-				)
+				return flags.Errorf("%s has %d policies, and set takes one: see cleanupd policies apply", file,
+					len(found))
 			}
 			p := found[0].policy
 			if p.Etag, err = etagOf(cmd, client, p.GetName()); err != nil {

@@ -185,9 +185,7 @@ func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f pr
 
 // scalar returns the value of a field that is not a message. Numbers, dates and truth values are texts as written where
 // the field is a text.
-func (p *parser) scalar(
-	n *yaml.Node, path string, f protoreflect.FieldDescriptor,
-) (value protoreflect.Value, ok bool) {
+func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescriptor) (value protoreflect.Value, ok bool) {
 	tag := n.ShortTag()
 	switch f.Kind() {
 	case protoreflect.StringKind:

@@ -19,21 +19,8 @@ func everything() *cleanupv1.Policy {
 		OlderThan:   &cleanupv1.OlderThan{Column: "placed", Days: 730},
 		Filters: []*cleanupv1.Filter{
 			{Column: "status", Op: cleanupv1.FilterOp_FILTER_OP_IN, Values: []string{
-				"1.50",
-				"007",
-				"true",
-				"null",
-				"",
-				"2026-01-31",
-				"~",
-				"<<",
-				"- a",
-				"a: b",
-				"a\tb",
-				"\x1b[31m",
-				"\u202e",
-				"é",
-				" ",
+				"1.50", "007", "true", "null", "", "2026-01-31", "~", "<<", "- a", "a: b", "a\tb", "\x1b[31m", "\u202e",
+				"é", " ",
 			}},
 			{Column: "note", Op: cleanupv1.FilterOp_FILTER_OP_IS_NOT_NULL},
 		},
@@ -61,10 +48,9 @@ func TestFilesAreReadAsWritten(t *testing.T) {
 		}
 	}
 	if !strings.HasPrefix(text, "policies:\n  - name: everything\n    table: shop.\"Order.Lines\"\n") ||
-		strings.ContainsAny(
-			text,
-			"\x1b\u202e\t",
-		) || !strings.Contains(text, "      - column: email\n        value: null\n") {
+		strings.ContainsAny(text, "\x1b\u202e\t") || !strings.Contains(
+		text, "      - column: email\n        value: null\n",
+	) {
 		t.Error(text)
 	}
 	if empty, err := encode(nil); err != nil || empty != "policies: []\n" {

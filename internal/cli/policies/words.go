@@ -19,9 +19,10 @@ import (
 func table(policies ...*cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{{"POLICY", "ENABLED", "RAN", "TABLE", "ACTION", "CONDITION"}}
 	for _, p := range policies {
-		rows = append(rows, terminal.Row{
-			p.GetName(), yesOrNo(p.GetEnabled()), yesOrNo(hasRun(p)), p.GetTable(), action(p), condition(p),
-		})
+		rows = append(rows,
+			terminal.Row{
+				p.GetName(), yesOrNo(p.GetEnabled()), yesOrNo(hasRun(p)), p.GetTable(), action(p), condition(p),
+			})
 	}
 	return rows
 }
@@ -100,10 +101,8 @@ func conditions(p *cleanupv1.Policy) (parts []string) {
 			per = " per " + strings.Join(k.GetPer(), ", ")
 		}
 		by := cmp.Or(k.GetOrderBy(), p.GetOlderThan().GetColumn())
-		parts = append(
-			parts,
-			fmt.Sprintf("not among the %s newest%s by %s", humanize.Comma(int64(k.GetCount())), per, by),
-		)
+		parts = append(parts,
+			fmt.Sprintf("not among the %s newest%s by %s", humanize.Comma(int64(k.GetCount())), per, by))
 	}
 	return parts
 }

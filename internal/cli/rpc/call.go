@@ -9,9 +9,9 @@ import (
 )
 
 // WithClient returns a command's function that calls do with a client of the server.
-func WithClient(
-	server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error,
-) func(*cobra.Command, []string) error {
+func WithClient(server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error) func(
+	*cobra.Command, []string,
+) error {
 	return func(cmd *cobra.Command, args []string) error {
 		notice, err := server.useContext(cmd)
 		if err != nil {

@@ -23,10 +23,8 @@ func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
 		if info, _ := detail.(*errdetails.ErrorInfo); info.GetReason() == runs.RunActive {
-			return status.Errorf(
-				s.Code(), "%s; watch it with %s", s.Message(),
-				server.Command("runs watch", info.GetMetadata()["run_id"]),
-			)
+			return status.Errorf(s.Code(), "%s; watch it with %s", s.Message(),
+				server.Command("runs watch", info.GetMetadata()["run_id"]))
 		}
 	}
 	if !ok || s.Code() != codes.Unavailable ||
@@ -61,9 +59,8 @@ func ExplainConflict(err error) error {
 	if status.Code(err) != codes.Aborted {
 		return err
 	}
-	return status.Error(
-		codes.Aborted, "nothing was changed: somebody else changed the same settings meanwhile; run the command again",
-	)
+	return status.Error(codes.Aborted,
+		"nothing was changed: somebody else changed the same settings meanwhile; run the command again")
 }
 
 // PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.

@@ -150,8 +150,7 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	options := []grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(transport.MaxResponse)),
-		grpc.WithUnaryInterceptor(printableResponses),
-		grpc.WithStreamInterceptor(printableStreams),
+		grpc.WithUnaryInterceptor(printableResponses), grpc.WithStreamInterceptor(printableStreams),
 	}
 	token, origin, err := s.readToken()
 	if err != nil {

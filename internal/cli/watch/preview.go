@@ -57,17 +57,11 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 		if p.GetRowsTotal() > 0 {
 			total = humanize.Comma(p.GetRowsTotal())
 		}
-		rows = append(rows, terminal.Row{
-			p.GetTable(),
-			format.EnumName(p.GetAction()),
-			humanize.Comma(affected(p)),
-			now,
-			total,
-			format.Size(p.GetBytes()),
-			format.Date(p.GetOldestTime()),
-			format.Date(p.GetNewestTime()),
-			reason(p),
-		})
+		rows = append(rows,
+			terminal.Row{
+				p.GetTable(), format.EnumName(p.GetAction()), humanize.Comma(affected(p)), now, total,
+				format.Size(p.GetBytes()), format.Date(p.GetOldestTime()), format.Date(p.GetNewestTime()), reason(p),
+			})
 	}
 	return rows
 }
@@ -124,14 +118,9 @@ func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	if g.GetTotalRows() > 0 {
 		details += fmt.Sprintf(", of about %s rows", humanize.Comma(g.GetTotalRows()))
 	}
-	return fmt.Sprintf(
-		"The guard %s refuses this for %s: the number is %s%s; the limit is %s.",
-		format.EnumName(g.GetGuard()),
-		g.GetTable(),
-		humanize.Comma(g.GetNumber()),
-		details,
-		humanize.Comma(g.GetLimit()),
-	)
+	return fmt.Sprintf("The guard %s refuses this for %s: the number is %s%s; the limit is %s.",
+		format.EnumName(g.GetGuard()), g.GetTable(), humanize.Comma(g.GetNumber()), details,
+		humanize.Comma(g.GetLimit()))
 }
 
 // AcceptCommand returns the command that runs a plan and accepts the guards that would refuse it.

@@ -24,18 +24,17 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	if r.GetDryRun() {
 		kind = "Dry run"
 	}
-	fmt.Fprintln(s, s.Wrap(fmt.Sprintf(
-		"%s %s, requested by %s at %s", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
-		format.Time(r.GetCreateTime()),
-	), 2))
+	fmt.Fprintln(s,
+		s.Wrap(
+			fmt.Sprintf("%s %s, requested by %s at %s", kind, r.GetId(), terminal.Printable(r.GetRequestedBy()),
+				format.Time(r.GetCreateTime())),
+			2))
 	if r.GetPlan() != "" {
 		fmt.Fprintf(s, "It does what the dry run %s found, and no more.\n", r.GetPlan())
 	}
 	if r.GetPauseTime() != nil {
-		fmt.Fprintf(
-			s, "It is paused by %s since %s: %s lets it continue.\n", terminal.Printable(r.GetPausedBy()),
-			format.Time(r.GetPauseTime()), server.Command("runs resume", r.GetId()),
-		)
+		fmt.Fprintf(s, "It is paused by %s since %s: %s lets it continue.\n", terminal.Printable(r.GetPausedBy()),
+			format.Time(r.GetPauseTime()), server.Command("runs resume", r.GetId()))
 	}
 	if r.GetEndTime() == nil {
 		if !r.GetDryRun() {
@@ -81,23 +80,17 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 		if t.GetState() == cleanupv1.TaskState_TASK_STATE_SKIPPED && t.GetStartTime() == nil { // not selected
 			continue
 		}
-		rows = append(rows, terminal.Row{
-			t.GetTask(),
-			format.EnumName(t.GetState()),
-			humanize.Comma(t.GetRowsDeleted()),
-			humanize.Comma(t.GetRowsUpdated()),
-			humanize.Comma(t.GetTablesDropped()),
-			RowsRetained(t),
-			format.Elapsed(t.GetStartTime(), t.GetEndTime()),
-			humanize.Comma(t.GetBatches()),
-		})
+		rows = append(rows,
+			terminal.Row{
+				t.GetTask(), format.EnumName(t.GetState()), humanize.Comma(t.GetRowsDeleted()),
+				humanize.Comma(t.GetRowsUpdated()), humanize.Comma(t.GetTablesDropped()), RowsRetained(t),
+				format.Elapsed(t.GetStartTime(), t.GetEndTime()), humanize.Comma(t.GetBatches()),
+			})
 	}
 	fmt.Fprintln(s)
 	sizes := tableSizes(r)
-	err := errors.Join(
-		s.PrintTable(rows), printTableSizes(s, sizes, limit(maxTables), more),
-		printPreview(s, r, limit(maxPreviewTables), more),
-	)
+	err := errors.Join(s.PrintTable(rows), printTableSizes(s, sizes, limit(maxTables), more),
+		printPreview(s, r, limit(maxPreviewTables), more))
 	fmt.Fprintln(s, "\n"+s.Wrap(total(r, sizes), 2))
 	fmt.Fprintln(s, s.Wrap(fmt.Sprintf("Run %s %s.%s", r.GetId(), s.Paint(format.EnumName(r.GetState())), note), 2))
 	return err
@@ -180,14 +173,13 @@ func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit in
 	}
 	rows := []terminal.Row{{"TABLE", "DELETED", "BEFORE", "AFTER", "DEAD", "FREE"}}
 	for _, t := range sizes[:min(len(sizes), limit)] {
-		rows = append(rows, terminal.Row{
-			t.GetTable(),
-			humanize.Comma(t.GetRowsDeleted()),
-			format.Size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
-			format.Size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()),
-			sizeIfKnown(t.DeadBytes),
-			sizeIfKnown(t.FreeBytes),
-		})
+		rows = append(rows,
+			terminal.Row{
+				t.GetTable(), humanize.Comma(t.GetRowsDeleted()),
+				format.Size(t.GetTableBytesBefore() + t.GetIndexBytesBefore()),
+				format.Size(t.GetTableBytesAfter() + t.GetIndexBytesAfter()), sizeIfKnown(t.DeadBytes),
+				sizeIfKnown(t.FreeBytes),
+			})
 	}
 	fmt.Fprintln(s)
 	err := s.PrintTable(rows)

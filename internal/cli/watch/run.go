@@ -119,27 +119,21 @@ func (r *Run) Follow(p Printer) error {
 	err := r.Print(p)
 	switch {
 	case r.id == "" && status.Code(err) == codes.Unavailable && r.request != nil && !r.request.GetDryRun():
-		return fmt.Errorf(
-			"%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
-			r.server.Command("runs", "--limit 1"),
-		)
+		return fmt.Errorf("%w; the run may have been started: see %s", rpc.PlainError(r.server.Explain(err)),
+			r.server.Command("runs", "--limit 1"))
 	case r.id == "" || r.finished:
 		return err
 	case r.missing:
 		return fmt.Errorf(
 			"run %s no longer exists: it was deleted, or the database lost it, as in a failover to a lagging standby",
-			r.id,
-		)
+			r.id)
 	case r.ctx.Err() != nil:
-		return fmt.Errorf(
-			"run %s continues: watch it with %s, cancel it with %s", r.id, r.server.Command("runs watch", r.id),
-			r.server.Command("runs cancel", r.id),
-		)
+		return fmt.Errorf("run %s continues: watch it with %s, cancel it with %s", r.id,
+			r.server.Command("runs watch", r.id), r.server.Command("runs cancel", r.id))
 	case err != nil:
 		return fmt.Errorf(
 			"%w; run %[2]s may continue: watch it on another replica with cleanupd runs watch %[2]s --server OTHER",
-			rpc.PlainError(r.server.Explain(err)), r.id,
-		)
+			rpc.PlainError(r.server.Explain(err)), r.id)
 	}
 	return nil
 }
@@ -198,8 +192,7 @@ func (r *Run) resumeReason(err error) string {
 			if err == nil && info.GetReason() == eventlog.LogReplaced {
 				r.sequence, r.generation = after, 0
 				return fmt.Sprintf(
-					"the database lost the events after the first %d, as in a failover: continuing from there", after,
-				)
+					"the database lost the events after the first %d, as in a failover: continuing from there", after)
 			}
 		}
 	}

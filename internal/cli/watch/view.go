@@ -105,16 +105,12 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 		share := completedShare(p)
 		tasks := max(v.task.GetTaskCount(), 1)
 		run := (float64(max(v.task.GetPosition(), 1)-1) + share) / float64(tasks)
-		total := fmt.Sprintf(
-			"%.0f %%, %s, %s", 100*run, format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
-			format.Duration(e.GetTime().AsTime().Sub(v.startTime)),
-		)
+		total := fmt.Sprintf("%.0f %%, %s, %s", 100*run, format.Rows(v.rows+p.GetRowsDeleted()+p.GetRowsUpdated()),
+			format.Duration(e.GetTime().AsTime().Sub(v.startTime)))
 		err := v.Clear()
 		v.progressDrawn = true
-		_, drawErr := fmt.Fprintf(
-			v, "%s\n%s", v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
-			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), total)),
-		)
+		_, drawErr := fmt.Fprintf(v, "%s\n%s", v.truncate(v.taskLabel(p.GetTask())+v.bar(share)+describeProgress(p)),
+			v.truncate(fmt.Sprintf("%-28s%s%s", "the run", v.bar(run), total)))
 		return errors.Join(err, drawErr)
 	}
 	if time.Since(v.progressTime) < progressInterval {

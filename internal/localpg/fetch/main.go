@@ -64,10 +64,8 @@ type telling struct{ http.RoundTripper }
 func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, ".jar") {
-		fmt.Fprintf(
-			os.Stderr, "No PostgreSQL was found: downloading one, %s, from %s …\n",
-			humanize.IBytes(uint64(max(resp.ContentLength, 0))), req.URL.Redacted(),
-		)
+		fmt.Fprintf(os.Stderr, "No PostgreSQL was found: downloading one, %s, from %s …\n",
+			humanize.IBytes(uint64(max(resp.ContentLength, 0))), req.URL.Redacted())
 	}
 	return resp, err
 }

@@ -86,9 +86,8 @@ func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 // CheckBounds fails if a bound is negative.
 func CheckBounds(b notify.Bounds) error {
 	if b.Rows < 0 || b.Tables < 0 {
-		return flags.Errorf(
-			"--notify-retained-rows and --notify-retained-tables must be 0 or more, not %d and %d", b.Rows, b.Tables,
-		)
+		return flags.Errorf("--notify-retained-rows and --notify-retained-tables must be 0 or more, not %d and %d",
+			b.Rows, b.Tables)
 	}
 	return nil
 }

@@ -45,11 +45,8 @@ func (c covered) of(t *inventory.Table) (tasks []string, retained []Retained) {
 		retained = append(retained, r)
 	}
 	slices.SortFunc(retained, func(a, b Retained) int {
-		return cmp.Or(
-			cmp.Compare(b.Bytes, a.Bytes),
-			cmp.Compare(b.Tables, a.Tables),
-			strings.Compare(a.Reason, b.Reason),
-		)
+		return cmp.Or(cmp.Compare(b.Bytes, a.Bytes), cmp.Compare(b.Tables, a.Tables),
+			strings.Compare(a.Reason, b.Reason))
 	})
 	return dropped.Tasks, shorten(retained)
 }

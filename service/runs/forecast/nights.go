@@ -17,7 +17,8 @@ const selectNights = `
 SELECT t.name, r.start_time, t.rows_deleted + t.rows_updated,
   COALESCE(extract(epoch FROM t.end_time - t.start_time - t.paused_for), 0)::float8,
   CASE WHEN t.state IN ('CANCELLED', 'NOT_RUN') AND r.error = @stopped THEN
-      CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text, '"BATCHES_WAIT"') > 0)
+      CASE WHEN EXISTS (SELECT FROM cleanupd.event e WHERE e.run_id = r.id AND strpos(e.body::text,
+	'"BATCHES_WAIT"') > 0)
         THEN @throttled::text ELSE @max_duration::text END
     WHEN t.state IN ('FAILED', 'NOT_RUN') THEN @failing::text
     WHEN t.tables_retained > 0 OR t.rows_locked > 0 THEN @locks::text

@@ -110,10 +110,8 @@ func hiddenSequences(ctx context.Context, db campaign.Querier) (string, error) {
 	if err := db.QueryRow(ctx, allSequences+hidden).Scan(&role, &names); err != nil || len(names) == 0 {
 		return "", err
 	}
-	return fmt.Sprintf(
-		"sequences that the role may not read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
-		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role,
-	), nil
+	return fmt.Sprintf("sequences that the role may not read are not shown (%d): GRANT SELECT ON SEQUENCE %s TO %s",
+		len(names), strings.Join(names[:min(len(names), maxHidden)], ", "), role), nil
 }
 
 // SampleSequences stores the last values of the sequences, unless that was done today, and forgets old ones.

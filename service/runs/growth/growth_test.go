@@ -59,11 +59,7 @@ func TestGrowthOfRestingAndNewTables(t *testing.T) {
 		t.Errorf("the resting table: %+v", r)
 	}
 	size := db.Int("SELECT relpages * 8192 FROM pg_class WHERE oid = 'young'::regclass")
-	if r := rates(
-		t,
-		db,
-		"public.young",
-	); r.Week == nil || *r.Week < size/7-2 || *r.Week > size/7 ||
+	if r := rates(t, db, "public.young"); r.Week == nil || *r.Week < size/7-2 || *r.Week > size/7 ||
 		*r.Month < size/127-2 {
 		t.Errorf("the new table of %d bytes: %+v", size, r)
 	}

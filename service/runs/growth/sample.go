@@ -70,9 +70,7 @@ func (b *batch) store(ctx context.Context, tx pgx.Tx, now time.Time) (changed in
 	if _, err := tx.Exec(ctx, registerTables, b.names, now); err != nil {
 		return 0, err
 	}
-	tag, err := tx.Exec(
-		ctx, insertSamples, b.names, now, b.rows, b.bytes, b.indexBytes, b.inserted, b.deleted, b.reset,
-	)
+	tag, err := tx.Exec(ctx, insertSamples, b.names, now, b.rows, b.bytes, b.indexBytes, b.inserted, b.deleted, b.reset)
 	if err != nil {
 		return 0, err
 	}

@@ -34,9 +34,7 @@ func TestSamplesOfChangedTables(t *testing.T) {
 	}
 	if dropped := db.Strings(
 		"SELECT name FROM cleanupd.sampled_table WHERE drop_time IS NOT NULL",
-	); len(
-		dropped,
-	) != 1 ||
+	); len(dropped) != 1 ||
 		dropped[0] != "public.idle" {
 		t.Errorf("dropped: %v", dropped)
 	}
@@ -179,10 +177,8 @@ func TestOldSamplesAreThinned(t *testing.T) {
 		"INSERT INTO cleanupd.sampled_table (name, first_time, drop_time) VALUES ('public.nmsdelivery', now(), NULL), " +
 			"('public.gone', now(), now() - interval '401 days'), ('public.xtkoption', now(), NULL)",
 	)
-	db.Do(
-		"INSERT INTO cleanupd.table_sampling SELECT now() - i * interval '1 day' FROM generate_series(1, $1::int) i",
-		days,
-	)
+	db.Do("INSERT INTO cleanupd.table_sampling SELECT now() - i * interval '1 day' FROM generate_series(1, $1::int) i",
+		days)
 	db.Do("INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, inserted) SELECT t.id, "+
 		"now() - i * interval '1 day', $1 - i, 8192, 0, 1 FROM generate_series(1, $1::int) i, cleanupd.sampled_table t "+
 		"WHERE name <> 'public.xtkoption'", days)
@@ -198,8 +194,7 @@ func TestOldSamplesAreThinned(t *testing.T) {
 		t.Errorf("%d samples of the last 90 days", n)
 	}
 	weekly := db.Int(
-		"SELECT count(*)" + ofDelivery + "AND time BETWEEN now() - interval '400 days' AND now() - interval '90 days'",
-	)
+		"SELECT count(*)" + ofDelivery + "AND time BETWEEN now() - interval '400 days' AND now() - interval '90 days'")
 	if weekly < 44 || weekly > 47 {
 		t.Errorf("%d samples of 310 days", weekly)
 	}

@@ -39,23 +39,20 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 	return &refused.Error{
 		Reason:   Foreign,
 		Metadata: map[string]string{"instance": stored.Instance, "differs": differences},
-		Message: fmt.Sprintf(
-			"this database is not cleaned by this service: %s; cleanupd adopt makes it its own", differences,
-		),
+		Message: fmt.Sprintf("this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
+			differences),
 	}
 }
 
 // compare describes how the identity of a database differs from the stored one.
 func compare(stored, now store.Identity) (differences []string) {
 	if stored.Instance != now.Instance {
-		differences = append(
-			differences, fmt.Sprintf("it belongs to the instance %q, and this is %q", stored.Instance, now.Instance),
-		)
+		differences = append(differences,
+			fmt.Sprintf("it belongs to the instance %q, and this is %q", stored.Instance, now.Instance))
 	}
 	if stored.System != now.System {
-		differences = append(
-			differences, fmt.Sprintf("its system identifier was %s, and is %s", stored.System, now.System),
-		)
+		differences = append(differences,
+			fmt.Sprintf("its system identifier was %s, and is %s", stored.System, now.System))
 	}
 	if stored.DatabaseOID != now.DatabaseOID {
 		differences = append(differences, fmt.Sprintf("its oid was %d, and is %d", stored.DatabaseOID, now.DatabaseOID))

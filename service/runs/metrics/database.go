@@ -49,18 +49,11 @@ var (
 		[]string{"tasks"},
 		nil,
 	)
-	activeRuns = prometheus.NewDesc(
-		"cleanupd_active_runs",
-		"Runs that are queued, running or paused, on any replica.",
-		[]string{"state", "dry_run"},
-		nil,
-	)
-	runPace = prometheus.NewDesc(
-		"cleanupd_run_pace",
+	activeRuns = prometheus.NewDesc("cleanupd_active_runs", "Runs that are queued, running or paused, on any replica.",
+		[]string{"state", "dry_run"}, nil)
+	runPace = prometheus.NewDesc("cleanupd_run_pace",
 		"1 for the pace of the active run, otherwise 0; 0 for each of them without one. Dry runs do not count.",
-		[]string{"pace"},
-		nil,
-	)
+		[]string{"pace"}, nil)
 	pausedSince = prometheus.NewDesc(
 		"cleanupd_run_paused_since_timestamp_seconds",
 		"Since when the active run is paused, by whom: schedule outside of its windows, otherwise caller; 0 if it is not. "+
@@ -68,16 +61,10 @@ var (
 		[]string{"by"},
 		nil,
 	)
-	scheduled = prometheus.NewDesc(
-		"cleanupd_schedule_enabled",
-		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule start them.",
-		nil,
-		nil,
-	)
-	nextRun = prometheus.NewDesc(
-		"cleanupd_schedule_next_run_timestamp_seconds",
-		"When the next scheduled run starts; no sample if none is scheduled.", nil, nil,
-	)
+	scheduled = prometheus.NewDesc("cleanupd_schedule_enabled",
+		"Whether the schedule starts runs: 1 or 0. Replicas with --schedule start them.", nil, nil)
+	nextRun = prometheus.NewDesc("cleanupd_schedule_next_run_timestamp_seconds",
+		"When the next scheduled run starts; no sample if none is scheduled.", nil, nil)
 	overdueDesc = prometheus.NewDesc(
 		"cleanupd_oldest_obsolete_row_age_seconds",
 		"How long the oldest row of a table has been obsolete; 0 if none is. For tables without an index on the "+
@@ -97,24 +84,17 @@ var (
 			"counted. Dry runs do not count.",
 		[]string{"task"}, nil,
 	)
-	otherCleaner = prometheus.NewDesc(
-		"cleanupd_application_cleanup_started",
+	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started",
 		"Whether the application's own workflow cleanup is started, so that two cleanups work on one database: 1 or 0.",
-		nil,
-		nil,
-	)
+		nil, nil)
 	guardLatched = prometheus.NewDesc(
 		"cleanupd_guard_latched",
 		"Tripped guards, which refuse a task until a plan that accepts them has run, or an option or the guard is "+
 			"changed: 1 for each.",
 		[]string{"task", "guard", "table"}, nil,
 	)
-	pendingNotifications = prometheus.NewDesc(
-		"cleanupd_notifications_pending",
-		"Notifications that were not accepted yet, by target.",
-		[]string{"target"},
-		nil,
-	)
+	pendingNotifications = prometheus.NewDesc("cleanupd_notifications_pending",
+		"Notifications that were not accepted yet, by target.", []string{"target"}, nil)
 	scrapeError = prometheus.NewDesc(
 		"cleanupd_scrape_error",
 		"1 if these metrics could not be read from the database within 2 seconds, otherwise 0: runs for those that are "+
@@ -127,21 +107,8 @@ var (
 // Describe implements prometheus.Collector.
 func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
-		lastSuccess,
-		activeRuns,
-		runPace,
-		pausedSince,
-		scheduled,
-		nextRun,
-		overdueDesc,
-		rowsRetained,
-		tablesRetained,
-		otherCleaner,
-		guardLatched,
-		pendingNotifications,
-		fallingBehind,
-		sequenceEnd,
-		scrapeError,
+		lastSuccess, activeRuns, runPace, pausedSince, scheduled, nextRun, overdueDesc, rowsRetained, tablesRetained,
+		otherCleaner, guardLatched, pendingNotifications, fallingBehind, sequenceEnd, scrapeError,
 	} {
 		ch <- desc
 	}

@@ -37,8 +37,7 @@ func RegisterPools(r prometheus.Registerer, pools ...*pgxpool.Pool) {
 	}
 	f.NewGaugeFunc(
 		prometheus.GaugeOpts{Name: "cleanupd_pool_max_connections", Help: "How many connections there may be."},
-		sum(func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }),
-	)
+		sum(func(s *pgxpool.Stat) float64 { return float64(s.MaxConns()) }))
 	for _, c := range []struct {
 		name, help string
 		value      func(*pgxpool.Stat) float64

@@ -53,51 +53,33 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	}
 	m := &Replica{
 		runs: counter("cleanupd_runs_total", "Runs that this replica ended, by state.", "state", "dry_run"),
-		runSeconds: histogram(
-			"cleanupd_run_duration_seconds", "Duration of the runs that this replica ended, from their first start.",
-			runBuckets, "dry_run",
-		),
+		runSeconds: histogram("cleanupd_run_duration_seconds",
+			"Duration of the runs that this replica ended, from their first start.", runBuckets, "dry_run"),
 		tasks: counter(
-			"cleanupd_tasks_total",
-			"Tasks of runs, except dry runs, that this replica ended, by state; skipped if they had nothing to do.",
-			"task",
-			"state",
-		),
-		taskSeconds: histogram(
-			"cleanupd_task_duration_seconds", "Duration of tasks of runs, except dry runs, from their first start.",
-			taskBuckets, "task",
-		),
+			"cleanupd_tasks_total", "Tasks of runs, except dry runs, that this replica ended, by state; skipped if they had "+
+				"nothing to do.",
+			"task", "state"),
+		taskSeconds: histogram("cleanupd_task_duration_seconds",
+			"Duration of tasks of runs, except dry runs, from their first start.", taskBuckets, "task"),
 		deleted: counter("cleanupd_rows_deleted_total", "Rows that this replica deleted.", "task"),
-		cascaded: counter(
-			"cleanupd_rows_cascaded_total",
-			"Rows that foreign keys deleted with rows that this replica deleted.",
-			"task",
-		),
+		cascaded: counter("cleanupd_rows_cascaded_total",
+			"Rows that foreign keys deleted with rows that this replica deleted.", "task"),
 		updated: counter("cleanupd_rows_updated_total", "Rows that this replica updated.", "task"),
 		dropped: counter("cleanupd_tables_dropped_total", "Work tables that this replica dropped.", "task"),
-		batchSeconds: histogram(
-			"cleanupd_batch_duration_seconds",
-			"Duration of batches that changed something, from BEGIN to the response to COMMIT.", batchBuckets, "task",
-		),
-		throttled: counter(
-			"cleanupd_throttled_seconds_total", "Seconds that batches were throttled, by reason.",
-			"reason",
-		),
-		retries: counter(
-			"cleanupd_retries_total",
-			"Retries after transient errors, such as deadlocks, by SQLSTATE.", "sqlstate",
-		),
-		failedAttempts: f.NewCounter(
-			prometheus.CounterOpts{
-				Name: "cleanupd_run_failed_attempts_total",
-				Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
-			},
-		),
+		batchSeconds: histogram("cleanupd_batch_duration_seconds",
+			"Duration of batches that changed something, from BEGIN to the response to COMMIT.", batchBuckets, "task"),
+		throttled: counter("cleanupd_throttled_seconds_total", "Seconds that batches were throttled, by reason.",
+			"reason"),
+		retries: counter("cleanupd_retries_total", "Retries after transient errors, such as deadlocks, by SQLSTATE.",
+			"sqlstate"),
+		failedAttempts: f.NewCounter(prometheus.CounterOpts{
+			Name: "cleanupd_run_failed_attempts_total",
+			Help: "Runs that this replica took up again after the database, or another replica, had failed them.",
+		}),
 		messages: counter(
-			"cleanupd_run_messages_total",
-			"Messages with a code in the logs of runs, and in the results of their tasks, by code and level.",
-			"code", "level",
-		),
+			"cleanupd_run_messages_total", "Messages with a code in the logs of runs, and in the results of their tasks, by "+
+				"code and level.",
+			"code", "level"),
 	}
 	m.initialize()
 	return m
@@ -113,11 +95,7 @@ func (m *Replica) initialize() {
 	}
 	for _, t := range tasks.Pipeline {
 		for _, state := range []pipeline.State{
-			pipeline.Succeeded,
-			pipeline.Skipped,
-			pipeline.Failed,
-			pipeline.NotRun,
-			pipeline.Cancelled,
+			pipeline.Succeeded, pipeline.Skipped, pipeline.Failed, pipeline.NotRun, pipeline.Cancelled,
 		} {
 			m.tasks.WithLabelValues(t.Name, label(state))
 		}

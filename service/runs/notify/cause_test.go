@@ -46,10 +46,14 @@ func TestJudge(t *testing.T) {
 			Bounds{},
 			causes{RunFailed: {"fails"}, GuardRefused: {"guarded"}},
 		},
-		"a guard refuses all":       {store.Failed, nil, nil, Bounds{}, causes{GuardRefused: nil}},
-		"a cancelled run":           {state: store.Cancelled, results: results{works}, before: []string{"works"}},
-		"a failure before a cancel": {store.Cancelled, results{guarded, fails}, nil, Bounds{}, causes{GuardRefused: {"guarded"}}},
-		"rows below the bound":      {state: store.Succeeded, results: results{retains, retains2}, bounds: Bounds{Rows: 12}},
+		"a guard refuses all": {store.Failed, nil, nil, Bounds{}, causes{GuardRefused: nil}},
+		"a cancelled run":     {state: store.Cancelled, results: results{works}, before: []string{"works"}},
+		"a failure before a cancel": {store.Cancelled, results{guarded, fails}, nil, Bounds{}, causes{GuardRefused: {
+			"guarded",
+		}}},
+		"rows below the bound": {state: store.Succeeded, results: results{
+			retains, retains2,
+		}, bounds: Bounds{Rows: 12}},
 		"rows at the bound": {
 			store.Succeeded,
 			results{works, retains, retains2},
@@ -57,9 +61,11 @@ func TestJudge(t *testing.T) {
 			Bounds{Rows: 11},
 			causes{RowsRetained: {"retains", "retains2"}},
 		},
-		"tables at the bound": {store.Succeeded, results{retains2}, nil, Bounds{Tables: 2}, causes{RowsRetained: {"retains2"}}},
-		"no bounds":           {state: store.Succeeded, results: results{retains2}},
-		"rows on hold":        {state: store.Succeeded, results: results{held}, bounds: Bounds{1, 1}},
+		"tables at the bound": {store.Succeeded, results{retains2}, nil, Bounds{Tables: 2}, causes{RowsRetained: {
+			"retains2",
+		}}},
+		"no bounds":    {state: store.Succeeded, results: results{retains2}},
+		"rows on hold": {state: store.Succeeded, results: results{held}, bounds: Bounds{1, 1}},
 		"retained and failed": {
 			store.Failed,
 			results{retains, fails},
@@ -67,8 +73,12 @@ func TestJudge(t *testing.T) {
 			Bounds{Rows: 1},
 			causes{RunFailed: {"fails"}, RowsRetained: {"retains"}},
 		},
-		"success after a failure": {store.Succeeded, results{works, retains}, []string{"works"}, Bounds{}, causes{RunRecovered: {"works"}}},
-		"another failure":         {store.Failed, results{works, fails}, []string{"works"}, Bounds{}, causes{RunFailed: {"fails"}}},
+		"success after a failure": {store.Succeeded, results{
+			works, retains,
+		}, []string{"works"}, Bounds{}, causes{RunRecovered: {"works"}}},
+		"another failure": {store.Failed, results{
+			works, fails,
+		}, []string{"works"}, Bounds{}, causes{RunFailed: {"fails"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -84,8 +84,8 @@ func TestHostileTexts(t *testing.T) {
 	run.RequestedBy = hostile
 	e := eventOf(Origin{hostile, hostile, hostile}, run)
 	for _, text := range []string{
-		e.Data.Summary, e.Data.Database, e.Data.Host, e.Data.Instance, e.Data.Run.RequestedBy,
-		e.Data.Run.Error, e.Data.Run.Tasks[0].Task, e.Data.Run.Tasks[0].Error, e.Source,
+		e.Data.Summary, e.Data.Database, e.Data.Host, e.Data.Instance, e.Data.Run.RequestedBy, e.Data.Run.Error,
+		e.Data.Run.Tasks[0].Task, e.Data.Run.Tasks[0].Error, e.Source,
 	} {
 		if strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("got %q", text)

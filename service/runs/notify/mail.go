@@ -220,12 +220,8 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 		options = append(options, gomail.WithSSL())
 	}
 	if m.user != "" {
-		options = append(
-			options,
-			gomail.WithUsername(m.user),
-			gomail.WithPassword(password),
-			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin),
-		)
+		options = append(options, gomail.WithUsername(m.user), gomail.WithPassword(password),
+			gomail.WithOpportunisticSMTPAuth(gomail.SMTPAuthSCRAMSHA256, gomail.SMTPAuthPlain, gomail.SMTPAuthLogin))
 	}
 	return gomail.NewClient(m.host, options...)
 }

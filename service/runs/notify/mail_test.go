@@ -56,11 +56,9 @@ func startMail(t *testing.T, certificate *tls.Certificate, implicit bool) *mailS
 func startMailOn(t *testing.T, address string, certificate *tls.Certificate, implicit bool) *mailServer {
 	t.Helper()
 	s := &mailServer{}
-	s.Server = smtp.NewServer(
-		smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
-			return &session{server: s, received: received{hello: c.Hostname()}}, nil
-		}),
-	)
+	s.Server = smtp.NewServer(smtp.BackendFunc(func(c *smtp.Conn) (smtp.Session, error) {
+		return &session{server: s, received: received{hello: c.Hostname()}}, nil
+	}))
 	s.AllowInsecureAuth = true
 	s.ErrorLog = discard{}
 	if certificate != nil {
@@ -249,19 +247,8 @@ func TestMailOverTLS(t *testing.T) {
 	certificate := ca.Server()
 	o := Options{Roots: ca.Pool()}
 	e := Origin{}.testEvent(time.Now())
-	implicit, starttls, plain := startMail(
-		t,
-		&certificate,
-		true,
-	), startMail(
-		t,
-		&certificate,
-		false,
-	), startMail(
-		t,
-		nil,
-		false,
-	)
+	implicit, starttls, plain := startMail(t, &certificate, true), startMail(t, &certificate, false), startMail(t, nil,
+		false)
 	for name, c := range map[string]struct {
 		server  *mailServer
 		address string
@@ -272,10 +259,12 @@ func TestMailOverTLS(t *testing.T) {
 		"smtps": {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", o, 0, ""},
 		"a password file": {implicit, "smtps://u@HOST?to=a@b.example&password-file=" +
 			url.QueryEscape(file(t, "PLANTED\n")), o, 0, ""},
-		"an unknown authority":   {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", Options{}, 0, "unknown authority"},
-		"a wrong password":       {implicit, "smtps://u:WRONG@HOST?to=a@b.example", o, 0, "*** is not the password"},
-		"STARTTLS":               {starttls, "smtp://u:PLANTED@HOST?to=a@b.example", o, gomail.TLSMandatory, ""},
-		"a server without it":    {plain, "smtp://HOST?to=a@b.example", o, gomail.TLSMandatory, "does not support STARTTLS"},
+		"an unknown authority": {implicit, "smtps://u:PLANTED@HOST?to=a@b.example", Options{}, 0, "unknown authority"},
+		"a wrong password":     {implicit, "smtps://u:WRONG@HOST?to=a@b.example", o, 0, "*** is not the password"},
+		"STARTTLS":             {starttls, "smtp://u:PLANTED@HOST?to=a@b.example", o, gomail.TLSMandatory, ""},
+		"a server without it": {
+			plain, "smtp://HOST?to=a@b.example", o, gomail.TLSMandatory, "does not support STARTTLS",
+		},
 		"STARTTLS if offered":    {starttls, "smtp://HOST?to=a@b.example", o, gomail.TLSOpportunistic, ""},
 		"if it is not offered":   {plain, "smtp://HOST?to=a@b.example", o, gomail.TLSOpportunistic, ""},
 		"plain, on this machine": {plain, "smtp://u:PLANTED@HOST?to=a@b.example", o, gomail.NoTLS, ""},
@@ -305,10 +294,14 @@ func TestMailOverTLS(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", address, got, want)
 		}
 	}
-	if got := target(t, "smtp://h.example?to=a@b", Options{Insecure: true}).sender.(*mailer).policy; got != gomail.TLSOpportunistic {
+	if got := target(
+		t, "smtp://h.example?to=a@b", Options{Insecure: true},
+	).sender.(*mailer).policy; got != gomail.TLSOpportunistic {
 		t.Errorf("insecure: got %v", got)
 	}
-	if got := target(t, "smtp://u@h.example?to=a@b", Options{Insecure: true}).sender.(*mailer).policy; got != gomail.TLSMandatory {
+	if got := target(
+		t, "smtp://u@h.example?to=a@b", Options{Insecure: true},
+	).sender.(*mailer).policy; got != gomail.TLSMandatory {
 		t.Errorf("insecure with a user: got %v", got)
 	}
 }

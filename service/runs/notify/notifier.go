@@ -142,9 +142,7 @@ func (n *Notifier) collectMissed(ctx context.Context, tx pgx.Tx, now time.Time) 
 	return true, store.SetMissedNotified(ctx, tx, *due)
 }
 
-func (n *Notifier) insert(
-	ctx context.Context, tx pgx.Tx, subject string, cause Cause, e Event, now time.Time,
-) error {
+func (n *Notifier) insert(ctx context.Context, tx pgx.Tx, subject string, cause Cause, e Event, now time.Time) error {
 	body, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -204,29 +202,16 @@ func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notificat
 	}
 	n.Counters.Failed(t.Name)
 	pause := backoff(next.Attempts)
-	n.Log.Warn(
-		"a notification was not sent", "target", t.Name, "event", e.ID, "attempt", next.Attempts, "next_in", pause,
-		"error", failure,
-	)
+	n.Log.Warn("a notification was not sent", "target", t.Name, "event", e.ID, "attempt", next.Attempts,
+		"next_in", pause, "error", failure)
 	return store.SetRetry(ctx, n.Pool, next, now.Add(pause), failure)
 }
 
 // givenUp counts and logs a notification that is not sent any more.
 func (n *Notifier) givenUp(d *store.Notification, failure error) {
 	n.Counters.GivenUp(d.Target)
-	n.Log.Error(
-		"a notification was given up",
-		"target",
-		d.Target,
-		"subject",
-		d.Subject,
-		"cause",
-		d.Cause,
-		"attempts",
-		d.Attempts,
-		"error",
-		failure,
-	)
+	n.Log.Error("a notification was given up", "target", d.Target, "subject", d.Subject, "cause", d.Cause,
+		"attempts", d.Attempts, "error", failure)
 }
 
 // backoff returns the pause after an attempt that failed, by its number: 10 seconds after the first, then twice as long

@@ -229,7 +229,9 @@ func TestGivingUp(t *testing.T) {
 	f.step()
 	expect(t, "after it was given up", r.take())
 	if line := "level=ERROR msg=\"a notification was given up\" target=\"" + f.Targets[0].Name + "\" subject=" + id +
-		" cause=run.failed"; !strings.Contains(f.log.String(), line) || strings.Count(f.log.String(), "level=ERROR") != 1 {
+		" cause=run.failed"; !strings.Contains(f.log.String(), line) || strings.Count(
+		f.log.String(), "level=ERROR",
+	) != 1 {
 		t.Errorf("the log has %s", f.log)
 	}
 }

@@ -96,10 +96,8 @@ func checkPlain(u *url.URL, o Options, alternative string) error {
 	case password:
 		return fmt.Errorf("a password is sent only over TLS, or to this machine: use %s", alternative)
 	case !o.Insecure:
-		return fmt.Errorf(
-			"notifications are sent only over TLS, or to this machine: use %s, or --notify-insecure",
-			alternative,
-		)
+		return fmt.Errorf("notifications are sent only over TLS, or to this machine: use %s, or --notify-insecure",
+			alternative)
 	}
 	return nil
 }

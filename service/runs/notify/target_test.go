@@ -22,14 +22,16 @@ func TestNamesOfTargets(t *testing.T) {
 	t.Parallel()
 	names := map[string]string{}
 	for address, want := range map[string]string{
-		"https://hooks.example/T0/PLANTED":                                   "https://hooks.example (",
-		"https://hooks.example/T1/PLANTED":                                   "https://hooks.example (",
-		"https://u:PLANTED@hooks.example:8443/x?k=PLANTED":                   "https://hooks.example:8443 (",
-		"http://127.0.0.1:80/PLANTED":                                        "http://127.0.0.1:80 (",
-		"http://[::1]/PLANTED":                                               "http://[::1] (",
-		"smtp://u:PLANTED@mail.example?to=a@b.example":                       "mail to a@b.example by mail.example:587",
-		"smtps://mail.example?to=a@b.example,c@d.example&from=x@y.example":   "mail to a@b.example, c@d.example by mail.example:465",
-		"smtp://localhost:25?to=a@b.example&to=Somebody%20%3Cc@d.example%3E": "mail to a@b.example, c@d.example by localhost:25",
+		"https://hooks.example/T0/PLANTED":                 "https://hooks.example (",
+		"https://hooks.example/T1/PLANTED":                 "https://hooks.example (",
+		"https://u:PLANTED@hooks.example:8443/x?k=PLANTED": "https://hooks.example:8443 (",
+		"http://127.0.0.1:80/PLANTED":                      "http://127.0.0.1:80 (",
+		"http://[::1]/PLANTED":                             "http://[::1] (",
+		"smtp://u:PLANTED@mail.example?to=a@b.example":     "mail to a@b.example by mail.example:587",
+		"smtps://mail.example?to=a@b.example,c@d.example&from=x@y.example": "mail to a@b.example, c@d.example by " +
+			"mail.example:465",
+		"smtp://localhost:25?to=a@b.example&to=Somebody%20%3Cc@d.example%3E": "mail to a@b.example, c@d.example by " +
+			"localhost:25",
 	} {
 		target, err := ParseTarget(address, Options{})
 		if err != nil {

@@ -33,21 +33,12 @@ var wordsOf = map[Cause]words{
 			"constraints.",
 		showRun,
 	},
-	RunRecovered: {
-		"The cleanup run succeeded again",
-		"Nothing needs to be done.",
-		showRun,
-	},
+	RunRecovered: {"The cleanup run succeeded again", "Nothing needs to be done.", showRun},
 	ScheduleMissed: {
 		"A scheduled cleanup run was missed",
-		"Check that a replica with --schedule is running, and that it reaches the database.",
-		"cleanupd schedule",
+		"Check that a replica with --schedule is running, and that it reaches the database.", "cleanupd schedule",
 	},
-	TestRequested: {
-		"This is a test of notifications",
-		"Nothing happened, and nothing needs to be done.",
-		"",
-	},
+	TestRequested: {"This is a test of notifications", "Nothing happened, and nothing needs to be done.", ""},
 }
 
 // write sets the texts of an event.
@@ -86,11 +77,8 @@ func (d *Data) place() (text string) {
 // facts returns what happened in detail, a line each.
 func (d *Data) facts(cause Cause) (lines []string) {
 	if d.DueTime != nil {
-		lines = append(
-			lines,
-			"A run was due at "+moment(*d.DueTime)+", and did not start within ten minutes.",
-			"If a replica keeps the schedule by now, one run has started instead.",
-		)
+		lines = append(lines, "A run was due at "+moment(*d.DueTime)+", and did not start within ten minutes.",
+			"If a replica keeps the schedule by now, one run has started instead.")
 	}
 	r := d.Run
 	if r == nil {
@@ -106,10 +94,9 @@ func (d *Data) facts(cause Cause) (lines []string) {
 		case RunFailed, GuardRefused:
 			lines = append(lines, fmt.Sprintf("Task %s: %s", t.Task, t.Error))
 		case RowsRetained:
-			lines = append(lines, fmt.Sprintf(
-				"Task %s: %s rows and %s tables. %s",
-				t.Task, humanize.Comma(t.RowsRetained), humanize.Comma(t.TablesRetained), t.Detail,
-			))
+			lines = append(lines,
+				fmt.Sprintf("Task %s: %s rows and %s tables. %s", t.Task, humanize.Comma(t.RowsRetained),
+					humanize.Comma(t.TablesRetained), t.Detail))
 		case RunRecovered:
 			lines = append(lines, fmt.Sprintf("Task %s had failed before.", t.Task))
 		}

@@ -51,8 +51,7 @@ func TestWebhook(t *testing.T) {
 		}
 		var e map[string]any
 		if err := json.Unmarshal(
-			body,
-			&e,
+			body, &e,
 		); err != nil || e["specversion"] != "1.0" || e["type"] != "io.github.cleanupd.test" ||
 			e["id"] == "" ||
 			e["source"] != "/cleanupd/prod" {
@@ -79,8 +78,9 @@ func TestWebhook(t *testing.T) {
 	}))
 	defer s.Close()
 	address := strings.Replace(s.URL, "://", "://u:p@", 1) + "/path?k=v"
-	if err := Test(t.Context(), target(t, address, Options{SecretFile: secret, UserAgent: "cleanupd/1"}),
-		Origin{Instance: "prod"}); err != nil {
+	if err := Test(
+		t.Context(), target(t, address, Options{SecretFile: secret, UserAgent: "cleanupd/1"}), Origin{Instance: "prod"},
+	); err != nil {
 		t.Error(err)
 	}
 }
@@ -99,10 +99,8 @@ func TestFailingWebhooks(t *testing.T) {
 	respond("/307/PLANTED", func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	})
-	respond(
-		"/302/PLANTED",
-		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
-	)
+	respond("/302/PLANTED",
+		func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) })
 	respond("/elsewhere", func(http.ResponseWriter, *http.Request) { redirected.Store(true) })
 	respond("/cut/PLANTED", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	respond("/stall/PLANTED", func(_ http.ResponseWriter, r *http.Request) {

@@ -90,16 +90,14 @@ func requireRoom(ctx context.Context, tx pgx.Tx) error {
 	var full bool
 	err := tx.QueryRow(ctx, "SELECT count(*) >= $1 FROM cleanupd.policy", maxPolicies).Scan(&full)
 	if err == nil && full {
-		err = failure.New(
-			failure.Precondition,
-			fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies),
-		)
+		err = failure.New(failure.Precondition,
+			fmt.Sprintf("there are %d policies, as many as there may be: delete some first", maxPolicies))
 	}
 	return err
 }
 
-// Set stores a policy. When it returns, no run goes on by the rule before. It fails with failure.Violations, failure.Precondition if the role lacks rights, or
-// etag.ErrStale.
+// Set stores a policy. When it returns, no run goes on by the rule before. It fails with failure.Violations,
+// failure.Precondition if the role lacks rights, or etag.ErrStale.
 func (k *Keeper) Set(ctx context.Context, c Change) (d Described, err error) {
 	err = k.change(ctx, c, func(tx pgx.Tx, before *policy.Policy) error {
 		if d.Policy, err = c.Make(before); err != nil {
@@ -224,9 +222,8 @@ func warnings(
 		found = append(found, message.SeveralOwners.With("table", o.Table, "owner", o.Name, "others", o.Others))
 	}
 	if covering := covering(env, s.TaskName(), table); covering != nil {
-		found = append(found, message.PolicyTableCovered.With(
-			"table", table.Quoted(), "tasks", strings.Join(covering, ", "),
-		))
+		found = append(found,
+			message.PolicyTableCovered.With("table", table.Quoted(), "tasks", strings.Join(covering, ", ")))
 	}
 	if statement := s.MissingIndex(table); statement != "" {
 		found = append(found, message.PolicyUnindexed.With("table", table.Quoted(), "statement", statement))
@@ -240,20 +237,18 @@ func warnings(
 	}
 	if dependent != nil {
 		slices.Sort(dependent)
-		found = append(found, message.PolicyCascades.With(
-			"table", table.Quoted(), "tables", strings.Join(dependent, ", "),
-		))
+		found = append(found,
+			message.PolicyCascades.With("table", table.Quoted(), "tables", strings.Join(dependent, ", ")))
 	}
 	references, err := table.References(ctx, db)
 	if references.Refusing != nil {
-		found = append(found, message.PolicyRefused.With(
-			"table", table.Quoted(), "tables", strings.Join(references.Refusing, ", "),
-		))
+		found = append(found,
+			message.PolicyRefused.With("table", table.Quoted(), "tables", strings.Join(references.Refusing, ", ")))
 	}
 	if references.Unindexed != nil {
-		found = append(found, message.PolicyKeyUnindexed.With(
-			"table", table.Quoted(), "statements", strings.Join(references.Unindexed, "; "),
-		))
+		found = append(found,
+			message.PolicyKeyUnindexed.With("table", table.Quoted(),
+				"statements", strings.Join(references.Unindexed, "; ")))
 	}
 	return found, err
 }

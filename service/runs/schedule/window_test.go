@@ -25,31 +25,17 @@ func TestPhase(t *testing.T) {
 		pace    pace.Pace
 		until   string
 	}{
-		"before": {berlin, night, "2026-06-10T21:59:59+02:00", false, "", "2026-06-10T22:00:00+02:00"},
-		"at the start": {
-			berlin, night, "2026-06-10T22:00:00+02:00", true, "FAST",
-			"2026-06-11T06:00:00+02:00",
-		},
-		"after midnight": {
-			berlin, night, "2026-06-11T00:30:00+02:00", true, "FAST",
-			"2026-06-11T06:00:00+02:00",
-		},
-		"at the end": {berlin, night, "2026-06-11T06:00:00+02:00", false, "", "2026-06-11T22:00:00+02:00"},
-		"spring, 7 hours": {
-			berlin, night, "2027-03-27T22:00:00+01:00", true, "FAST",
-			"2027-03-28T06:00:00+02:00",
-		},
-		"autumn, 9 hours": {
-			berlin, night, "2026-10-24T22:00:00+02:00", true, "FAST",
-			"2026-10-25T06:00:00+01:00",
-		},
+		"before":          {berlin, night, "2026-06-10T21:59:59+02:00", false, "", "2026-06-10T22:00:00+02:00"},
+		"at the start":    {berlin, night, "2026-06-10T22:00:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
+		"after midnight":  {berlin, night, "2026-06-11T00:30:00+02:00", true, "FAST", "2026-06-11T06:00:00+02:00"},
+		"at the end":      {berlin, night, "2026-06-11T06:00:00+02:00", false, "", "2026-06-11T22:00:00+02:00"},
+		"spring, 7 hours": {berlin, night, "2027-03-27T22:00:00+01:00", true, "FAST", "2027-03-28T06:00:00+02:00"},
+		"autumn, 9 hours": {berlin, night, "2026-10-24T22:00:00+02:00", true, "FAST", "2026-10-25T06:00:00+01:00"},
 		"another zone": {
-			"America/New_York", night, "2026-11-01T01:30:00-05:00", true, "FAST",
-			"2026-11-01T06:00:00-05:00",
+			"America/New_York", night, "2026-11-01T01:30:00-05:00", true, "FAST", "2026-11-01T06:00:00-05:00",
 		},
 		"a change of 30 min": {
-			"Australia/Lord_Howe", night, "2026-10-03T23:00:00+10:30", true, "FAST",
-			"2026-10-04T06:00:00+11:00",
+			"Australia/Lord_Howe", night, "2026-10-03T23:00:00+10:30", true, "FAST", "2026-10-04T06:00:00+11:00",
 		},
 		"no changes": {
 			"Asia/Kolkata", night, "2026-10-25T05:59:00+05:30", true, "FAST",
@@ -59,16 +45,13 @@ func TestPhase(t *testing.T) {
 		"the end is skipped":    {berlin, early, "2027-03-28T01:30:00+01:00", true, "", "2027-03-28T03:00:00+02:00"},
 		"the start is repeated": {berlin, late, "2026-10-25T02:10:00+02:00", false, "", "2026-10-25T02:30:00+02:00"},
 		"open when it is 02:10 again": {
-			berlin, late, "2026-10-25T02:10:00+01:00", true, "",
-			"2026-10-25T05:00:00+01:00",
+			berlin, late, "2026-10-25T02:10:00+01:00", true, "", "2026-10-25T05:00:00+01:00",
 		},
 		"the end is repeated": {berlin, early, "2026-10-25T02:10:00+02:00", true, "", "2026-10-25T02:30:00+02:00"},
 		"on another day":      {berlin, saturday, "2026-11-27T23:00:00+01:00", false, "", "2026-11-28T22:00:00+01:00"},
 		"on the day after":    {berlin, saturday, "2026-11-29T05:00:00+01:00", true, "", "2026-11-29T06:00:00+01:00"},
 		"a whole day":         {"UTC", sunday, "2026-11-29T12:00:00Z", true, "", "2026-11-30T00:00:00Z"},
-		"once a week": {
-			"UTC", sunday, "2026-11-30T00:00:00Z", false, "", "2026-12-06T00:00:00Z",
-		},
+		"once a week":         {"UTC", sunday, "2026-11-30T00:00:00Z", false, "", "2026-12-06T00:00:00Z"},
 		"the first of two": {
 			"UTC",
 			[]Window{{Start: "08:00", End: "20:00", Pace: pace.Gentle}, {Start: "18:00", End: "08:00", Pace: pace.Fast}},

@@ -24,7 +24,8 @@ type Candidates struct {
 }
 
 // Waiting selects the runs that are queued, or whose replica has fallen silent, except the ones that this replica works
-// on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer version alone.
+// on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer version
+// alone.
 func Waiting(working []uuid.UUID, builtIn, kinds []string) Candidates {
 	return Candidates{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
@@ -146,7 +147,8 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
 		`UPDATE cleanupd.task
-			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0, remote_deliveries_retained = 0,
+			SET rows_deleted = 0, rows_updated = 0, rows_cascaded = 0, tables_dropped = 0, batches = 0,
+				remote_deliveries_retained = 0,
 			rows_failed = 0, rows_locked = 0, rows_suppressed = 0, rows_dependent = 0, rows_on_hold = 0, tables_retained = 0
 		WHERE run_id = $1 AND state = 'RUNNING'`,
 		id,

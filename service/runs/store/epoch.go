@@ -17,9 +17,8 @@ import (
 const Timeout = 10 * time.Second
 
 // ErrFenced reports that the epoch of a worker has ended: it does not have the run any more.
-var ErrFenced = fmt.Errorf(
-	"%w: another replica has it, it has ended, or the database server was restarted or replaced", pipeline.ErrLost,
-)
+var ErrFenced = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced",
+	pipeline.ErrLost)
 
 // Epoch is the time for which one worker has a run. Everything the worker writes is written only during its epoch.
 type Epoch struct {
@@ -58,8 +57,7 @@ func BeginEpoch(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Epoch, error) {
 // LockEpoch locks a run. It fails with ErrFenced if the epoch has ended.
 func LockEpoch(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return fencedIfNone(
-		tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE "+inEpoch+" FOR UPDATE", e.args(pgx.StrictNamedArgs{})),
-	)
+		tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE "+inEpoch+" FOR UPDATE", e.args(pgx.StrictNamedArgs{})))
 }
 
 // LockRun locks a run, and returns its state and epoch.
@@ -74,8 +72,8 @@ type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// progressHash is the SQL for a hash of a run's progress. The column progress_hash has the hash of when the worker confirmed
-// its start; it is empty if no worker has confirmed that since the run was claimed.
+// progressHash is the SQL for a hash of a run's progress. The column progress_hash has the hash of when the worker
+// confirmed its start; it is empty if no worker has confirmed that since the run was claimed.
 //
 // An attempt has made progress if it ended tasks, changed rows, or moved a cursor. In a dry run the counts of the
 // current task are not progress, since the next attempt counts that task again.

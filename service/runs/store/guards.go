@@ -158,11 +158,10 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 }
 
 func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {
-	rows, _ := db.Query(
-		ctx,
-		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 ORDER BY guard, table_name",
-		task,
-	)
+	rows, _ := db.Query(ctx,
+		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 ORDER BY "+
+			"guard, table_name",
+		task)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Latch])
 }
 
@@ -208,9 +207,8 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 
 // readCutoffs reads the cutoffs of a task when it last succeeded, by the options with their delays.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
-	rows, _ := db.Query(
-		ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1", task,
-	)
+	rows, _ := db.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
+		task)
 	var (
 		delay   string
 		c       guard.CutoffRecord
@@ -259,9 +257,8 @@ func RecordJudgement(
 	// Even if the task failed before the guards judged it: they will judge it again.
 	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range accepted {
-			b.Queue(
-				"DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task, a.Guard, a.Table,
-			)
+			b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task,
+				a.Guard, a.Table)
 		}
 	}
 	if o.Trips != nil {

@@ -65,10 +65,8 @@ func LockHolds(ctx context.Context, tx pgx.Tx) error {
 
 // CountIDsOnHold returns how many ids are on hold, in all holds together.
 func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
-	err = db.QueryRow(
-		ctx,
-		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()"),
-	).Scan(&n)
+	err = db.QueryRow(ctx,
+		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()")).Scan(&n)
 	return n, err
 }
 

@@ -175,9 +175,7 @@ func SetRetry(ctx context.Context, db Execer, n *Notification, next time.Time, f
 
 // SetGivenUp stores that a notification is not sent.
 func SetGivenUp(ctx context.Context, db Execer, n *Notification, now time.Time, failure error) error {
-	return setNotification(
-		ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error(),
-	)
+	return setNotification(ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error())
 }
 
 // setNotification changes a pending notification, unless another replica has claimed it since.
@@ -217,10 +215,8 @@ func GiveUpOthers(
 
 // PendingNotifications returns how many notifications wait to be sent, by target.
 func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]float64, error) {
-	rows, _ := db.Query(
-		ctx,
-		"SELECT target, count(*)::float8 FROM cleanupd.notification WHERE state = 'PENDING' GROUP BY target",
-	)
+	rows, _ := db.Query(ctx,
+		"SELECT target, count(*)::float8 FROM cleanupd.notification WHERE state = 'PENDING' GROUP BY target")
 	var (
 		target  string
 		n       float64

@@ -163,8 +163,7 @@ func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Ti
 
 // ApplyWindowsAnew lets the windows of the schedule apply anew to its active run.
 func ApplyWindowsAnew(ctx context.Context, tx pgx.Tx) error {
-	_, err := tx.Exec(
-		ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active, Schedule,
-	)
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
+		Schedule)
 	return err
 }

@@ -22,9 +22,8 @@ func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 			break
 		}
 	}
-	_, err := db.Exec(
-		ctx, "DELETE FROM cleanupd.deletion WHERE start_time < clock_timestamp() - $1::interval", guard.UsualPeriod,
-	)
+	_, err := db.Exec(ctx, "DELETE FROM cleanupd.deletion WHERE start_time < clock_timestamp() - $1::interval",
+		guard.UsualPeriod)
 	return err
 }
 

@@ -21,10 +21,13 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
   pace, pause_time, paused_by, pause_stops_clock,
   (SELECT json_agg(json_build_object('Task', name, 'State', state, 'RowsDeleted', rows_deleted, 'RowsUpdated',
     rows_updated, 'RowsCascaded', rows_cascaded, 'TablesDropped', tables_dropped,
-      'Batches', batches, 'RemoteDeliveriesRetained', remote_deliveries_retained, 'RowsFailed', rows_failed, 'RowsLocked', rows_locked,
+      'Batches', batches, 'RemoteDeliveriesRetained', remote_deliveries_retained, 'RowsFailed', rows_failed,
+	'RowsLocked', rows_locked,
       'RowsSuppressed', rows_suppressed, 'RowsDependent', rows_dependent,
-      'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained', tables_retained, 'RowsOnHold',
-        rows_on_hold, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime', start_time, 'EndTime',
+      'RowsRetained', rows_failed + rows_locked + rows_suppressed + rows_dependent, 'TablesRetained',
+	tables_retained, 'RowsOnHold',
+        rows_on_hold, 'Detail', detail, 'Details', details, 'Reason', reason, 'Metadata', metadata, 'StartTime',
+	start_time, 'EndTime',
         end_time, 'Error', error) ORDER BY position)
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
@@ -57,11 +60,9 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 			Space
 		}
 		var previews map[string][]preview.Table
-		err := row.Scan(
-			&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime, &r.EndTime,
-			&r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence,
-			&r.Pace, &r.PauseTime, &r.PausedBy, &r.PauseStopsClock, &r.Results, &spaces, &previews,
-		)
+		err := row.Scan(&r.ID, &r.State, &r.DryRun, &r.RequestedBy, &r.ReferenceTime, &r.CreateTime, &r.StartTime,
+			&r.EndTime, &r.Error, &r.Cause, &r.Plan, &r.WhatIf, &r.Accepted, &r.LastSequence, &r.Pace, &r.PauseTime,
+			&r.PausedBy, &r.PauseStopsClock, &r.Results, &spaces, &previews)
 		for task, tables := range previews {
 			r.Result(task).Preview = tables
 		}
@@ -147,8 +148,7 @@ func ListRuns(
 	if err != nil {
 		return nil, "", err
 	}
-	page, next := pagetoken.Cut(
-		list, size, func(r *Run) runKey { return runKey{r.CreateTime.UTC(), uuid.MustParse(r.ID)} },
-	)
+	page, next := pagetoken.Cut(list, size,
+		func(r *Run) runKey { return runKey{r.CreateTime.UTC(), uuid.MustParse(r.ID)} })
 	return page, next, nil
 }

@@ -90,8 +90,7 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 // ForgetRemote deletes remote deliveries of an account, by their ids there. It needs no fence: another worker of the
 // run would delete the same.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
-	_, err := db.Exec(
-		ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account, ids,
-	)
+	_, err := db.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account,
+		ids)
 	return err
 }

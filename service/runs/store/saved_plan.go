@@ -38,7 +38,8 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	)
 	err := db.QueryRow(ctx, `SELECT clock_timestamp() - p.reference_time, (SELECT id::text FROM cleanupd.run r
 		WHERE NOT dry_run AND end_time > p.reference_time AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE run_id = r.id
-			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT DISTINCT FROM $2)
+			HAVING (r.cause = $2 OR bool_or(reason = $2)) AND bool_and(state IN ('SKIPPED', 'NOT_RUN') OR reason IS NOT
+				DISTINCT FROM $2)
 			AND sum(rows_deleted + rows_updated + tables_dropped) = 0)
 		ORDER BY end_time LIMIT 1) FROM cleanupd.run p WHERE id = $1`, id, refused.Guard).
 		Scan(&age, &later)
@@ -57,9 +58,8 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 
 // SavedPlan reads what a dry run has found, by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
-	rows, _ := db.Query(
-		ctx, "SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id,
-	)
+	rows, _ := db.Query(ctx,
+		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)
 	var (
 		name    string
 		planned preview.Task

@@ -123,13 +123,12 @@ func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 		time_zone = excluded.time_zone, enabled = excluded.enabled, max_duration = excluded.max_duration,
 		continue_on_error = excluded.continue_on_error, next_run_time = excluded.next_run_time,
 		next_plan = excluded.next_plan, pace = excluded.pace, windows = excluded.windows,
-		pause_stops_clock = excluded.pause_stops_clock, timeline = excluded.timeline, pending = schedule.pending AND excluded.enabled`)
+		pause_stops_clock = excluded.pause_stops_clock, timeline = excluded.timeline, pending = schedule.pending AND
+			excluded.enabled`)
 	return err
 }
 
-func storeSchedule(
-	ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string,
-) (stored bool, err error) {
+func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConflict string) (stored bool, err error) {
 	if err := CompleteSchedule(ctx, tx, &s); err != nil {
 		return false, err
 	}
@@ -173,9 +172,8 @@ func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 
 // SetPending makes a run of the schedule pending, and stores when the next one is due.
 func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
-	_, err := tx.Exec(
-		ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline, next,
-	)
+	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
+		next)
 	return err
 }
 

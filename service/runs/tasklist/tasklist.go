@@ -98,7 +98,8 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	}
 	more, err := s.External.Tasks(ctx, db)
 	for _, t := range more {
-		l.Tasks = append(l.Tasks, plan.Task{Name: t.Name, Kind: plan.External, Title: t.Title, Description: t.Description})
+		l.Tasks = append(l.Tasks,
+			plan.Task{Name: t.Name, Kind: plan.External, Title: t.Title, Description: t.Description})
 		l.External[t.Name] = t
 	}
 	return l, err

@@ -186,9 +186,8 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	if err := tasks.TaskFinished(ctx, pipeline.Outcome{
 		State:    pipeline.Failed,
 		Retained: c.cursor.TotalRetained(),
-		Problem: fmt.Sprintf(
-			"given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts, c.reason,
-		),
+		Problem: fmt.Sprintf("given up after %d failed attempts without progress, the last one: %s", c.FailedAttempts,
+			c.reason),
 	}); err != nil {
 		return err
 	}
@@ -204,9 +203,7 @@ func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[
 // only after the statement, and the batch of a frozen worker lasts until its idle timeout. If the role may not
 // terminate it, the batch ends at its statement timeout.
 func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
-	_, err := w.Pool.Exec(
-		ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", AdvisoryLock(id),
-	)
+	_, err := w.Pool.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+") AS h", AdvisoryLock(id))
 	if err != nil {
 		w.Log.Warn("a batch of a silent replica could not be terminated", "run_id", id.String(), "error", err)
 	}

@@ -101,9 +101,8 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 		})
 		switch {
 		case errors.Is(err, errCommitted):
-			w.Log.Warn(
-				"a claim stands, though its COMMIT was not answered", "run_id", c.RunID.String(), "error", commit,
-			)
+			w.Log.Warn("a claim stands, though its COMMIT was not answered", "run_id", c.RunID.String(),
+				"error", commit)
 			return nil
 		case errors.Is(err, store.ErrNotClaimed):
 			return commit
@@ -184,9 +183,8 @@ func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Eve
 	}
 	m := message.Infof("replica %s continues after the last committed batch", replica)
 	if c.reason != "" {
-		m = message.RunResumed.With(
-			"reason", c.reason, "replica", replica, "attempts", c.FailedAttempts, "limit", maxFailedAttempts,
-		)
+		m = message.RunResumed.With("reason", c.reason, "replica", replica, "attempts", c.FailedAttempts,
+			"limit", maxFailedAttempts)
 	}
 	return store.LogEvent(c.currentTask(), m), nil
 }

@@ -128,11 +128,8 @@ func (w *Worker) ended(r *store.Run) {
 		updated += t.RowsUpdated
 	}
 	attributes := []slog.Attr{
-		slog.String("run_id", r.ID),
-		slog.Any("state", r.State),
-		slog.Bool("dry_run", r.DryRun),
-		slog.Int64("rows_deleted", deleted),
-		slog.Int64("rows_updated", updated),
+		slog.String("run_id", r.ID), slog.Any("state", r.State), slog.Bool("dry_run", r.DryRun),
+		slog.Int64("rows_deleted", deleted), slog.Int64("rows_updated", updated),
 	}
 	if r.StartTime != nil { // nil if it was cancelled before it was claimed
 		attributes = append(attributes, slog.Duration("duration", r.EndTime.Sub(*r.StartTime)))

@@ -53,21 +53,14 @@ func TestNobodyEndsAnothersRun(t *testing.T) {
 	run := insertRun(t, db)
 	w := New(Config{Pool: db.Pool, Scheduler: &scheduler.Scheduler{}})
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-		_, err := w.finish(
-			t.Context(),
-			tx,
-			store.Epoch{RunID: run.UUID(), Number: 7},
-			Outcome{State: store.Succeeded},
-		)
+		_, err := w.finish(t.Context(), tx, store.Epoch{RunID: run.UUID(), Number: 7}, Outcome{State: store.Succeeded})
 		return err
 	})
 	if !errors.Is(err, store.ErrFenced) {
 		t.Errorf("got %v, want %v", err, store.ErrFenced)
 	}
 	if after, err := store.GetRun(
-		t.Context(),
-		db.Pool,
-		run.UUID(),
+		t.Context(), db.Pool, run.UUID(),
 	); err != nil || after.State != store.Queued || after.FailedTask() != "" ||
 		after.Results[0].State != pipeline.Pending {
 		t.Errorf("the run is %+v, %v", after, err)
@@ -100,10 +93,8 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 			return store.FinishTask(t.Context(), tx, e, tasks.Names()[0], pipeline.Outcome{State: pipeline.Succeeded})
 		})
 	}()
-	db.Until(
-		"SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))",
-		pause.Conn().PgConn().PID(),
-	)
+	db.Until("SELECT count(*) FROM pg_stat_activity WHERE $1 = ANY (pg_blocking_pids(pid))",
+		pause.Conn().PgConn().PID())
 	_, err = pause.Exec(t.Context(), "SELECT FROM cleanupd.task WHERE run_id = $1 FOR UPDATE NOWAIT", e.RunID)
 	if err != nil {
 		t.Errorf("the task is locked while it waits for its run: %v", err)
@@ -115,8 +106,7 @@ func TestEndOfATaskLocksTheRunFirst(t *testing.T) {
 		t.Error(err)
 	}
 	if state := db.Strings(
-		"SELECT state FROM cleanupd.task WHERE name = $1",
-		tasks.Names()[0],
+		"SELECT state FROM cleanupd.task WHERE name = $1", tasks.Names()[0],
 	); state[0] != "SUCCEEDED" {
 		t.Errorf("the task is %s", state[0])
 	}

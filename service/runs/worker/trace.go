@@ -19,13 +19,9 @@ var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 // traceRun runs an attempt in a span, whose parent is the one of the call that requested the run.
 func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
-	ctx, span := tracer.Start(
-		ctx, "run",
-		trace.WithAttributes(
-			attribute.String("cleanupd.run_id", c.RunID.String()), attribute.Int64("cleanupd.epoch", c.Number),
-			attribute.Bool("cleanupd.dry_run", c.DryRun),
-		),
-	)
+	ctx, span := tracer.Start(ctx, "run",
+		trace.WithAttributes(attribute.String("cleanupd.run_id", c.RunID.String()),
+			attribute.Int64("cleanupd.epoch", c.Number), attribute.Bool("cleanupd.dry_run", c.DryRun)))
 	defer span.End()
 	err := run(ctx)
 	if err != nil {

@@ -152,8 +152,7 @@ func (g *Governor) String() string {
 	}
 	return fmt.Sprintf(
 		"commits take %.1f ms, %.1f ms without batches; batches of %.1f ms, then %.1f times as long a pause",
-		milliseconds(g.during.typical()), milliseconds(g.quiet.typical()), milliseconds(g.work), g.rest,
-	)
+		milliseconds(g.during.typical()), milliseconds(g.quiet.typical()), milliseconds(g.work), g.rest)
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -72,12 +72,8 @@ func TestSizerWithAFixedCost(t *testing.T) {
 				if direct {
 					rows = s.Width * s.Statements * 10
 				}
-				s.Observe(
-					time.Duration(s.Statements)*fixed+time.Duration(rows)*row,
-					s.Span(),
-					rows/s.Statements,
-					direct,
-				)
+				s.Observe(time.Duration(s.Statements)*fixed+time.Duration(rows)*row, s.Span(), rows/s.Statements,
+					direct)
 				return rows
 			}
 			var sum int64
@@ -94,12 +90,7 @@ func TestSizerWithAFixedCost(t *testing.T) {
 				rows = batch(0, 250*time.Microsecond)
 			}
 			if rows < 50 || rows > 250 {
-				t.Errorf(
-					"fixed: %v, direct: %t: %d rows a batch after the fixed cost has ended",
-					fixed,
-					direct,
-					rows,
-				)
+				t.Errorf("fixed: %v, direct: %t: %d rows a batch after the fixed cost has ended", fixed, direct, rows)
 			}
 		}
 	}

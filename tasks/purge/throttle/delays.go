@@ -62,7 +62,8 @@ func (d *delays) lag(s standbyLoad, limit time.Duration, now time.Time) (lag tim
 		return 0, stuck
 	case spread > max(o.max/10, time.Second):
 		o.since, o.min, o.max = now, s.Replay, s.Replay
-	case elapsed >= minSteady && spread <= elapsed/10 && o.moved.After(o.since): // a slow drift spreads little for a while
+	case elapsed >= minSteady && spread <= elapsed/10 && o.moved.After(
+		o.since): // a slow drift spreads little for a while
 		d.known[s.PID] = o.max
 		delete(d.observed, s.PID)
 		return 0, delayed

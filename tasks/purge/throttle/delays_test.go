@@ -109,11 +109,8 @@ func TestDelaysOfTheSameName(t *testing.T) {
 	for i := range 30 {
 		now := begin.Add(time.Duration(i) * time.Second)
 		delayed, _ := d.lag(standbyLoad{PID: 1, Replay: time.Hour, Position: int64(i)}, time.Second, now)
-		behind, _ := d.lag(
-			standbyLoad{PID: 2, Replay: time.Duration(10+2*i) * time.Second, Position: int64(i)},
-			time.Second,
-			now,
-		)
+		behind, _ := d.lag(standbyLoad{PID: 2, Replay: time.Duration(10+2*i) * time.Second, Position: int64(i)},
+			time.Second, now)
 		if i > 15 && delayed > 0 {
 			t.Errorf("after %d seconds the delay counts as a lag of %s", i, delayed)
 		}

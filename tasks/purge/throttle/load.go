@@ -33,8 +33,8 @@ type standbyLoad struct {
 // loadSQL samples the server's load, also for a role with few rights. A session that is hidden from the role counts as
 // active, and its locks are read from pg_locks, which is expensive. WAL senders that have a database belong to logical
 // replication, whose readers confirm when they like. A receiver without a replay position only stores WAL, as
-// pg_receivewal does: its replay lag grows without end. Sessions that wait for other locks than those of relations, rows
-// and transactions wait for each other, or only for a moment. The functions behind pg_stat_activity and
+// pg_receivewal does: its replay lag grows without end. Sessions that wait for other locks than those of relations,
+// rows and transactions wait for each other, or only for a moment. The functions behind pg_stat_activity and
 // pg_stat_replication take a quarter of the time that the views take, which also look up names.
 const loadSQL = `
 WITH sessions AS MATERIALIZED (SELECT pid, datid, usesysid, application_name, client_addr, backend_type, state,

@@ -40,7 +40,8 @@ WITH archiver AS (
       AND last_failed_time > COALESCE(last_archived_time, '-infinity')
       THEN last_failed_wal ELSE last_archived_wal END FROM '^[0-9A-F]{24}') AS file
   FROM pg_stat_archiver WHERE current_setting('archive_mode') <> 'off')
-SELECT COALESCE(subject, reason), reason, GREATEST(COALESCE(bytes, 0), 0)::bigint, COALESCE(pg_size_pretty(GREATEST(bytes, 0)),
+SELECT COALESCE(subject, reason), reason, GREATEST(COALESCE(bytes, 0), 0)::bigint,
+	COALESCE(pg_size_pretty(GREATEST(bytes, 0)),
   'an unknown amount'), remedy FROM (
 SELECT NULL AS subject,
   'the replication slot ' || slot_name || CASE WHEN active THEN '' ELSE ' has no reader' END || CASE

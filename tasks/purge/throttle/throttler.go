@@ -114,9 +114,8 @@ func (t *Throttler) check(
 	case t.cause.Reason != last:
 		t.since = now
 	case last != "" && limits.MaxWait > 0 && waits >= limits.MaxWait:
-		r.Warn(message.BatchesWait.With(
-			"duration", waits.Round(time.Second), "cause", t.cause, "remedy", remedies[last],
-		))
+		r.Warn(
+			message.BatchesWait.With("duration", waits.Round(time.Second), "cause", t.cause, "remedy", remedies[last]))
 		t.since = now
 	}
 	return t.cause, sampleEvery, nil

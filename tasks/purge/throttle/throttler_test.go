@@ -202,9 +202,7 @@ func TestHiddenSessionThatWaitsForUs(t *testing.T) {
 	wg.Go(func() { _, _ = waiting.Exec(t.Context(), "TABLE t") })
 	db.Until("SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 't'::regclass")
 	if got := cause(
-		t,
-		db.Pool,
-		throttle.Limits{ActiveSessions: 1_000},
+		t, db.Pool, throttle.Limits{ActiveSessions: 1_000},
 	); got != "others wait for our locks: 1 sessions" {
 		t.Errorf("the cause is %q", got)
 	}
