@@ -726,7 +726,7 @@ func TestAuditInTheLog(t *testing.T) {
 	setPolicy(t, s, &cleanupv1.Policy{
 		Name: "audit", Table: "XtkAudit", OlderThan: &cleanupv1.OlderThan{Column: "tsChanged", Days: 30},
 	})
-	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'CleanupService/SetPolicy'")[0]
+	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'PolicyService/SetPolicy'")[0]
 }
 
 // lines counts the lines of a log.
