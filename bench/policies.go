@@ -140,7 +140,7 @@ func (c Cell) setPolicies(ctx context.Context, conn *pgx.Conn) error {
 			if err := policies.Set(ctx, tx, p); err != nil {
 				return err
 			}
-			const proven = "UPDATE cleanupd.policy SET reviewed_basis = $2 WHERE name = $1"
+			const proven = "UPDATE cleanupd.policy SET proven_basis = $2 WHERE name = $1"
 			if _, err := tx.Exec(ctx, proven, p.Name, p.Basis()); err != nil {
 				return err
 			}

@@ -138,7 +138,7 @@ type shown struct {
 	role          access.Role // Nobody: see denied
 	denied        codes.Code  // whatever is called; OK: it depends on the role
 	authorization []string
-	renewed       func() string // returns the only authorization, anew for each call; nil if it does not change
+	renewed       func() string // returns the only authorization, a new one for each call; nil if it does not change
 	certificate   *tls.Certificate
 	header        string // pretends to be the gateway
 }

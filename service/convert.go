@@ -162,7 +162,7 @@ var (
 	scanMethods = map[purge.ScanMethod]cleanupv1.ScanMethod{
 		purge.TableScan:     cleanupv1.ScanMethod_SCAN_METHOD_TABLE,
 		purge.IndexScan:     cleanupv1.ScanMethod_SCAN_METHOD_INDEX,
-		purge.RemoteKeyScan: cleanupv1.ScanMethod_SCAN_METHOD_REMOTE_KEY,
+		purge.KeyScan:       cleanupv1.ScanMethod_SCAN_METHOD_KEY,
 		purge.PartitionDrop: cleanupv1.ScanMethod_SCAN_METHOD_PARTITION_DROP,
 		purge.PlannerScan:   cleanupv1.ScanMethod_SCAN_METHOD_PLANNER,
 	}

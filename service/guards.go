@@ -19,14 +19,14 @@ import (
 
 // GetGuards implements cleanupv1.GuardServiceServer.
 func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) (*cleanupv1.GetGuardsResponse, error) {
-	settings, latched, err := s.runs.Guards(ctx)
+	settings, refusals, err := s.runs.Guards(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &cleanupv1.GetGuardsResponse{
 		Guards:   guardsMessage(settings),
 		Defaults: guardsMessage(guard.DefaultLimits),
-		Latched:  latchedMessages(latched),
+		Refusals: refusalMessages(refusals),
 		Etag:     etag.Of(settings),
 	}, nil
 }
@@ -46,14 +46,14 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	change := func(current guard.Limits) guard.Limits {
 		return guardLimits(merge(guardsMessage(current), given, in.GetUpdateMask()))
 	}
-	settings, latched, err := s.runs.SetGuards(ctx, in.GetEtag(), in.GetReason(), change)
+	settings, refusals, err := s.runs.SetGuards(ctx, in.GetEtag(), in.GetReason(), change)
 	if err != nil {
 		return nil, err
 	}
 	return &cleanupv1.SetGuardsResponse{
-		Guards:  guardsMessage(settings),
-		Latched: latchedMessages(latched),
-		Etag:    etag.Of(settings),
+		Guards:   guardsMessage(settings),
+		Refusals: refusalMessages(refusals),
+		Etag:     etag.Of(settings),
 	}, nil
 }
 
@@ -110,9 +110,9 @@ func guardsMessage(g guard.Limits) *cleanupv1.Guards {
 	}
 }
 
-func latchedMessages(latched []store.Latched) (out []*cleanupv1.LatchedGuard) {
-	for _, l := range latched {
-		out = append(out, &cleanupv1.LatchedGuard{
+func refusalMessages(refusals []store.GuardRefusal) (out []*cleanupv1.GuardRefusal) {
+	for _, l := range refusals {
+		out = append(out, &cleanupv1.GuardRefusal{
 			Guard:    trippedMessages([]guard.Trip{l.Trip})[0],
 			Task:     l.Task,
 			RunId:    l.RunID,

@@ -21,7 +21,7 @@ func TestGuards(t *testing.T) {
 	got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{})
 	if err != nil || !proto.Equal(got.GetGuards(), got.GetDefaults()) || got.GetGuards().GetMinRows() != 100_000 ||
 		got.GetGuards().GetMaxIdle().AsDuration().Hours() != 45*24 ||
-		got.GetLatched() != nil {
+		got.GetRefusals() != nil {
 		t.Fatalf("%v, %v", got, err)
 	}
 	set, err := s.SetGuards(t.Context(), &cleanupv1.SetGuardsRequest{
@@ -131,7 +131,7 @@ func TestGuards(t *testing.T) {
 		s.db.Int("SELECT count(*) FROM XtkAudit WHERE iAuditId > 0") != 0 {
 		t.Errorf("%d %s", got.code, got.body)
 	}
-	if got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{}); err != nil || got.GetLatched() != nil {
+	if got, err := s.GetGuards(t.Context(), &cleanupv1.GetGuardsRequest{}); err != nil || got.GetRefusals() != nil {
 		t.Errorf("%v, %v", got, err)
 	}
 	if n := s.db.Int(
@@ -164,7 +164,7 @@ func TestAnOptionUnlatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return len(got.GetLatched())
+		return len(got.GetRefusals())
 	}
 	if n := set(&cleanupv1.Options{VisitorPurgeDelayDays: proto.Int32(40)}); n != 1 {
 		t.Errorf("%d guards are latched after another task's option was changed", n)

@@ -185,7 +185,7 @@ func TestMetrics(t *testing.T) {
 		got[name] = family
 	}
 	watched(t, got)
-	got.check(t, "cleanupd_guard_latched", map[string]float64{"share a visitors": 1})
+	got.check(t, "cleanupd_guard_refused", map[string]float64{"share a visitors": 1})
 	deleted, updated, dropped, batches, ended := map[string]float64{}, map[string]float64{}, map[string]float64{},
 		map[string]float64{}, map[string]float64{}
 	for _, r := range run.GetResults() {

@@ -79,7 +79,7 @@ func (s *Service) SetOptions(
 			return err
 		}
 		now = optionsResponse(stored)
-		if err := store.Unlatch(ctx, tx, stored.InForce()); err != nil {
+		if err := store.ReleaseRefusals(ctx, tx, stored.InForce()); err != nil {
 			return err
 		}
 		return audit.Note(ctx, tx, optionDetails(before.GetOptions(), now.GetOptions()))

@@ -522,7 +522,7 @@ func TestHoldsByColumnsOfOtherTypes(t *testing.T) {
 					return plan.Holds{Names: []string{"a hold"}, Recipients: []int64{7}, Workflows: []int64{7}}
 				}
 				err := runWith(t, j, func(c *pipeline.Config) {
-					c.DryRun, c.Foreign = dryRun, true
+					c.DryRun, c.NoCampaign = dryRun, true
 					c.Pipeline, c.Todo = []plan.Task{p.Task()}, []plan.Task{p.Task()}
 				})
 				if onHold, gone := j.retained["policy/p"].OnHold, j.deleted["policy/p"]; err != nil ||

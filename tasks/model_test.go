@@ -73,9 +73,9 @@ func (r rec) date(column string) *time.Time {
 func (r rec) set(column string, value any) { r.row[r.t.Column(column)] = value }
 
 // before reports whether a date is older than a cutoff. NULL is not.
-func (r rec) before(column string, moment time.Time) bool {
+func (r rec) before(column string, at time.Time) bool {
 	when := r.date(column)
-	return when != nil && when.Before(moment)
+	return when != nil && when.Before(at)
 }
 
 // each calls fn for the rows of a table, except for the zero record.

@@ -103,7 +103,7 @@ func TestChildrenOfOthers(t *testing.T) {
 	db.Do(threads)
 	onTopics := func(change func(c *pipeline.Config)) func(c *pipeline.Config) {
 		return func(c *pipeline.Config) {
-			c.Foreign, c.Pipeline, c.Todo = true, nil, nil
+			c.NoCampaign, c.Pipeline, c.Todo = true, nil, nil
 			p := oldTopics
 			p.Enabled = true
 			c.Pipeline, c.Todo = append(c.Pipeline, p.Task()), append(c.Todo, p.Task())

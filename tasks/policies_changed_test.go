@@ -103,7 +103,7 @@ func TestPolicyOfAChangedDatabase(t *testing.T) {
 				}
 			}
 			task := test.policy.Task()
-			c := pipeline.Config{Pool: db.Pool, Foreign: true, Pipeline: []plan.Task{task}}
+			c := pipeline.Config{Pool: db.Pool, NoCampaign: true, Pipeline: []plan.Task{task}}
 			f, err := forecast.New(t.Context(), c, plan.Holds{})
 			if err != nil {
 				t.Fatal(err)

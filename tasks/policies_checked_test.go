@@ -73,7 +73,7 @@ func TestPolicyWithRightsToColumns(t *testing.T) {
 	db.Do(family + "; GRANT SELECT (id, seen), DELETE ON customer TO " + role)
 	err := pgx.BeginFunc(t.Context(), db.For(role).Pool, func(tx pgx.Tx) error {
 		catalog, err := campaign.LoadCatalog(t.Context(), tx, campaign.Scope{
-			Named: oldCustomers.Task().Names, Foreign: true,
+			Named: oldCustomers.Task().Names, NoCampaign: true,
 		})
 		if err != nil {
 			return err

@@ -307,7 +307,7 @@ func TestRandomKeys(t *testing.T) {
 				runs := func(dryRun bool) *journal {
 					j, err := run(t, db, func(c *pipeline.Config) {
 						p.Enabled = true
-						c.DryRun, c.Foreign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
+						c.DryRun, c.NoCampaign, c.ContinueOnError, c.Settings.MaxRows = dryRun, true, true, limit
 						c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
 					})
 					if err != nil && !refusing {

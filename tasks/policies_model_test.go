@@ -144,7 +144,7 @@ func (r *randomPolicies) tasks() (all []plan.Task) {
 // config changes the configuration of a run so that it does the policies.
 func (r *randomPolicies) config(c *pipeline.Config) {
 	c.Todo = r.tasks()
-	c.Pipeline, c.Foreign = slices.Clone(c.Todo), !r.application
+	c.Pipeline, c.NoCampaign = slices.Clone(c.Todo), !r.application
 	if r.application {
 		c.Pipeline = slices.Concat(tasks.Pipeline, c.Todo)
 	}

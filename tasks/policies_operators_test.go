@@ -190,7 +190,7 @@ func TestTypesThatPoliciesCompare(t *testing.T) {
 	}
 	err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
 		catalog, err := campaign.LoadCatalog(t.Context(), tx,
-			campaign.Scope{Named: []string{"child", "parent"}, Foreign: true})
+			campaign.Scope{Named: []string{"child", "parent"}, NoCampaign: true})
 		if err != nil {
 			return err
 		}

@@ -110,7 +110,7 @@ func TestPoliciesAndTriggers(t *testing.T) {
 					t.Fatal(err)
 				}
 				j, err := run(t, db, func(c *pipeline.Config) {
-					c.Foreign, c.SavedPlan = true, saved.planned
+					c.NoCampaign, c.SavedPlan = true, saved.planned
 					c.Pipeline, c.Todo = append(c.Pipeline[:0:0], p.Task()), append(c.Todo[:0:0], p.Task())
 				})
 				if err != nil {

@@ -55,7 +55,7 @@ func TestForeignKeysThatAreNotEnforced(t *testing.T) {
 				INSERT INTO parent SELECT g, timestamptz '2026-03-01 12:00Z' - g * interval '1 day' FROM generate_series(1, 100) g;
 				INSERT INTO child SELECT g, g FROM generate_series(1, 100) g`, action))
 			catalog, err := campaign.LoadCatalog(t.Context(), db.Pool,
-				campaign.Scope{Named: []string{"parent"}, Foreign: true})
+				campaign.Scope{Named: []string{"parent"}, NoCampaign: true})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -88,14 +88,14 @@ func TestRelationsThatChangeDuringARun(t *testing.T) {
 			}
 			c.policy.Enabled = true
 			catalog, err := campaign.LoadCatalog(t.Context(), db.Pool, campaign.Scope{
-				Named: c.policy.Task().Names, Foreign: true,
+				Named: c.policy.Task().Names, NoCampaign: true,
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
 			c.policy = c.policy.Resolve(catalog)
 			_ = runWith(t, j, func(config *pipeline.Config) {
-				config.Foreign, config.ContinueOnError, config.Settings.MaxRows = true, true, 20
+				config.NoCampaign, config.ContinueOnError, config.Settings.MaxRows = true, true, 20
 				config.Pipeline, config.Todo = []plan.Task{c.policy.Task()}, []plan.Task{c.policy.Task()}
 			})
 			if n := db.Int(c.count); n != c.want || !changed {

@@ -97,7 +97,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 			return printGuards(cmd, *output, resp, &cleanupv1.GetGuardsResponse{
 				Guards:   resp.GetGuards(),
 				Defaults: current.GetDefaults(),
-				Latched:  resp.GetLatched(),
+				Refusals: resp.GetRefusals(),
 			})
 		}),
 	}
@@ -227,11 +227,11 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	}
 	w := cmd.OutOrStdout()
 	err := output.Print(w, resp, table)
-	if err != nil || output != format.Table || len(g.GetLatched()) == 0 {
+	if err != nil || output != format.Table || len(g.GetRefusals()) == 0 {
 		return err
 	}
 	table = []terminal.Row{{"REFUSED", "GUARD", "TABLE", "NUMBER", "LIMIT", "SINCE", "RUN"}}
-	for _, l := range g.GetLatched() {
+	for _, l := range g.GetRefusals() {
 		table = append(table,
 			terminal.Row{
 				l.GetTask(), format.EnumName(l.GetGuard().GetGuard()), l.GetGuard().GetTable(),

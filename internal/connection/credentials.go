@@ -13,8 +13,8 @@ import (
 // match, for example while they are replaced one after the other.
 var ErrCredentials = errors.New("the credentials cannot be read again")
 
-// Refresh returns a function for BeforeConnect that reads the files of a URL's credentials anew: the password file, the
-// service file, and the client's certificate and key. They may have changed since the URL was parsed. The function
+// Refresh returns a function for BeforeConnect that reads the files of a URL's credentials again: the password file,
+// the service file, and the client's certificate and key. They may have changed since the URL was parsed. The function
 // fails with ErrCredentials if it cannot, or if the service file names another server or database than before: only a
 // restart moves the service there.
 func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {

@@ -229,16 +229,16 @@ cleanupd_runs_total{job="c",state="succeeded",dry_run="false"} 0x30 1x90`,
 			false,
 		},
 		{
-			"CleanupGuardLatched",
+			"CleanupGuardRefused",
 			"told by two replicas",
-			`cleanupd_guard_latched{job="c",instance="a",task="visitors",guard="share",table="t"} 1x60
-cleanupd_guard_latched{job="c",instance="b",task="visitors",guard="share",table="t"} 1x60`,
+			`cleanupd_guard_refused{job="c",instance="a",task="visitors",guard="share",table="t"} 1x60
+cleanupd_guard_refused{job="c",instance="b",task="visitors",guard="share",table="t"} 1x60`,
 			time.Hour,
 			true,
 		},
 		{
-			"CleanupGuardLatched", "accepted half an hour ago",
-			`cleanupd_guard_latched{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`, time.Hour, false,
+			"CleanupGuardRefused", "accepted half an hour ago",
+			`cleanupd_guard_refused{job="c",task="visitors",guard="share",table="t"} 1x30 _x30`, time.Hour, false,
 		},
 		{
 			"CleanupRunFailedAttempts",

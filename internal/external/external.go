@@ -19,7 +19,7 @@ type Task struct {
 	Name, Title, Description string
 	// Disabled is true if only a dry run that names the task does it.
 	Disabled bool
-	// Basis describes the rule. A saved plan or a latched guard of another basis does not apply to the task.
+	// Basis describes the rule. A saved plan or a refusal by another basis does not apply to the task.
 	Basis string
 	// Work does the task; nil if the task was removed since the run was requested.
 	Work

@@ -101,8 +101,8 @@ var (
 		"The role cannot read all rows of a table that foreign keys reach, so a row on hold might be deleted.",
 		"Let an administrator of the database run the statement in the message.",
 	)
-	RemoteRowsUncounted = rows.warning(
-		"REMOTE_ROWS_UNCOUNTED",
+	OtherServerRowsUncounted = rows.warning(
+		"OTHER_SERVER_ROWS_UNCOUNTED",
 		"it is not known whether the last {rows} {rows|row|rows} of a previous replica were changed on another "+
 			"server, so they are not counted: {problem}",
 		"A replica failed between a change on another server and its count.",

@@ -169,14 +169,14 @@ var (
 		"A mapping names a table without the columns or the key of a log.",
 		"Correct the mapping, or add what the table lacks.",
 	)
-	RemoteTableFailed = tables.warning(
-		"REMOTE_TABLE_FAILED",
+	OtherServerFailed = tables.warning(
+		"OTHER_SERVER_FAILED",
 		"{table} is {location} and could not be cleaned: {error}; obsolete rows left: {rows}",
 		"Another server rejected the statements. The task fails at its end.",
 		"Correct what the error names, on the server that has the rows.",
 	)
-	RemoteTableClean = tables.warning(
-		"REMOTE_TABLE_CLEAN",
+	OtherServerClean = tables.warning(
+		"OTHER_SERVER_CLEAN",
 		"{table} is {location}; it raised an error, but no obsolete row is left there: {error}",
 		"Another server rejected a statement, but other statements, or another run, have deleted the rows.",
 		"Nothing, unless it recurs.",

@@ -19,7 +19,7 @@ type Panic struct {
 
 // Error implements error.
 func (p *Panic) Error() string {
-	return "cleanupd itself made a mistake (a panic): the log of the replica has the details; please report it"
+	return "internal error (panic); see the replica's log"
 }
 
 // Kind implements failure.Kinded.

@@ -91,7 +91,7 @@ func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
 		return err
 	}
 	decided, why := tasklist.Campaign, "the database has tables of Campaign"
-	if list.Foreign {
+	if list.NoCampaign {
 		decided, why = tasklist.None, "the database has no table of Campaign"
 	}
 	if given != tasklist.Auto {

@@ -79,12 +79,12 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	if err := s.checkDatabase(ctx, c, valid.include); err != nil {
 		return err
 	}
-	foreign, err := s.claimDatabase(ctx, c.instance)
+	readOnlyBecause, err := s.claimDatabase(ctx, c.instance)
 	if err != nil {
 		return err
 	}
 	// A copy names the servers of the original. Their deliveries are kept until this service restarts.
-	if foreign != nil {
+	if readOnlyBecause != nil {
 		valid.keep = slices.AppendSeq(valid.keep, maps.Keys(valid.midSourcing))
 		valid.midSourcing, valid.forms = nil, nil
 	}
@@ -105,8 +105,8 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	var streams context.Context
 	streams, s.endStreams = context.WithCancel(context.WithoutCancel(ctx))
 	users := service.NewUserData(streams, s.forms)
-	if foreign != nil {
-		users = service.NoUserData(foreign)
+	if readOnlyBecause != nil {
+		users = service.NoUserData(readOnlyBecause)
 	}
 	if s.api, err = service.NewServer(service.New(streams, s.calls, s.manager), users, apiConfig); err != nil {
 		return err
@@ -186,11 +186,11 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 }
 
 // claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another
-// service, or is a copy, foreign is the reason why it is served without changing anything.
-func (s *Server) claimDatabase(ctx context.Context, name string) (foreign *refused.Error, err error) {
+// service, or is a copy, readOnlyBecause is the reason why it is served without changing anything.
+func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *refused.Error, err error) {
 	err = instance.Own(ctx, s.pool, name)
-	if errors.As(err, &foreign) {
-		return foreign, nil
+	if errors.As(err, &readOnlyBecause) {
+		return readOnlyBecause, nil
 	}
 	return nil, err
 }

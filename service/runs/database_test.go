@@ -453,7 +453,7 @@ func TestARunThatKillsItsReplicas(t *testing.T) {
 	got := events[len(events)-1].Run
 	if problem := got.Result("sessions").Error; got.State != store.Failed || !strings.Contains(
 		problem, "given up after 11 failed attempts",
-	) || !strings.Contains(problem, "replica x fell silent") ||
+	) || !strings.Contains(problem, "replica x stopped renewing its lease") ||
 		(got.Result("expired-events").State != pipeline.Skipped &&
 			got.Result("expired-events").State != pipeline.Succeeded) ||
 		db.Int("SELECT count(*) FROM XtkSessionInfo") != 10 {

@@ -89,7 +89,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	workB()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, 5_000)
-	if !said(events, severity.Warning, "replica a fell silent", "replica b continues") {
+	if !said(events, severity.Warning, "replica a stopped renewing its lease", "replica b continues") {
 		t.Errorf("nobody took it over: %q", logs(events))
 	}
 }

@@ -17,22 +17,22 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Guards reads the limits of the guards, and the guards that are latched.
-func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.Latched, error) {
+// Guards reads the limits of the guards, and the refusals of tasks.
+func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.GuardRefusal, error) {
 	limits, err := store.GuardLimits(ctx, m.calls)
 	if err != nil {
 		return limits, nil, err
 	}
-	latched, err := store.LatchedGuards(ctx, m.calls)
-	return limits, latched, err
+	refusals, err := store.GuardRefusals(ctx, m.calls)
+	return limits, refusals, err
 }
 
-// SetGuards stores what change makes of the current limits of the guards, and returns them with the guards that remain
-// latched. It releases latched guards whose limits change. It fails with failure.Violations, and with etag.ErrStale if
-// an etag is given that is not the one of the current limits. The reason is recorded in the audit.
+// SetGuards stores what change makes of the current limits of the guards, and returns them with the refusals that
+// remain. It ends those by guards whose limits change. It fails with failure.Violations, and with etag.ErrStale if an
+// etag is given that is not the one of the current limits. The reason is recorded in the audit.
 func (m *Manager) SetGuards(
 	ctx context.Context, givenEtag, reason string, change func(current guard.Limits) guard.Limits,
-) (limits guard.Limits, latched []store.Latched, err error) {
+) (limits guard.Limits, refusals []store.GuardRefusal, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
 			return err
@@ -51,12 +51,12 @@ func (m *Manager) SetGuards(
 		if err := store.SetGuardLimits(ctx, tx, current, limits); err != nil {
 			return err
 		}
-		if latched, err = store.LatchedGuards(ctx, tx); err != nil {
+		if refusals, err = store.GuardRefusals(ctx, tx); err != nil {
 			return err
 		}
 		return audit.Note(ctx, tx, audit.Details{"from": current, "to": limits, "reason": reason})
 	})
-	return limits, latched, err
+	return limits, refusals, err
 }
 
 // validateLimits fails with failure.Violations.

@@ -96,7 +96,7 @@ func audits(db *pgtest.DB, from, to int, age string) {
 }
 
 // More than a share of a table does not go: not by one task, not by several, not by many runs within a day; a table
-// that is emptied by nature does.
+// that is regularly emptied does.
 func TestGuardShare(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -124,7 +124,7 @@ func TestGuardShare(t *testing.T) {
 			t.Error(got)
 		}
 	})
-	t.Run("by nature", func(t *testing.T) {
+	t.Run("regularly emptied", func(t *testing.T) {
 		suite.Only(t, suite.Long)
 		db := database(t)
 		m := guarded(t, db, nil)
@@ -275,7 +275,7 @@ func TestGuardLatches(t *testing.T) {
 	if got := try(); got != "share 51" {
 		t.Errorf("it did not latch: %q", got)
 	}
-	if n := measured(t, m, "cleanupd_guard_latched", "share"); n != 1 {
+	if n := measured(t, m, "cleanupd_guard_refused", "share"); n != 1 {
 		t.Errorf("the metric is %v", n)
 	}
 	if got := refusedIn(

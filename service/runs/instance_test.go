@@ -22,7 +22,7 @@ func named(name string) func(*runs.Config) {
 
 func isForeign(err error) bool {
 	var refused *refused.Error
-	return errors.As(err, &refused) && refused.Reason == instance.Foreign && refused.Metadata["differs"] != ""
+	return errors.As(err, &refused) && refused.Reason == instance.OtherInstance && refused.Metadata["differs"] != ""
 }
 
 // A database that is another instance's, or a copy, is left alone: nothing is started, taken up or set there, but dry

@@ -213,7 +213,7 @@ func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (pipeline.
 // configure returns the configuration of a run or an explanation.
 func (m *Manager) configure(list tasklist.List) pipeline.Config {
 	config := m.base
-	config.Pipeline, config.External, config.Foreign = list.Tasks, list.External, list.Foreign
+	config.Pipeline, config.External, config.NoCampaign = list.Tasks, list.External, list.NoCampaign
 	return config
 }
 

@@ -144,7 +144,7 @@ func TestAReasonThatIsWrittenLate(t *testing.T) {
 	release()
 	events := watch(t, b, run.ID)
 	checkFinished(t, events, int64(rows))
-	if !said(events, severity.Warning, "replica a fell silent") ||
+	if !said(events, severity.Warning, "replica a stopped renewing its lease") ||
 		!said(events, severity.Warning, "replica a released the run: ", "see that the database server runs") {
 		t.Errorf("it is not told: %q", logs(events))
 	}

@@ -255,7 +255,7 @@ func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 // silence lets the lease of the replica of a run expire.
 const silence = "UPDATE cleanupd.run SET lease_until = now()"
 
-// The last batch of a paused run ends when its replica has fallen silent.
+// The last batch of a paused run ends when its replica no longer renews its lease.
 func TestPauseOfASilentReplica(t *testing.T) {
 	t.Parallel()
 	db := database(t)
@@ -271,7 +271,8 @@ func TestPauseOfASilentReplica(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// A paused run that is cancelled while a replica has it ends as soon as that has left it, or has fallen silent.
+// A paused run that is cancelled while a replica has it ends as soon as that has left it, or no longer renews its
+// lease.
 func TestCancelWhileAReplicaIsPaused(t *testing.T) {
 	t.Parallel()
 	db := database(t)

@@ -85,7 +85,7 @@ func (m *Manager) SetSchedule(
 			return err
 		}
 		if s.WindowsDiffer(current) {
-			if err := store.ApplyWindowsAnew(ctx, tx); err != nil {
+			if err := store.ReapplyWindows(ctx, tx); err != nil {
 				return err
 			}
 		}

@@ -106,7 +106,7 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	checkFinished(t, events, 600)
 	// The replica that waited may write late to the run's log why.
 	if (!said(events, severity.Warning, "waits for a synchronous standby (SyncRep)") &&
-		!said(events, severity.Warning, "fell silent", "without progress: 0 of")) ||
+		!said(events, severity.Warning, "stopped renewing its lease", "without progress: 0 of")) ||
 		said(events, severity.Warning, "without progress: 1 of") {
 		t.Errorf("the run's log does not say that it waited, or counts a failed attempt: %q", logs(events))
 	}
@@ -180,7 +180,7 @@ func TestAClaimWithoutAnAnswer(t *testing.T) {
 			work()
 			events := watch(t, watcher, run.ID)
 			checkFinished(t, events, 100)
-			if said(events, severity.Warning, "fell silent") || db.Int(
+			if said(events, severity.Warning, "stopped renewing its lease") || db.Int(
 				"SELECT failed_attempts FROM cleanupd.run",
 			) != 0 {
 				t.Errorf("it was set back: %q", logs(events))

@@ -90,7 +90,7 @@ func (b *Binder) Sweep(ctx context.Context, j *plan.Job, parents []int64) (s pur
 	if err != nil || h.condition.IsZero() {
 		return s, err
 	}
-	return restricted(j, s.Without(h.condition), h.readsOthers, h.elsewhere), nil
+	return restricted(j, s.Without(h.condition), h.readsOthers, h.readsDistributed), nil
 }
 
 // SweepOnHold returns the sweep of the obsolete rows of a job that are on hold, and reports whether there may be any.
@@ -102,7 +102,7 @@ func (b *Binder) SweepOnHold(ctx context.Context, j *plan.Job, parents []int64) 
 	if s, err = b.Obsolete(ctx, j, parents); err != nil {
 		return s, false, err
 	}
-	return restricted(j, s.And(h.condition), h.readsOthers, h.elsewhere), true, nil
+	return restricted(j, s.And(h.condition), h.readsOthers, h.readsDistributed), true, nil
 }
 
 // Obsolete returns the sweep of the obsolete rows of a job, on hold or not.
@@ -172,15 +172,15 @@ func (b *Binder) except(ctx context.Context, j *plan.Job, s purge.Sweep) (purge.
 	if err != nil {
 		return s, err
 	}
-	return restricted(j, s.Without(needed), true, e.Elsewhere), nil
+	return restricted(j, s.Without(needed), true, e.ReadsDistributed), nil
 }
 
 // restricted returns a job's sweep whose condition has become more than its rule. It notes whether that reads other
 // tables, and whether one of them is distributed.
-func restricted(j *plan.Job, s purge.Sweep, readsOthers, elsewhere bool) purge.Sweep {
+func restricted(j *plan.Job, s purge.Sweep, readsOthers, readsDistributed bool) purge.Sweep {
 	s.ReadsOthers = s.ReadsOthers || readsOthers
-	if elsewhere && !s.Elsewhere {
-		s.Elsewhere, s.Newest, j.Location = true, nil, plan.JudgedElsewhere
+	if readsDistributed && !s.NoTIDs {
+		s.NoTIDs, s.Newest, j.Location = true, nil, plan.JudgedByOtherServer
 	}
 	return s
 }

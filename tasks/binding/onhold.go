@@ -40,8 +40,8 @@ type OnHold struct {
 // onHold is the condition that a row is on hold. It is empty if no row is.
 type onHold struct {
 	condition sqlexpr.Expr
-	// readsOthers is true if it reads other tables, and elsewhere if it reads a distributed one.
-	readsOthers, elsewhere bool
+	// readsOthers is true if it reads other tables, and readsDistributed if it reads a distributed one.
+	readsOthers, readsDistributed bool
 }
 
 // condition returns the condition that a row of a job's table is on hold. among makes the condition that a column has
@@ -49,13 +49,13 @@ type onHold struct {
 func (o *OnHold) condition(
 	ctx context.Context, j *plan.Job, among func(column string, ids []int64) sqlexpr.Expr,
 ) (h onHold, err error) {
-	add := func(c sqlexpr.Expr, readsOthers, elsewhere bool) {
+	add := func(c sqlexpr.Expr, readsOthers, readsDistributed bool) {
 		h.condition = sqlexpr.Or(h.condition, c)
-		h.readsOthers, h.elsewhere = h.readsOthers || readsOthers, h.elsewhere || elsewhere
+		h.readsOthers, h.readsDistributed = h.readsOthers || readsOthers, h.readsDistributed || readsDistributed
 	}
 	for _, by := range j.OnHold {
 		if by.Column == "" || o.ConditionsOnly {
-			add(by.Condition, by.ReadsOthers, by.Elsewhere)
+			add(by.Condition, by.ReadsOthers, by.ReadsDistributed)
 			continue
 		}
 		ids, err := o.idsOnHold(ctx, j, by)
@@ -63,7 +63,7 @@ func (o *OnHold) condition(
 		case err != nil:
 			return onHold{}, fmt.Errorf("look for what is on hold in %s: %w", j.Name, err)
 		case len(ids) > maxIDs:
-			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.Elsewhere)
+			add(sqlexpr.Format("r.%s IN (%s)", by.Column, by.IDs), true, by.ReadsDistributed)
 		case len(ids) > 0:
 			add(among("r."+by.Column, ids), false, false)
 		}

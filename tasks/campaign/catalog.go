@@ -45,8 +45,8 @@ type Catalog struct {
 	Version int
 	// Publishes is true if the database has publications.
 	Publishes bool
-	// Elsewhere describes where the rows of relations are, as Table.Elsewhere does, by the relations' object ids.
-	Elsewhere map[uint32]string
+	// Locations describes where the rows of relations are, as Table.Location does, by the relations' object ids.
+	Locations map[uint32]string
 	// Zone is the time zone of dates without one.
 	Zone    Zone
 	tables  map[string]*Table
@@ -131,7 +131,7 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 		others []string
 		err    error
 	)
-	if scope.Foreign {
+	if scope.NoCampaign {
 		var found []candidate
 		found, err = candidates(ctx, db)
 		others = names(found)
@@ -145,14 +145,14 @@ func LoadCatalog(ctx context.Context, db Querier, scope Scope) (*Catalog, error)
 	if err != nil {
 		return nil, err
 	}
-	elsewhere, err := readElsewhere(ctx, db, d.relations)
+	locations, err := readLocations(ctx, db, d.relations)
 	if err != nil {
 		return nil, err
 	}
 	c := &Catalog{
 		Schema:       schema,
 		OtherSchemas: others,
-		Elsewhere:    elsewhere,
+		Locations:    locations,
 		tables:       map[string]*Table{},
 		inPlace:      map[string]*Table{},
 		named:        map[string]*Table{},
@@ -201,16 +201,16 @@ func (c *Catalog) loadTables(ctx context.Context, db Querier, filter string, arg
 		); err != nil {
 			return nil, err
 		}
-		t.Elsewhere = c.Elsewhere[t.OID]
+		t.Location = c.Locations[t.OID]
 		if !partitioned { // a partitioned table stores no rows
 			t.Leaves = []Leaf{{
-				OID:       t.OID,
-				Schema:    t.Schema,
-				Name:      t.Name,
-				Elsewhere: t.Elsewhere,
-				Unlogged:  unlogged,
-				Facts:     t.Facts,
-				Rights:    t.Rights,
+				OID:      t.OID,
+				Schema:   t.Schema,
+				Name:     t.Name,
+				Location: t.Location,
+				Unlogged: unlogged,
+				Facts:    t.Facts,
+				Rights:   t.Rights,
 			}}
 		}
 		return t, nil

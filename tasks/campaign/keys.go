@@ -66,7 +66,7 @@ func (c *Catalog) readKeys(ctx context.Context, db Querier, d distribution) erro
 				t.keys = append(t.keys, key)
 			}
 		}
-		if t.Elsewhere == Foreign && len(t.keys) == 0 {
+		if t.Location == Foreign && len(t.keys) == 0 {
 			t.keys = t.namedKeys()
 		}
 		t.Key = t.keyColumn(primary[t.OID])
@@ -96,7 +96,7 @@ func (t *Table) keyColumn(primary string) string {
 		return primary
 	case len(unique) > 0:
 		return unique[0]
-	case t.isKnown() && t.Elsewhere == "" && len(named) > 0:
+	case t.isKnown() && t.Location == "" && len(named) > 0:
 		return named[0]
 	case t.isKnown() || len(t.keys) == 0:
 		return ""

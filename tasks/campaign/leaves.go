@@ -13,8 +13,8 @@ type Leaf struct {
 	OID    uint32
 	Schema string
 	Name   string
-	// Elsewhere describes where its rows are, as Table.Elsewhere does.
-	Elsewhere string
+	// Location describes where its rows are, as Table.Location does.
+	Location string
 	// Unlogged is true if standbys have none of its rows.
 	Unlogged bool
 	// Facts are FactsSQL of the leaf.
@@ -102,7 +102,7 @@ func (c *Catalog) readLeaves(ctx context.Context, db Querier, tables []*Table) e
 		&l.Facts,
 	}
 	if _, err := pgx.ForEachRow(rows, scan, func() error {
-		l.Elsewhere = c.Elsewhere[l.OID]
+		l.Location = c.Locations[l.OID]
 		t := parents[root]
 		t.Leaves = append(t.Leaves, l)
 		t.RowSecurity, t.RowSecurityAbove = t.RowSecurity || leaf || above, t.RowSecurityAbove || above

@@ -15,8 +15,8 @@ import (
 type Scope struct {
 	// Named are the names of further tables of any schema, as policies have them.
 	Named []string
-	// Foreign says that the database is not read as that of the application, and may have none of its tables.
-	Foreign bool
+	// NoCampaign says that the database is not read as that of the application, and may have none of its tables.
+	NoCampaign bool
 }
 
 // Column describes a column of a table that a policy names.

@@ -99,17 +99,17 @@ type Options struct {
 // optionRow is a row of XtkOption. If its type is text, the number is that in the text, if any.
 type optionRow struct {
 	number *int64
-	moment *time.Time
+	at     *time.Time
 	text   *string
 }
 
 // Nearest returns the SQL of a time clamped to the years 1 to 9999: callers cannot represent infinity, or the other
 // years of PostgreSQL's range.
-func Nearest(moment string) string {
+func Nearest(at string) string {
 	return fmt.Sprintf(
 		"CASE WHEN %[1]s IS NOT NULL THEN LEAST(GREATEST(%[1]s::timestamptz, '0001-01-01 00:00Z'), '9999-12-31 "+
 			"23:59:59.999999Z') END",
-		moment,
+		at,
 	)
 }
 
@@ -118,7 +118,7 @@ func Nearest(moment string) string {
 func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) {
 	o := &Options{rows: map[string]optionRow{}}
 	t := c.Table("XtkOption")
-	number, moment, text := "NULL", "NULL", "NULL"
+	number, at, text := "NULL", "NULL", "NULL"
 	switch {
 	case c.InPlaceOf("XtkOption") != nil:
 		o.hiddenReason = c.DescribeMissing("XtkOption")
@@ -136,11 +136,11 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 		number = "iLongValue"
 	}
 	if t.Has("tsTimeStampValue") {
-		moment = "tsTimeStampValue"
-		if c.Zone.Name != "" && t.IsLocalDate(moment) {
-			moment = fmt.Sprintf("(%s::timestamp AT TIME ZONE '%s')", moment, c.Zone.Name)
+		at = "tsTimeStampValue"
+		if c.Zone.Name != "" && t.IsLocalDate(at) {
+			at = fmt.Sprintf("(%s::timestamp AT TIME ZONE '%s')", at, c.Zone.Name)
 		}
-		moment = Nearest(moment)
+		at = Nearest(at)
 	}
 	if !t.Has("sName") {
 		return o, nil
@@ -163,13 +163,13 @@ func ReadOptions(ctx context.Context, db Querier, c *Catalog) (*Options, error) 
 	}
 	rows, _ := db.Query(
 		ctx,
-		"SELECT sName, "+number+"::bigint, "+moment+"::timestamptz, "+text+"::text FROM "+t.Quoted()+
+		"SELECT sName, "+number+"::bigint, "+at+"::timestamptz, "+text+"::text FROM "+t.Quoted()+
 			" WHERE sName = ANY ($1)",
 		names,
 	)
 	var name string
 	var row optionRow
-	_, err = pgx.ForEachRow(rows, []any{&name, &row.number, &row.moment, &row.text}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&name, &row.number, &row.at, &row.text}, func() error {
 		if row.text != nil {
 			row.number = nil
 			if number, err := strconv.ParseInt(strings.TrimSpace(*row.text), 10, 64); err == nil {
@@ -226,10 +226,10 @@ func (o *Options) Moment(opt Option) (*time.Time, error) {
 			opt.Name, typeText,
 		)
 	}
-	if row.moment == nil {
+	if row.at == nil {
 		return nil, nil
 	}
-	at := *row.moment
+	at := *row.at
 	return &at, nil
 }
 

@@ -44,8 +44,8 @@ func StoreNumber(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value i
 	return store(ctx, tx, c, opt, "iLongValue", typeNumber, number)
 }
 
-// StoreMoment stores a time. It must run in a transaction.
-func StoreMoment(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
+// StoreTime stores a time. It must run in a transaction.
+func StoreTime(ctx context.Context, tx pgx.Tx, c *Catalog, opt Option, value time.Time) error {
 	return store(ctx, tx, c, opt, "tsTimeStampValue", typeMoment, value)
 }
 

@@ -25,8 +25,8 @@ type Table struct {
 	RowSecurityAbove bool
 	// HasChildren is true if some rows are in partitions or inheriting tables.
 	HasChildren bool
-	// Elsewhere describes where rows are that this server has no heap for, such as Distributed; empty if all are here.
-	Elsewhere string
+	// Location describes where rows are that this server has no heap for, such as Distributed; empty if all are here.
+	Location string
 	// Leaves are the relations with the rows, ordered by name: the table itself, or its partitions at any depth.
 	Leaves []Leaf
 	// Ancestors are the stored names of the tables that it inherits from, or is a partition of, at any depth.

@@ -41,7 +41,7 @@ func Cascaded(j plan.Job, s purge.Sweep, relations map[string]bool) (jobs []plan
 		leaves := slices.DeleteFunc(slices.Clone(t.Leaves), func(l campaign.Leaf) bool {
 			return relations != nil && !relations[l.Quoted()]
 		})
-		if len(leaves) == 0 || !t.CanSelect || s.Elsewhere || t.Elsewhere != "" {
+		if len(leaves) == 0 || !t.CanSelect || s.NoTIDs || t.Location != "" {
 			continue
 		}
 		rule := fmt.Sprintf("by foreign keys, with rows of %s: %s", j.Table.NameIn(t.Schema), j.Rule)
@@ -117,7 +117,7 @@ func Exclusions(all []Set, filter func(plan.Job) bool, s Set) (conditions []sqle
 // earlier ones hide, for one reading of the relation.
 func OfRelation(all []Set, relation string) (sets []Set, rows []purge.Candidates) {
 	for i, s := range all {
-		if s.Job.Relation != relation || s.Job.Elsewhere {
+		if s.Job.Relation != relation || s.Job.NoTIDs {
 			continue
 		}
 		for k, before := range sets {

@@ -68,8 +68,8 @@ func (t *task) countJob(ctx context.Context, j plan.Job, parents []int64) error 
 		t.skipUnlogged(ctx, j)
 		return nil
 	}
-	if err := s.RemoteError(); err != nil {
-		t.RemoteFailed(ctx, j, s, err)
+	if err := s.OtherServerError(); err != nil {
+		t.OtherServerFailed(ctx, j, s, err)
 		return nil
 	}
 	if err := t.countSets(ctx, candidates.Of(t.Task.Name, j, s)); err != nil {
@@ -126,7 +126,7 @@ func (t *task) countSets(ctx context.Context, sets []candidates.Set) error {
 
 // countDependent counts the rows of a sweep that would be retained because of the rows that refer to them.
 func (t *task) countDependent(ctx context.Context, j plan.Job, s purge.Sweep) error {
-	if !s.Cascade.Circular() || s.Elsewhere {
+	if !s.Cascade.Circular() || s.NoTIDs {
 		return nil
 	}
 	s = s.And(s.Dependent())
@@ -157,7 +157,7 @@ func (t *task) countSet(ctx context.Context, set candidates.Set) error {
 	if err != nil {
 		return err
 	}
-	if j.Elsewhere {
+	if j.NoTIDs {
 		s := j.Without(candidates.Exclusions(all, candidates.On(j.Relation), set)...)
 		found, err := t.Binder.Engine.CountElsewhere(ctx, s)
 		if err != nil {

@@ -27,7 +27,7 @@ func (t *task) judge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, trip := range t.History.AddLatched(trips, t.Options()) {
+	for _, trip := range t.History.AddRefused(trips, t.Options()) {
 		action, name := preview.Delete, trip.Table
 		if trip.Guard == guard.Tables || trip.Guard == guard.Bytes {
 			action = preview.Drop
@@ -65,7 +65,7 @@ func (t *task) trips(ctx context.Context, found map[string]int64, dropped []stri
 		Mask:        mask,
 		Tables:      int64(len(dropped)),
 		Options:     t.Options(),
-		ShowLatched: true,
+		ShowRefused: true,
 		Sizes: func(ctx context.Context) (tables, database int64, err error) {
 			return worktables.Sizes(ctx, t.Binder.Pool, dropped)
 		},

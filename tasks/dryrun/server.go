@@ -74,8 +74,8 @@ func (s *server) count(ctx context.Context, j plan.Job, parents binding.Parents,
 	if err != nil {
 		return err
 	}
-	if err := sweep.RemoteError(); err != nil {
-		a.RemoteFailed(ctx, j, sweep, err)
+	if err := sweep.OtherServerError(); err != nil {
+		a.OtherServerFailed(ctx, j, sweep, err)
 		return nil
 	}
 	return a.Uncounted(ctx, j, sweep, a.Binder.Engine.Count(ctx, sweep, func(_ context.Context, rows int64) error {

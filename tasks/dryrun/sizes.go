@@ -52,7 +52,7 @@ func (x *executor) measure(ctx context.Context, t *table) {
 			return err
 		}
 		err := tx.QueryRow(ctx, properties, t.all(), t.relations).Scan(&rows, &bytes, &heap, &triggers, &absent)
-		if err != nil || rows == nil || *absent || t.of == nil || t.of.Elsewhere != "" {
+		if err != nil || rows == nil || *absent || t.of == nil || t.of.Location != "" {
 			return err
 		}
 		*rows, err = countOrEstimate(ctx, tx, t.of, *heap)

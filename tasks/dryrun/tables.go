@@ -93,7 +93,7 @@ func (t *table) remark(text string) {
 
 // addCaveats remarks what else the rows of a job would have the database do, which is not counted.
 func (t *table) addCaveats(j plan.Job) {
-	if j.Elsewhere {
+	if j.NoTIDs {
 		t.remark("rows are " + j.Location + ": what another server does with them is not known")
 	}
 	if j.Companion != nil && j.CompanionWrites != "" {
@@ -104,7 +104,7 @@ func (t *table) addCaveats(j plan.Job) {
 	}
 	for _, c := range j.Table.Cascades {
 		remark := "a foreign key deletes or changes rows of " + c.Table.NameIn(j.Table.Schema) + " that refer to these"
-		if !c.Table.CanSelect || j.Elsewhere || c.Table.Elsewhere != "" {
+		if !c.Table.CanSelect || j.NoTIDs || c.Table.Location != "" {
 			remark += ", which are not counted here"
 		}
 		t.remark(remark)

@@ -31,7 +31,7 @@ func (x *executor) remarkUndated(ctx context.Context, a *pipeline.Attempt) {
 	}
 	for _, column := range ageColumns(j) {
 		detail, ok := j.Table.Column(column)
-		if !ok || !detail.HasNulls || j.Elsewhere {
+		if !ok || !detail.HasNulls || j.NoTIDs {
 			continue
 		}
 		what := "a number"

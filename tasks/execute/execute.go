@@ -107,7 +107,7 @@ func (t *task) guard(ctx context.Context, parents binding.Parents) error {
 	if t.History == nil {
 		return nil
 	}
-	if trips := t.History.LatchedTrips(t.Options()); trips != nil {
+	if trips := t.History.RefusedTrips(t.Options()); trips != nil {
 		return guard.Refuse(trips)
 	}
 	if saved := t.Saved(); saved != nil {

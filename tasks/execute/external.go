@@ -28,7 +28,7 @@ func (x *executor) DoExternal(ctx context.Context, a *pipeline.Attempt, o extern
 		return pipeline.Skipped, deleted(ctx, rows)
 	}
 	if a.History != nil {
-		trips := a.History.LatchedTrips(a.Options())
+		trips := a.History.RefusedTrips(a.Options())
 		if trips == nil {
 			var err error
 			if trips, err = figures.JudgeItems(ctx, a, o, id, 0, false); err != nil {

@@ -15,8 +15,8 @@ import (
 )
 
 // rollUp replaces rows by their sums. It does not work in batches: one statement deletes the rows and inserts their
-// sums, so that no row that arrives in between is lost, and the moment advances in the same transaction. It reports
-// whether there was a period to look at.
+// sums, so that no row that arrives in between is lost, and the stored time advances in the same transaction. It
+// reports whether there was a period to look at.
 func (t *task) rollUp(ctx context.Context) (bool, error) {
 	p, rows, ok, err := rollup.Prepare(ctx, t.Attempt)
 	if err != nil || rows == 0 {
@@ -76,7 +76,7 @@ func (t *task) replace(
 	if err := statement.QueryRow(ctx, tx).Scan(&deleted); err != nil {
 		return 0, err
 	}
-	return deleted, campaign.StoreMoment(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
+	return deleted, campaign.StoreTime(ctx, tx, t.Binder.Env.Catalog, p.Since, p.End)
 }
 
 // findRowErrors returns the rows of a period whose deletion fails: they are retained, in addition to the sums of the

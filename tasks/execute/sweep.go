@@ -75,14 +75,14 @@ func (t *task) sweep(ctx context.Context, j plan.Job, parents binding.Parents) (
 		return nil, nil
 	}
 	var failed purge.Retained
-	var remote *purge.RemoteError
+	var remote *purge.OtherServerError
 	switch {
 	case errors.Is(err, purge.ErrDetached):
 		t.Log(ctx, message.TableDetached.With("table", j.Name, "parent", j.Table.Name))
 		failed.Tables = 1
 		t.Retained = t.Retained.Plus(failed)
 	case errors.As(err, &remote):
-		failed = t.RemoteFailed(ctx, j, s, remote)
+		failed = t.OtherServerFailed(ctx, j, s, remote)
 	case err != nil:
 		return nil, err
 	}

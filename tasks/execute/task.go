@@ -54,7 +54,7 @@ func (t *task) settlePending(ctx context.Context) error {
 	defer func() { t.Cursor.Pending = nil }()
 	rows := len(t.Cursor.Pending.Keys)
 	uncounted := func(why string) error {
-		t.Log(ctx, message.RemoteRowsUncounted.With("rows", rows, "problem", why))
+		t.Log(ctx, message.OtherServerRowsUncounted.With("rows", rows, "problem", why))
 		return nil
 	}
 	i := slices.IndexFunc(t.Jobs, func(j plan.Job) bool { return j.Unit == t.Cursor.Unit })
@@ -66,18 +66,18 @@ func (t *task) settlePending(ctx context.Context) error {
 		return err
 	}
 	err = t.Binder.Engine.SettlePending(ctx, s, *t.Cursor)
-	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
-		return uncounted(remote.Reason)
+	if failed := (*purge.OtherServerError)(nil); errors.As(err, &failed) {
+		return uncounted(failed.Reason)
 	}
 	return err
 }
 
-// advance stores the reference time as the moment of the task, unless rows were retained.
+// advance stores the reference time in the option of the task, unless rows were retained.
 func (t *task) advance(ctx context.Context) error {
-	moment := t.Task.Advances
+	option := t.Task.Advances
 	catalog := t.Binder.Env.Catalog
 	switch {
-	case moment == (campaign.Option{}) || t.Retained != (purge.Retained{}):
+	case option == (campaign.Option{}) || t.Retained != (purge.Retained{}):
 		return nil
 	case !catalog.KeepsMoments():
 		t.Log(ctx, message.Infof(
@@ -93,7 +93,7 @@ func (t *task) advance(ctx context.Context) error {
 		return nil
 	}
 	return t.inBatch(ctx, t.Task.Name, func(tx pgx.Tx) (purge.Delta, error) {
-		return purge.Delta{}, campaign.StoreMoment(ctx, tx, catalog, moment, t.Binder.Env.Now)
+		return purge.Delta{}, campaign.StoreTime(ctx, tx, catalog, option, t.Binder.Env.Now)
 	})
 }
 

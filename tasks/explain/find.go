@@ -147,12 +147,12 @@ func (c KeyColumn) parse(ctx context.Context, tx pgx.Tx, t *campaign.Table) (val
 	case "timestamp with time zone", "timestamp without time zone":
 		at, err := time.Parse(time.RFC3339, c.Value)
 		if err != nil {
-			return nil, "", fmt.Errorf("%w: %s is a moment, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey,
+			return nil, "", fmt.Errorf("%w: %s is a time, as 2026-02-28T12:00:00.123Z, and %.64q is none", ErrKey,
 				c.Column, c.Value)
 		}
 		return at, "timestamptz", nil
 	}
-	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a moment is expected", ErrKey, c.Column, sqlType)
+	return nil, "", fmt.Errorf("%w: %s is a %s: an integer, a text or a time is expected", ErrKey, c.Column, sqlType)
 }
 
 // checkIndexed fails with a refused.Error if no index begins with a column of the key, and with ErrKey if the columns
@@ -166,7 +166,7 @@ func checkIndexed(ctx context.Context, tx pgx.Tx, t *campaign.Table, columns []K
 	}
 	slices.Sort(names)
 	ownKey := len(names) == 1 && names[0] == t.Key
-	if t.Elsewhere != "" {
+	if t.Location != "" {
 		if !ownKey {
 			return notUnique(t)
 		}

@@ -131,7 +131,7 @@ func (x *explanation) values(ctx context.Context, columns []string, r row) (valu
 	return values, nil
 }
 
-// earlier returns the earlier of two moments; nil stands for never.
+// earlier returns the earlier of two times; nil stands for never.
 func earlier(a, b *time.Time) *time.Time {
 	if a == nil || (b != nil && b.Before(*a)) {
 		return b
@@ -139,7 +139,7 @@ func earlier(a, b *time.Time) *time.Time {
 	return a
 }
 
-// later returns the later of two moments; nil for never if one of them is.
+// later returns the later of two times; nil for never if one of them is.
 func later(a, b *time.Time) *time.Time {
 	if a == nil || b == nil {
 		return nil

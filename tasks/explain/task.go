@@ -203,8 +203,8 @@ func sweeps(ctx context.Context, a *pipeline.Attempt, parents []int64, skips *sk
 // scan returns how the rows of a sweep are found; nothing, and a line in the log, if that is unknown.
 func scan(ctx context.Context, a *pipeline.Attempt, s purge.Sweep, skips *skipLog) (purge.Scan, error) {
 	scan, err := a.Binder.Engine.Scan(ctx, s)
-	if remote := (*purge.RemoteError)(nil); errors.As(err, &remote) {
-		skips.add(s.Relation + ": its rows cannot be found: " + remote.Reason)
+	if failed := (*purge.OtherServerError)(nil); errors.As(err, &failed) {
+		skips.add(s.Relation + ": its rows cannot be found: " + failed.Reason)
 		return purge.Scan{}, nil
 	}
 	if sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) ||

@@ -93,10 +93,10 @@ func (f *figures) read(
 	add func(ctx context.Context, rows int64) error,
 ) error {
 	table := f.table.Quoted()
-	if s.Job.Elsewhere {
+	if s.Job.NoTIDs {
 		sweep := s.Job.Sweep
 		sweep.Where = s.Rows.Where
-		if sweep.RemoteError() != nil { // it deletes nothing
+		if sweep.OtherServerError() != nil { // it deletes nothing
 			return nil
 		}
 		found, err := b.Engine.CountElsewhere(ctx, sweep)

@@ -13,7 +13,7 @@ import (
 // JudgeItems judges the items that a task on another database would delete. before is how many of them earlier tasks of
 // a dry run would delete.
 func JudgeItems(
-	ctx context.Context, a *pipeline.Attempt, o external.Task, run string, before int64, showLatched bool,
+	ctx context.Context, a *pipeline.Attempt, o external.Task, run string, before int64, showRefused bool,
 ) ([]guard.Trip, error) {
 	items := guard.Items{
 		Table:       a.Candidates.Table,
@@ -21,7 +21,7 @@ func JudgeItems(
 		Number:      int64(len(a.Candidates.Items)),
 		Before:      before,
 		Options:     a.Options(),
-		ShowLatched: showLatched,
+		ShowRefused: showRefused,
 	}
 	if a.History.MaxSharePercent > 0 {
 		var err error

@@ -47,7 +47,7 @@ func (t *Task) Judge(ctx context.Context, bound func(guard.Trip)) (trips []guard
 			}),
 			CutoffMoved: len(former) > 0,
 			Options:     options,
-			ShowLatched: t.Found != nil,
+			ShowRefused: t.Found != nil,
 			Unproven:    t.Attempt.Unproven(),
 		}
 		if t.Before != nil {
@@ -78,7 +78,7 @@ func (t *Task) tables() (tables []*campaign.Table) {
 		}
 		add(j.Table)
 		for _, affected := range j.Affected {
-			if affected.CanSelect && affected.Elsewhere == "" && !j.Elsewhere {
+			if affected.CanSelect && affected.Location == "" && !j.NoTIDs {
 				add(affected)
 			}
 		}
@@ -108,7 +108,7 @@ func (f *figures) Estimate(ctx context.Context) (float64, error) {
 	}
 	b := f.Attempt.Binder
 	if slices.ContainsFunc(f.jobs, func(j plan.Job) bool { // nothing is known of rows that go by foreign keys
-		return j.Elsewhere || !candidates.Touches(j, f.table.Quoted())
+		return j.NoTIDs || !candidates.Touches(j, f.table.Quoted())
 	}) {
 		return math.Inf(1), nil
 	}
@@ -153,7 +153,7 @@ func (f *figures) Total(ctx context.Context) (rows float64, fresh bool, err erro
 // CountTotal implements guard.Figures.
 func (f *figures) CountTotal(ctx context.Context) (rows float64, err error) {
 	b := f.Attempt.Binder
-	if f.table.Elsewhere != "" {
+	if f.table.Location != "" {
 		err := b.Pool.QueryRow(ctx, "SELECT count(*)::float8 FROM "+f.table.Quoted()).Scan(&rows)
 		return rows, err
 	}

@@ -34,7 +34,7 @@ func (q *question) add(time int, where sqlexpr.Expr) {
 }
 
 // readable reports whether the relation's rows are on this server.
-func (q *question) readable() bool { return !q.sweep.Elsewhere }
+func (q *question) readable() bool { return !q.sweep.NoTIDs }
 
 // sql returns the query for the counts. A row counts with its paired row.
 func (q *question) sql(sample string) sqlexpr.Expr {

@@ -111,7 +111,7 @@ func TestJudgeRows(t *testing.T) {
 		},
 		"more than usual without a delay": {
 			change: func(h *guard.History, r *guard.Rows) {
-				h.Deletions[table], r.Empties = guard.Deletions{Usual: 5}, true
+				h.Deletions[table], r.Empties = guard.Deletions{Typical: 5}, true
 			},
 			figures: figures{estimate: 600, withoutDelays: 51},
 			trips:   []guard.Trip{{Guard: guard.Growth, Table: table, Number: 51, Limit: 50}},
@@ -121,10 +121,10 @@ func TestJudgeRows(t *testing.T) {
 			figures: figures{estimate: 600, sinceCutoff: 10},
 			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 10, Limit: 9}},
 		},
-		"a latched guard in a dry run": {
+		"a guard that has refused in a dry run": {
 			change: func(h *guard.History, r *guard.Rows) {
-				h.Latched = []guard.Latch{{Trip: guard.Trip{Guard: guard.Cutoff, Table: table}}}
-				r.ShowLatched, r.Empties = true, true
+				h.Refused = []guard.Refusal{{Trip: guard.Trip{Guard: guard.Cutoff, Table: table}}}
+				r.ShowRefused, r.Empties = true, true
 			},
 			figures: figures{sinceCutoff: 0},
 			trips:   []guard.Trip{{Guard: guard.Cutoff, Table: table, Number: 0, Limit: 9}},

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Latch is a guard that tripped in a task. It trips in every run until a saved plan that accepted it has run, or an
+// Refusal is a guard that tripped in a task. It trips in every run until a saved plan that accepted it has run, or an
 // option of the task has changed.
-type Latch struct {
+type Refusal struct {
 	Trip
 	// Options are the values of the task's options when the guard tripped.
 	Options map[string]string
@@ -19,8 +19,8 @@ type Latch struct {
 type Deletions struct {
 	// Recent is how many rows there were within SharePeriod, and RecentDeleted how many of them were deleted.
 	Recent, RecentDeleted int64
-	// Usual is the largest number of a run within UsualPeriod; 0 without such a run.
-	Usual int64
+	// Typical is the largest number of a run within TypicalPeriod; 0 without such a run.
+	Typical int64
 }
 
 // CutoffRecord is a cutoff as it was when its task last succeeded.
@@ -33,9 +33,9 @@ type CutoffRecord struct {
 // History is what guards compare with.
 type History struct {
 	Limits
-	// Latched are the guards that tripped in the current task. Accepted are the guards that the run may pass, with the
+	// Refused are the guards that tripped in the current task. Accepted are the guards that the run may pass, with the
 	// accepted numbers.
-	Latched  []Latch
+	Refused  []Refusal
 	Accepted []Trip
 	// Deletions are the deletions of former runs, by the quoted names of tables.
 	Deletions map[string]Deletions
@@ -70,29 +70,29 @@ func (h *History) limit(name Name, table string, limit float64, floor int64) int
 // minRows returns the largest number of rows for which guards of rows never trip.
 func (h *History) minRows() int64 { return max(h.MinRows-1, 0) }
 
-// IsLatched reports whether a guard trips for a table with any number, by the current options of the task.
-func (h *History) IsLatched(name Name, table string, options map[string]string) bool {
-	return slices.ContainsFunc(h.Latched,
-		func(l Latch) bool { return l.is(name, table) && maps.Equal(l.Options, options) })
+// IsRefused reports whether a guard trips for a table with any number, by the current options of the task.
+func (h *History) IsRefused(name Name, table string, options map[string]string) bool {
+	return slices.ContainsFunc(h.Refused,
+		func(r Refusal) bool { return r.is(name, table) && maps.Equal(r.Options, options) })
 }
 
-// LatchedTrips returns the trips of latched guards that were not accepted, by the current options of the task.
-func (h *History) LatchedTrips(options map[string]string) (trips []Trip) {
-	for _, l := range h.Latched {
-		if maps.Equal(l.Options, options) && h.accepted(l.Guard, l.Table) < 0 {
-			trips = append(trips, l.Trip)
+// RefusedTrips returns the trips of guards that have refused the task, by its current options, and were not accepted.
+func (h *History) RefusedTrips(options map[string]string) (trips []Trip) {
+	for _, r := range h.Refused {
+		if maps.Equal(r.Options, options) && h.accepted(r.Guard, r.Table) < 0 {
+			trips = append(trips, r.Trip)
 		}
 	}
 	return trips
 }
 
-// AddLatched adds to the trips of a dry run the latched guards that are not among them, since they would trip although
-// nothing would be deleted now.
-func (h *History) AddLatched(trips []Trip, options map[string]string) []Trip {
-	for _, l := range h.Latched {
-		shown := slices.ContainsFunc(trips, func(t Trip) bool { return t.is(l.Guard, l.Table) })
-		if !shown && maps.Equal(l.Options, options) {
-			trips = append(trips, Trip{Guard: l.Guard, Table: l.Table, Limit: l.Limit})
+// AddRefused adds to the trips of a dry run the guards that have refused the task and are not among them, since they
+// would trip although nothing would be deleted now.
+func (h *History) AddRefused(trips []Trip, options map[string]string) []Trip {
+	for _, r := range h.Refused {
+		shown := slices.ContainsFunc(trips, func(t Trip) bool { return t.is(r.Guard, r.Table) })
+		if !shown && maps.Equal(r.Options, options) {
+			trips = append(trips, Trip{Guard: r.Guard, Table: r.Table, Limit: r.Limit})
 		}
 	}
 	return trips

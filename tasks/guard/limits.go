@@ -28,7 +28,7 @@ type Limits struct {
 	MaxSharePercent float64 `json:"MaxSharePercent"`
 	// Cutoff turns on the guard of cutoffs that move faster than time.
 	Cutoff bool `json:"Cutoff"`
-	// MaxGrowth is how many times the usual number of rows of a run the rules without a delay may delete from a table.
+	// MaxGrowth is how many times the typical number of rows of a run the rules without a delay may delete from a table.
 	MaxGrowth float64 `json:"MaxGrowth"`
 	// MaxTables is how many work tables a task may drop, and MaxDropPercent their share of the database's size.
 	MaxTables      int64   `json:"MaxTables"`
@@ -59,8 +59,8 @@ const (
 	// SharePeriod is the time within which the deletions of runs from a table are added up. It is a little less than a
 	// day, so that a nightly run is not added to that of the night before.
 	SharePeriod = 24*time.Hour - 10*time.Minute
-	// UsualPeriod is the time within which runs show how many rows a run usually deletes.
-	UsualPeriod = 400 * 24 * time.Hour
+	// TypicalPeriod is the time within which runs show how many rows a run usually deletes.
+	TypicalPeriod = 400 * 24 * time.Hour
 	// cutoffSlack is how much more than the elapsed time a cutoff may move.
 	cutoffSlack = 2 * 24 * time.Hour
 )

@@ -12,16 +12,16 @@ type Drops struct {
 	Mask string
 	// Tables is how many there are.
 	Tables int64
-	// Options and ShowLatched are as in Rows.
+	// Options and ShowRefused are as in Rows.
 	Options     map[string]string
-	ShowLatched bool
+	ShowRefused bool
 	// Sizes returns the bytes of the tables and of the database.
 	Sizes func(ctx context.Context) (tables, database int64, err error)
 }
 
 // JudgeDrops judges the number and the size of work tables.
 func (h *History) JudgeDrops(ctx context.Context, d Drops) (trips []Trip, err error) {
-	shown := func(name Name) bool { return d.ShowLatched && h.IsLatched(name, d.Mask, d.Options) }
+	shown := func(name Name) bool { return d.ShowRefused && h.IsRefused(name, d.Mask, d.Options) }
 	n := Trip{Guard: Tables, Table: d.Mask, Number: d.Tables, Limit: h.limit(Tables, d.Mask, float64(h.MaxTables), 0)}
 	if h.MaxTables > 0 && (n.Number > n.Limit || shown(Tables)) {
 		trips = append(trips, n)
@@ -51,16 +51,16 @@ type Items struct {
 	// SinceCutoff is how many are between a former cutoff and the current one, if CutoffMoved is true.
 	SinceCutoff int64
 	CutoffMoved bool
-	// Options and ShowLatched are as in Rows.
+	// Options and ShowRefused are as in Rows.
 	Options     map[string]string
-	ShowLatched bool
+	ShowRefused bool
 }
 
 // JudgeItems judges the items of another database.
 func (h *History) JudgeItems(i Items) (trips []Trip) {
 	judge := func(t Trip, limit float64) {
 		t.Table, t.Limit = i.Table, h.limit(t.Guard, i.Table, limit, max(h.MinProcessInstances-1, 0))
-		if t.Number > t.Limit || (i.ShowLatched && h.IsLatched(t.Guard, i.Table, i.Options)) {
+		if t.Number > t.Limit || (i.ShowRefused && h.IsRefused(t.Guard, i.Table, i.Options)) {
 			trips = append(trips, t)
 		}
 	}

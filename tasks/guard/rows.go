@@ -21,10 +21,10 @@ type Rows struct {
 	Before int64
 	// CutoffMoved is true if a cutoff of the task has moved by more than the time that passed.
 	CutoffMoved bool
-	// Options are the current options of the task, and ShowLatched is true for a dry run, which shows latched guards
-	// even if their numbers are small.
+	// Options are the current options of the task, and ShowRefused is true for a dry run, which shows guards that have
+	// refused the task even if their numbers are small.
 	Options     map[string]string
-	ShowLatched bool
+	ShowRefused bool
 	// Unproven is true if a policy's rule has not run yet, and the run follows no saved plan.
 	Unproven bool
 }
@@ -93,7 +93,7 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	if h.MaxSharePercent == 0 || r.Empties {
 		return nil, nil
 	}
-	former, latched := h.Deletions[r.Table], h.IsLatched(Share, r.Table, r.Options)
+	former, refused := h.Deletions[r.Table], h.IsRefused(Share, r.Table, r.Options)
 	recent := former.Recent + r.Before
 	total, fresh, err := f.Total(ctx)
 	if err != nil {
@@ -108,7 +108,7 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	}
 	t := Trip{Guard: Share, Table: r.Table, Number: recent, Recent: recent}
 	t.Limit, t.Total = limit(0), int64(total) // the statistics may include rows that are deleted
-	if about := (float64(recent) + estimate) * safetyFactor; !latched &&
+	if about := (float64(recent) + estimate) * safetyFactor; !refused &&
 		((about < float64(t.Limit) && fresh) || (about < float64(h.minRows()) && !r.Orphans)) {
 		j.Bound = &t
 		return nil, nil
@@ -125,7 +125,7 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 	}
 	counted := t
 	counted.Number += n
-	if (n > 0 && counted.Number > t.Limit) || (r.ShowLatched && latched) {
+	if (n > 0 && counted.Number > t.Limit) || (r.ShowRefused && refused) {
 		return &counted, nil
 	}
 	j.Bound = &t
@@ -134,13 +134,13 @@ func (h *History) judgeShare(ctx context.Context, r Rows, f Figures, estimate fl
 
 // judgeGrowth judges how many rows rules without a delay delete, in comparison with former runs.
 func (h *History) judgeGrowth(ctx context.Context, r Rows, f Figures, estimate float64) (*Trip, error) {
-	usual := h.Deletions[r.Table].Usual
+	typical := h.Deletions[r.Table].Typical
 	if h.MaxGrowth == 0 {
 		return nil, nil
 	}
 	t := Trip{Guard: Growth, Table: r.Table}
-	t.Limit = h.limit(Growth, r.Table, h.MaxGrowth*float64(usual), h.minRows())
-	return h.judgeCount(ctx, r, t, usual > 0, estimate, f.CountWithoutDelays)
+	t.Limit = h.limit(Growth, r.Table, h.MaxGrowth*float64(typical), h.minRows())
+	return h.judgeCount(ctx, r, t, typical > 0, estimate, f.CountWithoutDelays)
 }
 
 // judgeCutoff judges how many rows are between a former cutoff and one that has moved too fast.
@@ -153,20 +153,20 @@ func (h *History) judgeCutoff(ctx context.Context, r Rows, f Figures, estimate f
 }
 
 // judgeCount completes a trip with a count, and returns it if that exceeds the limit. It counts nothing if the guard
-// does not apply, or if the estimate is far below the limit, unless the guard is latched.
+// does not apply, or if the estimate is far below the limit, unless the guard is refused.
 func (h *History) judgeCount(
 	ctx context.Context, r Rows, t Trip, applies bool, estimate float64,
 	count func(ctx context.Context, enough int64) (int64, error),
 ) (*Trip, error) {
-	latched := h.IsLatched(t.Guard, r.Table, r.Options)
-	if !latched && (!applies || estimate*safetyFactor < float64(t.Limit)) {
+	refused := h.IsRefused(t.Guard, r.Table, r.Options)
+	if !refused && (!applies || estimate*safetyFactor < float64(t.Limit)) {
 		return nil, nil
 	}
 	var err error
 	if t.Number, err = count(ctx, t.Limit); err != nil {
 		return nil, err
 	}
-	if t.Number > t.Limit || (r.ShowLatched && latched) {
+	if t.Number > t.Limit || (r.ShowRefused && refused) {
 		return &t, nil
 	}
 	return nil, nil

@@ -19,7 +19,7 @@ type Trip struct {
 	Number int64 `json:"Number"`
 	Limit  int64 `json:"Limit"`
 	// Recent is how many of the rows earlier tasks and runs within SharePeriod deleted, and Total about how many rows
-	// the table had before them. Both are 0 for other guards than Share, and for a latched guard.
+	// the table had before them. Both are 0 for other guards than Share, and for one that has refused before.
 	Recent int64 `json:"Recent,omitempty" db:"-"`
 	Total  int64 `json:"Total,omitempty"  db:"-"`
 }

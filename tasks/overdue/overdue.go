@@ -94,7 +94,7 @@ func find(tasks []plan.Task, env plan.Env, cleaned map[string]time.Time) (relati
 		}
 		for _, j := range p.Jobs {
 			// Neither indexes nor statistics have rows that are elsewhere.
-			if j.Older == nil || !j.Table.CanSelect || j.Table.Elsewhere != "" {
+			if j.Older == nil || !j.Table.CanSelect || j.Table.Location != "" {
 				continue
 			}
 			var deletedBefore time.Time

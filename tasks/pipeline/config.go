@@ -43,8 +43,8 @@ type Config struct {
 	// by the names of the tasks. Both are stored names.
 	RelatedListTables []string
 	Include           map[string][]string
-	// Foreign says that the database is not that of the application, so that Pipeline has no tasks for it.
-	Foreign bool
+	// NoCampaign says that the database is not that of the application, so that Pipeline has no tasks for it.
+	NoCampaign bool
 	// Log receives panics with their stacks; nil for slog.Default().
 	Log *slog.Logger
 
@@ -66,7 +66,7 @@ type Config struct {
 
 // Scope returns which tables the tasks need, in addition to those of the application.
 func (c Config) Scope() campaign.Scope {
-	scope := campaign.Scope{Foreign: c.Foreign}
+	scope := campaign.Scope{NoCampaign: c.NoCampaign}
 	for _, t := range c.Pipeline {
 		scope.Named = append(scope.Named, t.Names...)
 	}

@@ -68,17 +68,17 @@ func (a *Attempt) Uncounted(ctx context.Context, j plan.Job, s purge.Sweep, err 
 		a.Log(ctx, message.TableLocked.With("table", j.Name))
 	case campaign.Dropped(ctx, a.Binder.Pool, err, s.Relation):
 		a.Log(ctx, message.TableDropped.With("table", j.Name))
-	case s.Elsewhere && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
-		a.RemoteFailed(ctx, j, s, err)
+	case s.NoTIDs && err != nil && !sqlstate.Lost(err) && ctx.Err() == nil:
+		a.OtherServerFailed(ctx, j, s, err)
 	default:
 		return err
 	}
 	return nil
 }
 
-// RemoteFailed logs that rows on another server could not be deleted or updated, and makes the task fail at its end,
-// unless no obsolete rows are left there. It returns the retained rows.
-func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
+// OtherServerFailed logs that rows on another server could not be deleted or updated, and makes the task fail at its
+// end, unless no obsolete rows are left there. It returns the retained rows.
+func (a *Attempt) OtherServerFailed(ctx context.Context, j plan.Job, s purge.Sweep, failed error) purge.Retained {
 	var rows int64
 	err := a.Binder.Engine.Count(ctx, s, func(_ context.Context, n int64) error { rows += n; return nil })
 	left := fmt.Sprint(rows)
@@ -86,10 +86,10 @@ func (a *Attempt) RemoteFailed(ctx context.Context, j plan.Job, s purge.Sweep, f
 	case err != nil:
 		left = "unknown"
 	case rows == 0:
-		a.Log(ctx, message.RemoteTableClean.With("table", j.Name, "location", j.Location, "error", failed))
+		a.Log(ctx, message.OtherServerClean.With("table", j.Name, "location", j.Location, "error", failed))
 		return purge.Retained{}
 	}
-	m := message.RemoteTableFailed.With("table", j.Name, "location", j.Location, "error", failed, "rows", left)
+	m := message.OtherServerFailed.With("table", j.Name, "location", j.Location, "error", failed, "rows", left)
 	a.Log(ctx, m)
 	a.Unfinished = errors.Join(a.Unfinished, errors.New(m.Text))
 	retained := purge.Retained{Tables: 1}

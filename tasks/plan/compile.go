@@ -16,8 +16,8 @@ import (
 // defaultLimit is the largest number of rows that a statement touches if its step sets none.
 const defaultLimit = 5_000
 
-// JudgedElsewhere is the location of rows that are here, but that a rule compares with rows elsewhere.
-const JudgedElsewhere = "judged by a table " + campaign.Distributed
+// JudgedByOtherServer is the location of rows that are here, but that a rule compares with rows elsewhere.
+const JudgedByOtherServer = "judged by a table " + campaign.Distributed
 
 // Compile compiles a task for a database. It fails if the delivery mappings, which the task needs, could not be read.
 func Compile(t Task, env Env) (*Plan, error) {
@@ -168,7 +168,7 @@ func (s *stepCompiler) compileTable(table *campaign.Table) error {
 	}
 	s.plan.requireRights(s.env, table, rights...)
 	leaves := table.Leaves
-	whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Elsewhere: table.Elsewhere}
+	whole := campaign.Leaf{OID: table.OID, Schema: table.Schema, Name: table.Name, Location: table.Location}
 	if len(leaves) == 0 {
 		s.plan.notef("%s is partitioned and has no partition", table.Name)
 		s.plan.Partitionless = append(s.plan.Partitionless, s.leafJob(whole, job, c))
@@ -213,22 +213,22 @@ func (s *stepCompiler) skip(table *campaign.Table, rule string) error {
 
 // leafJob completes the job of a table for one of its leaves.
 func (s *stepCompiler) leafJob(leaf campaign.Leaf, job Job, c *compiler) Job {
-	job.Location, job.Unlogged = leaf.Elsewhere, leaf.Unlogged
+	job.Location, job.Unlogged = leaf.Location, leaf.Unlogged
 	job.ByKey = cmp.Or(s.step.ByKey, job.Table.Key)
 	if s.step.OfParents {
 		job.ByKey = s.plan.Parents.Key
 	}
 	if job.Paired = s.paired(); job.Paired != nil {
 		job.ByKey = job.Paired.ID
-		job.Location = cmp.Or(job.Location, s.env.Catalog.Table(s.step.Paired.Table).Elsewhere)
+		job.Location = cmp.Or(job.Location, s.env.Catalog.Table(s.step.Paired.Table).Location)
 	}
-	if c.elsewhere {
-		job.Location = cmp.Or(job.Location, JudgedElsewhere)
+	if c.distributed {
+		job.Location = cmp.Or(job.Location, JudgedByOtherServer)
 	}
 	if job.Location != "" {
 		job.Newest = nil
 	}
-	job.Elsewhere, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
+	job.NoTIDs, job.Key, job.Older = job.Location != "", job.Table.Key, s.older(job.Table)
 	job.Unit, job.Name, job.Relation = fmt.Sprintf("%d %s", s.number, leaf.Quoted()), leaf.Name, leaf.Quoted()
 	job.Root, job.Facts = job.Table.Quoted(), s.facts(leaf, job)
 	job.Partition = leaf.Quoted() != job.Table.Quoted()

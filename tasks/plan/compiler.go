@@ -19,8 +19,8 @@ type compiler struct {
 	table *campaign.Table
 	// readsOthers is true if the SQL reads other tables.
 	readsOthers bool
-	// elsewhere is true if it reads a distributed table: then rows cannot be found by their TIDs.
-	elsewhere bool
+	// distributed is true if it reads a distributed table: then rows cannot be found by their TIDs.
+	distributed bool
 }
 
 // requireColumns reports whether a row has all columns, and notes the first missing one.
@@ -69,7 +69,7 @@ func (c *compiler) recordRead(t *campaign.Table) {
 	c.hidesRows(t)
 	c.plan.reads = append(c.plan.reads, t)
 	c.readsOthers = true
-	c.elsewhere = c.elsewhere || t.Elsewhere == campaign.Distributed
+	c.distributed = c.distributed || t.Location == campaign.Distributed
 }
 
 // hidesRows reports whether there may be rows that a query does not show, of the compiled table or of a relation by
@@ -86,7 +86,7 @@ func (c *compiler) hidesRows(t *campaign.Table) bool {
 
 // cannotJoin reports whether the SQL may read other tables only in uncorrelated subqueries: Citus joins a distributed
 // table to no local one, but runs such a subquery where its table is.
-func (c *compiler) cannotJoin() bool { return c.elsewhere || c.table.Elsewhere != "" }
+func (c *compiler) cannotJoin() bool { return c.distributed || c.table.Location != "" }
 
 // trustedParent returns a parent table. It returns nil, with a note, if a row that is not found there may still exist.
 func (c *compiler) trustedParent(name, key string) *campaign.Table {

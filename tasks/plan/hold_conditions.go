@@ -11,8 +11,8 @@ import (
 type HoldCondition struct {
 	// Condition is true for such a row.
 	Condition sqlexpr.Expr
-	// ReadsOthers is true if Condition reads other tables, Elsewhere if it reads a distributed one.
-	ReadsOthers, Elsewhere bool
+	// ReadsOthers is true if Condition reads other tables, ReadsDistributed if it reads a distributed one.
+	ReadsOthers, ReadsDistributed bool
 	// Column, if not empty, is an integer column of r. Condition is true if that contains one of the ids that the query
 	// IDs returns.
 	Column string
@@ -116,11 +116,11 @@ func (f holdFinder) through(
 		exists = sqlexpr.Format("r.%s IN (%s)", column, query)
 	}
 	return HoldCondition{
-		Condition:   exists,
-		ReadsOthers: true,
-		Elsewhere:   c.sql.elsewhere,
-		Column:      column,
-		IDs:         query,
+		Condition:        exists,
+		ReadsOthers:      true,
+		ReadsDistributed: c.sql.distributed,
+		Column:           column,
+		IDs:              query,
 	}
 }
 
@@ -195,7 +195,7 @@ func (f holdFinder) byCascades() (found []HoldCondition) {
 		default:
 			c := f.newCompiler()
 			where := c.child(row{"r", f.table}, k, path)
-			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, Elsewhere: c.sql.elsewhere})
+			found = append(found, HoldCondition{Condition: where, ReadsOthers: true, ReadsDistributed: c.sql.distributed})
 		}
 	}
 	return found

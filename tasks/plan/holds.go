@@ -122,7 +122,7 @@ func (l holdLinker) links(table *campaign.Table) (own holdLinks) {
 	for _, leaf := range table.Leaves {
 		switch {
 		case leaf.Name == table.Name || !holds.namesTable(leaf.Name):
-		case leaf.Elsewhere != "": // its rows have another tableoid there
+		case leaf.Location != "": // its rows have another tableoid there
 			return holdLinks{whole: true}
 		default:
 			own.leaves = append(own.leaves, leaf.OID)

@@ -191,8 +191,8 @@ func (c *compiler) neededByRetained(t Task) (*Except, error) {
 		Parents: set,
 		Condition: sqlexpr.Format("r.iDeliveryId = ANY (%s) AND (%s)", sqlexpr.Arg(ParentIDs{}, "bigint[]"),
 			sqlexpr.Or(needed...)),
-		Elsewhere: other.elsewhere,
-		Rights:    p.Rights,
+		ReadsDistributed: other.distributed,
+		Rights:           p.Rights,
 	}, nil
 }
 

@@ -107,10 +107,10 @@ func (p Age) option() campaign.Option { return p.Delay }
 
 func (p Age) columns() []string { return []string{p.Column, p.Else} }
 
-func (p Age) trueFrom(c *compiler, r row) (moment sqlexpr.Expr) {
+func (p Age) trueFrom(c *compiler, r row) (from sqlexpr.Expr) {
 	_, delay, err := p.cutoff(c.env)
 	if err != nil || p.operator == ">" {
-		return moment
+		return from
 	}
 	return sqlexpr.Format("%s + interval '%d seconds'", ClampDate(coalesce(r, p.Column, p.Else)),
 		int64(delay.Seconds()))

@@ -52,7 +52,7 @@ func (p Newest) groupColumns(t *campaign.Table) (columns []groupColumn) {
 // served reports whether an index finds the last row of a group that is kept. The rows of a table without groups are
 // ordered once per statement.
 func (p Newest) served(t *campaign.Table, per []groupColumn) bool {
-	if len(per) == 0 || t.Elsewhere != "" {
+	if len(per) == 0 || t.Location != "" {
 		return true
 	}
 	var stored []string
@@ -165,7 +165,7 @@ func (c *compiler) newest(rules Rules) *purge.Newest {
 	}
 	p, t := rules[0][at].(Newest), c.table
 	per := p.groupColumns(t)
-	if len(per) == 0 || t.Elsewhere != "" || !p.served(t, per) {
+	if len(per) == 0 || t.Location != "" || !p.served(t, per) {
 		return nil
 	}
 	silent := &compiler{

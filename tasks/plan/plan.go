@@ -167,8 +167,8 @@ type Except struct {
 	Parents *Parents
 	// Condition is true for the retained rows. ParentIDs stands for the ids of the retained parents.
 	Condition sqlexpr.Expr
-	// Elsewhere is true if Condition reads a distributed table.
-	Elsewhere bool
+	// ReadsDistributed is true if Condition reads a distributed table.
+	ReadsDistributed bool
 	// Rights are the GRANT statements that are missing to evaluate Condition.
 	Rights []string
 }

@@ -217,7 +217,7 @@ func (c *checker) checkOrphan() {
 			key.Name, key.Full, link.Name, link.Full,
 		)
 	}
-	isForeign := func(l campaign.Leaf) bool { return l.Elsewhere == campaign.Foreign }
+	isForeign := func(l campaign.Leaf) bool { return l.Location == campaign.Foreign }
 	if slices.ContainsFunc(parent.Leaves, isForeign) {
 		c.wrong.Addf("policy.orphan_of.parent_table",
 			"%s, or a part of it, is a foreign table: the other server may hide rows, so that a missing row proves nothing",
@@ -424,7 +424,7 @@ func (c *checker) try(ctx context.Context, field string, query sqlexpr.Expr, des
 // needed, or there is one.
 func (p Policy) MissingIndex(t *campaign.Table) string {
 	k := p.KeepNewest
-	if k == nil || len(k.Per) == 0 || t.Elsewhere != "" {
+	if k == nil || len(k.Per) == 0 || t.Location != "" {
 		return ""
 	}
 	var columns, names []string

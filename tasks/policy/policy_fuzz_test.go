@@ -135,7 +135,7 @@ func envOf(t *testing.T, tx pgx.Tx, p policy.Policy) (env plan.Env) {
 	env = plan.Env{Now: time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC), Pipeline: []plan.Task{p.Task()}}
 	var err error
 	if env.Catalog, err = campaign.LoadCatalog(
-		t.Context(), tx, campaign.Scope{Foreign: true, Named: p.Task().Names},
+		t.Context(), tx, campaign.Scope{NoCampaign: true, Named: p.Task().Names},
 	); err != nil {
 		t.Fatalf("%+v: %v", p, err)
 	}

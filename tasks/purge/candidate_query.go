@@ -166,7 +166,7 @@ func (q *candidateQuery) trimKeys(tallies []Tally) {
 	}
 }
 
-// FiniteTime returns a moment; nil if it is NULL, infinite, or in a year that neither JSON nor messages have.
+// FiniteTime returns a time; nil if it is NULL, infinite, or in a year that neither JSON nor messages have.
 func FiniteTime(t pgtype.Timestamptz) *time.Time {
 	if year := t.Time.UTC().Year(); !t.Valid || t.InfinityModifier != pgtype.Finite || year < 1 || year > 9999 {
 		return nil

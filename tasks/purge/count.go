@@ -16,7 +16,7 @@ const countBlocks = 4096
 // number of rows in one window after another.
 func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Context, rows int64) error) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
-		if !s.Elsewhere {
+		if !s.NoTIDs {
 			if s.Cascade.Circular() {
 				t.session.reads = followTimeout
 				if err := t.session.prepareReading(ctx); err != nil {
@@ -25,7 +25,7 @@ func (e *Engine) Count(ctx context.Context, s Sweep, found func(ctx context.Cont
 			}
 			return t.countWindows(ctx, found)
 		}
-		rows, paired, err := t.countRemote(ctx)
+		rows, paired, err := t.countOnOtherServer(ctx)
 		if err != nil {
 			return err
 		}
@@ -58,17 +58,17 @@ func (t *table) countWindows(ctx context.Context, found func(ctx context.Context
 func (e *Engine) CountElsewhere(ctx context.Context, s Sweep) (tally Tally, err error) {
 	tally.Windows = 1
 	err = e.open(ctx, []Sweep{s}, func(t *table) (err error) {
-		tally.Rows, tally.Paired, err = t.countRemote(ctx)
+		tally.Rows, tally.Paired, err = t.countOnOtherServer(ctx)
 		return err
 	})
 	return tally, err
 }
 
-// countRemote counts the rows and their paired rows, as Count does.
-func (t *table) countRemote(ctx context.Context) (rows, paired int64, err error) {
+// countOnOtherServer counts the rows and their paired rows, as Count does.
+func (t *table) countOnOtherServer(ctx context.Context) (rows, paired int64, err error) {
 	s := t.sweep
 	err = t.engine.Retry(ctx, s.Name, func() error {
-		return t.inRemoteBatch(ctx, findTimeout, func(tx pgx.Tx) error {
+		return t.inOtherServersBatch(ctx, findTimeout, func(tx pgx.Tx) error {
 			query := sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE %s", s.Relation, s.Where)
 			if err := query.QueryRow(ctx, tx).Scan(&rows); err != nil || s.Paired == nil {
 				return err
@@ -105,7 +105,7 @@ func (e *Engine) Estimate(ctx context.Context, sweeps ...Sweep) (rows []int64, o
 
 func (t *table) estimate(ctx context.Context) (rows int64, ok bool, err error) {
 	s := t.sweep
-	if s.Elsewhere {
+	if s.NoTIDs {
 		return 0, false, nil
 	}
 	var (

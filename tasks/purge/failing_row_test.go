@@ -59,7 +59,7 @@ func TestRowsThatRefuse(t *testing.T) {
 				db.Do("CREATE TABLE noted (id int); CREATE RULE a AS ON DELETE TO t DO ALSO INSERT INTO noted VALUES " +
 					"(old.id)")
 			},
-			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.Elsewhere, s.ByKey = true, "id" },
+			"by key": func(_ *pgtest.DB, _ *purge.Engine, s *purge.Sweep) { s.NoTIDs, s.ByKey = true, "id" },
 			"with a companion": func(db *pgtest.DB, _ *purge.Engine, s *purge.Sweep) {
 				db.Do("CREATE TABLE noted (id int, by int)")
 				s.Companion = &purge.Companion{
@@ -129,7 +129,7 @@ func TestAllRowsRefuse(t *testing.T) {
 			)
 			e, a := engine(db)
 			s := obsolete
-			s.Elsewhere, s.ByKey = elsewhere, "id"
+			s.NoTIDs, s.ByKey = elsewhere, "id"
 			result, err := e.Sweep(t.Context(), s, purge.Cursor{Before: purge.Retained{Failed: 900}})
 			if err != nil || !result.GaveUp || result.Retained != (purge.Retained{Failed: 101}) || a.deleted() != 0 {
 				t.Errorf("deleted %d rows, result %+v, error %v", a.deleted(), result, err)

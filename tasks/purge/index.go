@@ -31,8 +31,8 @@ const (
 	TableScan ScanMethod = "table"
 	// IndexScan reads an index.
 	IndexScan ScanMethod = "index"
-	// RemoteKeyScan reads a table on another server in the order of its key.
-	RemoteKeyScan ScanMethod = "key"
+	// KeyScan reads a table on another server in the order of its key.
+	KeyScan ScanMethod = "key"
 	// PartitionDrop drops the partition, whose rows are all obsolete.
 	PartitionDrop ScanMethod = "drop of the partition"
 	// PlannerScan leaves it to PostgreSQL, as for any of its statements.
@@ -62,8 +62,8 @@ func (s *Scan) UnmarshalText(text []byte) error {
 
 // Scan returns how the rows of a sweep would be found now. It changes and locks nothing.
 func (e *Engine) Scan(ctx context.Context, s Sweep) (scan Scan, err error) {
-	if s.Elsewhere {
-		return Scan{RemoteKeyScan, s.ByKey}, s.RemoteError()
+	if s.NoTIDs {
+		return Scan{KeyScan, s.ByKey}, s.OtherServerError()
 	}
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		info, err := t.inspect(ctx)

@@ -24,8 +24,8 @@ func (e *Engine) Sweep(ctx context.Context, s Sweep, from Cursor) (result Result
 	err = e.open(ctx, []Sweep{s}, func(t *table) error {
 		o := &outcome{before: from.Before}
 		var err error
-		if s.Elsewhere {
-			err = asRemoteError((&remoteSweep{table: t, outcome: o}).run(ctx, from))
+		if s.NoTIDs {
+			err = asOtherServerError((&keySweep{table: t, outcome: o}).run(ctx, from))
 		} else {
 			err = (&localSweep{table: t, progress: newProgress(s.Unit, o)}).run(ctx, from)
 		}

@@ -27,9 +27,9 @@ type Pending struct {
 // batchTimeout limits a statement of such a batch. Locks on another server have no other limit.
 const batchTimeout = 10 * time.Second
 
-// inRemoteBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its setting
-// comes before them.
-func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
+// inOtherServersBatch runs fn, which may commit, in the transaction of a batch. Citus forwards settings only if its
+// setting comes before them.
+func (t *table) inOtherServersBatch(ctx context.Context, timeout time.Duration, fn func(tx pgx.Tx) error) error {
 	const sql = "SET LOCAL citus.propagate_set_commands = 'local'; SET LOCAL lock_timeout = '2s'; " +
 		"SET LOCAL statement_timeout = %d"
 	return t.engine.InTx(ctx, func(tx pgx.Tx) error {
@@ -42,12 +42,12 @@ func (t *table) inRemoteBatch(ctx context.Context, timeout time.Duration, fn fun
 
 // batch deletes or updates the rows of keys between from and to. It returns the error of a row
 // separately; then no row was changed.
-func (r *remoteSweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {
+func (r *keySweep) batch(ctx context.Context, keys []int64, from, to int64) (failure, err error) {
 	if r.immovable {
-		return nil, &RemoteError{Reason: "its rows may have to leave a foreign partition, which is impossible"}
+		return nil, &OtherServerError{Reason: "its rows may have to leave a foreign partition, which is impossible"}
 	}
 	p := &Pending{Keys: keys}
-	err = r.table.inRemoteBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
+	err = r.table.inOtherServersBatch(ctx, batchTimeout, func(tx pgx.Tx) (err error) {
 		if p.Paired, err = r.existingPaired(ctx, tx, keys); err != nil {
 			return err
 		}
@@ -78,7 +78,7 @@ func (r *remoteSweep) batch(ctx context.Context, keys []int64, from, to int64) (
 }
 
 // cursor returns the cursor at a key.
-func (r *remoteSweep) cursor(key int64, p *Pending) Cursor {
+func (r *keySweep) cursor(key int64, p *Pending) Cursor {
 	return Cursor{
 		Unit:     r.table.sweep.Unit,
 		Place:    key,
@@ -100,7 +100,7 @@ func (e *unsettledError) Unwrap() error { return e.error }
 // must have ended here; if it has not ended elsewhere, SettlePending waits for its locks.
 func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error {
 	return e.open(ctx, []Sweep{s}, func(t *table) error {
-		r := &remoteSweep{table: t, outcome: &outcome{before: from.Before}}
+		r := &keySweep{table: t, outcome: &outcome{before: from.Before}}
 		r.outcome.retain(from.Place, from.Retained)
 		if err := r.findRoot(ctx); err != nil {
 			return err
@@ -112,15 +112,15 @@ func (e *Engine) SettlePending(ctx context.Context, s Sweep, from Cursor) error 
 		if sqlstate.Of(err) != "" || errors.Is(err, ErrDetached) {
 			_, err = r.settle(ctx, from.Pending, from.Place, false, false)
 		}
-		return asRemoteError(err)
+		return asOtherServerError(err)
 	})
 }
 
 // settle deletes or updates the pending rows that still match, if change is set, and writes all missing ones to the
 // ledger, at a key. It returns their number, without paired rows. first reports that their change was not tried before.
-func (r *remoteSweep) settle(ctx context.Context, p *Pending, key int64, change, first bool) (changed int, err error) {
+func (r *keySweep) settle(ctx context.Context, p *Pending, key int64, change, first bool) (changed int, err error) {
 	t, s := r.table, r.table.sweep
-	err = t.inRemoteBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
+	err = t.inOtherServersBatch(ctx, batchTimeout, func(tx pgx.Tx) error {
 		n := batchResult{begun: time.Now(), statements: 1}
 		var missing []int64
 		var err error
@@ -179,7 +179,7 @@ func without(keys, others []int64) []int64 {
 }
 
 // existingPaired returns the ids that rows of the paired table have.
-func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
+func (r *keySweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64) ([]int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {
 		return nil, nil
@@ -189,7 +189,7 @@ func (r *remoteSweep) existingPaired(ctx context.Context, tx pgx.Tx, ids []int64
 }
 
 // deletePaired deletes the paired rows of missing rows with ids, and returns how many are missing with them.
-func (r *remoteSweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, ids []int64, first bool) (int64, error) {
+func (r *keySweep) deletePaired(ctx context.Context, tx pgx.Tx, p *Pending, ids []int64, first bool) (int64, error) {
 	paired := r.table.sweep.Paired
 	if paired == nil {
 		return 0, nil

@@ -109,7 +109,7 @@ func (p *progress) restart(position int64, filenode uint32) {
 	clear(p.failed)
 }
 
-// startPass begins another pass over rows that are found anew. Rows that failed are not tried again.
+// startPass begins another pass over rows that are found again. Rows that failed are not tried again.
 func (p *progress) startPass() {
 	p.changed, p.outcome.retained, p.moved = 0, nil, false
 	p.outcome.retain(0, Retained{Failed: int64(len(p.failed))})

@@ -30,9 +30,9 @@ type Sweep struct {
 	Set []Assignment
 	// Limit is the maximum number of rows that one statement may touch.
 	Limit int
-	// Elsewhere marks a sweep that cannot use TIDs: rows of the table, or of one that the statements read, are on
+	// NoTIDs marks a sweep that cannot use TIDs: rows of the table, or of one that the statements read, are on
 	// another server.
-	Elsewhere bool
+	NoTIDs bool
 	// ByKey is the integer column by which such a sweep finds its rows. If it is empty, the sweep fails.
 	ByKey string
 	// Keys lists the only values that rows of the sweep have in ByKey; nil if they may have any.
@@ -110,13 +110,13 @@ func (r *Result) addAffected(more []Affected) {
 	}
 }
 
-// RemoteError returns why no row of the sweep can be deleted or updated; nil if rows can.
-func (s *Sweep) RemoteError() error {
+// OtherServerError returns why no row of the sweep can be deleted or updated; nil if rows can.
+func (s *Sweep) OtherServerError() error {
 	switch {
-	case s.Elsewhere && s.ByKey == "":
-		return &RemoteError{Reason: "the table has no integer key by which to find its rows"}
-	case s.Elsewhere && s.Companion != nil:
-		return &RemoteError{Reason: "another statement must accompany each of its rows"}
+	case s.NoTIDs && s.ByKey == "":
+		return &OtherServerError{Reason: "the table has no integer key by which to find its rows"}
+	case s.NoTIDs && s.Companion != nil:
+		return &OtherServerError{Reason: "another statement must accompany each of its rows"}
 	}
 	return nil
 }

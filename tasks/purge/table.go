@@ -31,7 +31,7 @@ func (e *Engine) open(ctx context.Context, sweeps []Sweep, use func(t *table) er
 	durable.Durable = true // a crash must not lose what another server has committed
 	for _, s := range sweeps {
 		engine := e
-		if s.Elsewhere {
+		if s.NoTIDs {
 			engine = &durable
 		}
 		if err := use(&table{engine, session, &s}); err != nil {

@@ -53,10 +53,10 @@ func New(env plan.Env, r plan.RollUp) (p *Period, skip *message.Message) {
 
 // Check fails if the table is on another server, where its rows and the option might not be changed together.
 func (p *Period) Check() error {
-	if p.Table.Elsewhere == "" {
+	if p.Table.Location == "" {
 		return nil
 	}
-	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Elsewhere)
+	return fmt.Errorf("%s is %s: its rows cannot be rolled up there", p.Table.Name, p.Table.Location)
 }
 
 // OnHold reports whether the rows are retained: their table is on hold, or the option's, which is written with them, or

@@ -68,7 +68,7 @@ func isSkip(n *pgconn.Notice) bool {
 // Due reports whether the lines are to be logged now.
 func (o *Output) Due() bool { return len(o.lines) >= maxLines || time.Since(o.flushed) >= flushEvery }
 
-// Flush returns the lines as one message, or no message without lines, and starts anew.
+// Flush returns the lines as one message, or no message without lines, and starts over.
 func (o *Output) Flush() (messages []string) {
 	if len(o.lines) > 0 {
 		messages = []string{strings.Join(o.lines, "\n")}

@@ -85,7 +85,7 @@ type Commander struct {
 func (c Commander) Command(s Storage) string {
 	analyze := s.Parent || c.Mode == campaign.AnalyzeOnly
 	switch {
-	case analyze && c.Catalog.Elsewhere[s.OID] == campaign.Distributed:
+	case analyze && c.Catalog.Locations[s.OID] == campaign.Distributed:
 		return "ANALYZE (VERBOSE)"
 	case s.Parent && c.Catalog.Version >= 180_000:
 		return "ANALYZE (VERBOSE, SKIP_LOCKED) ONLY"

@@ -11,7 +11,7 @@ import (
 
 func TestCommand(t *testing.T) {
 	t.Parallel()
-	catalog := &campaign.Catalog{Version: 150_000, Elsewhere: map[uint32]string{2: campaign.Distributed}}
+	catalog := &campaign.Catalog{Version: 150_000, Locations: map[uint32]string{2: campaign.Distributed}}
 	newer := &campaign.Catalog{Version: 180_000}
 	table, parent, distributed := vacuum.Storage{OID: 1}, vacuum.Storage{OID: 1, Parent: true}, vacuum.Storage{OID: 2}
 	for want, c := range map[string]struct {

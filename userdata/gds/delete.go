@@ -33,7 +33,7 @@ func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error
 }
 
 // reportDeleted reports the files that an earlier attempt deleted but did not report. Whether the others must be
-// deleted is determined anew.
+// deleted is determined again.
 func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.Files(ctx, tx)

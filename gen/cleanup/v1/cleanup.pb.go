@@ -432,7 +432,7 @@ const (
 	// An index is read, from its first matching entry to the last.
 	ScanMethod_SCAN_METHOD_INDEX ScanMethod = 2
 	// A table on another server is read in the order of its key.
-	ScanMethod_SCAN_METHOD_REMOTE_KEY ScanMethod = 3
+	ScanMethod_SCAN_METHOD_KEY ScanMethod = 3
 	// All rows of a partition are obsolete, so that it is dropped.
 	ScanMethod_SCAN_METHOD_PARTITION_DROP ScanMethod = 4
 	// PostgreSQL chooses, as for each of its statements.
@@ -445,7 +445,7 @@ var (
 		0: "SCAN_METHOD_UNSPECIFIED",
 		1: "SCAN_METHOD_TABLE",
 		2: "SCAN_METHOD_INDEX",
-		3: "SCAN_METHOD_REMOTE_KEY",
+		3: "SCAN_METHOD_KEY",
 		4: "SCAN_METHOD_PARTITION_DROP",
 		5: "SCAN_METHOD_PLANNER",
 	}
@@ -453,7 +453,7 @@ var (
 		"SCAN_METHOD_UNSPECIFIED":    0,
 		"SCAN_METHOD_TABLE":          1,
 		"SCAN_METHOD_INDEX":          2,
-		"SCAN_METHOD_REMOTE_KEY":     3,
+		"SCAN_METHOD_KEY":            3,
 		"SCAN_METHOD_PARTITION_DROP": 4,
 		"SCAN_METHOD_PLANNER":        5,
 	}
@@ -1750,7 +1750,7 @@ type TaskProgress struct {
 	ThrottledBy *Throttle `protobuf:"bytes,9,opt,name=throttled_by,json=throttledBy,proto3" json:"throttled_by,omitempty"`
 	// How the rows of the current table are found.
 	ScanMethod ScanMethod `protobuf:"varint,10,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
-	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
+	// The name of the index for INDEX, of the key's column for KEY; empty otherwise.
 	Index string `protobuf:"bytes,11,opt,name=index,proto3" json:"index,omitempty"`
 	// The pace of the run.
 	Pace          Pace `protobuf:"varint,12,opt,name=pace,proto3,enum=cleanup.v1.Pace" json:"pace,omitempty"`
@@ -4017,13 +4017,13 @@ const file_cleanup_v1_cleanup_proto_rawDesc = "" +
 	"\x18THROTTLE_REASON_WAL_RATE\x10\x06\x12 \n" +
 	"\x1cTHROTTLE_REASON_RETAINED_WAL\x10\a\x12\x1c\n" +
 	"\x18THROTTLE_REASON_ROW_RATE\x10\b\x12\x1a\n" +
-	"\x16THROTTLE_REASON_GENTLE\x10\t*\xac\x01\n" +
+	"\x16THROTTLE_REASON_GENTLE\x10\t*\xa5\x01\n" +
 	"\n" +
 	"ScanMethod\x12\x1b\n" +
 	"\x17SCAN_METHOD_UNSPECIFIED\x10\x00\x12\x15\n" +
 	"\x11SCAN_METHOD_TABLE\x10\x01\x12\x15\n" +
-	"\x11SCAN_METHOD_INDEX\x10\x02\x12\x1a\n" +
-	"\x16SCAN_METHOD_REMOTE_KEY\x10\x03\x12\x1e\n" +
+	"\x11SCAN_METHOD_INDEX\x10\x02\x12\x13\n" +
+	"\x0fSCAN_METHOD_KEY\x10\x03\x12\x1e\n" +
 	"\x1aSCAN_METHOD_PARTITION_DROP\x10\x04\x12\x17\n" +
 	"\x13SCAN_METHOD_PLANNER\x10\x05*k\n" +
 	"\bTaskKind\x12\x19\n" +

@@ -260,7 +260,7 @@ type TrippedGuard struct {
 	Limit int64 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
 	// For SHARE: how many of `number` earlier tasks and runs deleted within a day. Ignored in a request.
 	RecentRows int64 `protobuf:"varint,5,opt,name=recent_rows,json=recentRows,proto3" json:"recent_rows,omitempty"`
-	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of a latched guard. Ignored in
+	// For SHARE: about how many rows the table had before them; 0 if that is not known, as of one that has refused before. Ignored in
 	// a request.
 	TotalRows     int64 `protobuf:"varint,6,opt,name=total_rows,json=totalRows,proto3" json:"total_rows,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -339,9 +339,9 @@ func (x *TrippedGuard) GetTotalRows() int64 {
 	return 0
 }
 
-// LatchedGuard is a guard that tripped. It refuses its task at every run until a plan that accepts it has run, or
+// GuardRefusal is a guard that tripped. It refuses its task at every run until a plan that accepts it has run, or
 // until the guard or an option of the task has changed.
-type LatchedGuard struct {
+type GuardRefusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The guard.
 	Guard *TrippedGuard `protobuf:"bytes,1,opt,name=guard,proto3" json:"guard,omitempty"`
@@ -355,20 +355,20 @@ type LatchedGuard struct {
 	sizeCache     protoimpl.SizeCache
 }
 
-func (x *LatchedGuard) Reset() {
-	*x = LatchedGuard{}
+func (x *GuardRefusal) Reset() {
+	*x = GuardRefusal{}
 	mi := &file_cleanup_v1_guard_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
 
-func (x *LatchedGuard) String() string {
+func (x *GuardRefusal) String() string {
 	return protoimpl.X.MessageStringOf(x)
 }
 
-func (*LatchedGuard) ProtoMessage() {}
+func (*GuardRefusal) ProtoMessage() {}
 
-func (x *LatchedGuard) ProtoReflect() protoreflect.Message {
+func (x *GuardRefusal) ProtoReflect() protoreflect.Message {
 	mi := &file_cleanup_v1_guard_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
@@ -380,33 +380,33 @@ func (x *LatchedGuard) ProtoReflect() protoreflect.Message {
 	return mi.MessageOf(x)
 }
 
-// Deprecated: Use LatchedGuard.ProtoReflect.Descriptor instead.
-func (*LatchedGuard) Descriptor() ([]byte, []int) {
+// Deprecated: Use GuardRefusal.ProtoReflect.Descriptor instead.
+func (*GuardRefusal) Descriptor() ([]byte, []int) {
 	return file_cleanup_v1_guard_proto_rawDescGZIP(), []int{2}
 }
 
-func (x *LatchedGuard) GetGuard() *TrippedGuard {
+func (x *GuardRefusal) GetGuard() *TrippedGuard {
 	if x != nil {
 		return x.Guard
 	}
 	return nil
 }
 
-func (x *LatchedGuard) GetTask() string {
+func (x *GuardRefusal) GetTask() string {
 	if x != nil {
 		return x.Task
 	}
 	return ""
 }
 
-func (x *LatchedGuard) GetRunId() string {
+func (x *GuardRefusal) GetRunId() string {
 	if x != nil {
 		return x.RunId
 	}
 	return ""
 }
 
-func (x *LatchedGuard) GetTripTime() *timestamppb.Timestamp {
+func (x *GuardRefusal) GetTripTime() *timestamppb.Timestamp {
 	if x != nil {
 		return x.TripTime
 	}
@@ -458,7 +458,7 @@ type GetGuardsResponse struct {
 	// The settings without stored ones.
 	Defaults *Guards `protobuf:"bytes,2,opt,name=defaults,proto3" json:"defaults,omitempty"`
 	// The guards that refuse tasks.
-	Latched []*LatchedGuard `protobuf:"bytes,3,rep,name=latched,proto3" json:"latched,omitempty"`
+	Refusals []*GuardRefusal `protobuf:"bytes,3,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// Changes with every change of a setting. Pass it to SetGuards to fail if a setting has changed in between.
 	Etag          string `protobuf:"bytes,4,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -509,9 +509,9 @@ func (x *GetGuardsResponse) GetDefaults() *Guards {
 	return nil
 }
 
-func (x *GetGuardsResponse) GetLatched() []*LatchedGuard {
+func (x *GetGuardsResponse) GetRefusals() []*GuardRefusal {
 	if x != nil {
-		return x.Latched
+		return x.Refusals
 	}
 	return nil
 }
@@ -604,7 +604,7 @@ type SetGuardsResponse struct {
 	// The current settings.
 	Guards *Guards `protobuf:"bytes,1,opt,name=guards,proto3" json:"guards,omitempty"`
 	// The guards that still refuse tasks.
-	Latched []*LatchedGuard `protobuf:"bytes,2,rep,name=latched,proto3" json:"latched,omitempty"`
+	Refusals []*GuardRefusal `protobuf:"bytes,2,rep,name=refusals,proto3" json:"refusals,omitempty"`
 	// Changes with every change of a setting.
 	Etag          string `protobuf:"bytes,3,opt,name=etag,proto3" json:"etag,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -648,9 +648,9 @@ func (x *SetGuardsResponse) GetGuards() *Guards {
 	return nil
 }
 
-func (x *SetGuardsResponse) GetLatched() []*LatchedGuard {
+func (x *SetGuardsResponse) GetRefusals() []*GuardRefusal {
 	if x != nil {
-		return x.Latched
+		return x.Refusals
 	}
 	return nil
 }
@@ -699,26 +699,26 @@ const file_cleanup_v1_guard_proto_rawDesc = "" +
 	"recentRows\x12\x1d\n" +
 	"\n" +
 	"total_rows\x18\x06 \x01(\x03R\ttotalRows\"\xa2\x01\n" +
-	"\fLatchedGuard\x12.\n" +
+	"\fGuardRefusal\x12.\n" +
 	"\x05guard\x18\x01 \x01(\v2\x18.cleanup.v1.TrippedGuardR\x05guard\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\tR\x04task\x12\x15\n" +
 	"\x06run_id\x18\x03 \x01(\tR\x05runId\x127\n" +
 	"\ttrip_time\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\btripTime\"\x12\n" +
-	"\x10GetGuardsRequest\"\xb7\x01\n" +
+	"\x10GetGuardsRequest\"\xb9\x01\n" +
 	"\x11GetGuardsResponse\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12.\n" +
-	"\bdefaults\x18\x02 \x01(\v2\x12.cleanup.v1.GuardsR\bdefaults\x122\n" +
-	"\alatched\x18\x03 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
+	"\bdefaults\x18\x02 \x01(\v2\x12.cleanup.v1.GuardsR\bdefaults\x124\n" +
+	"\brefusals\x18\x03 \x03(\v2\x18.cleanup.v1.GuardRefusalR\brefusals\x12\x12\n" +
 	"\x04etag\x18\x04 \x01(\tR\x04etag\"\xa7\x01\n" +
 	"\x10SetGuardsRequest\x12*\n" +
 	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x12;\n" +
 	"\vupdate_mask\x18\x02 \x01(\v2\x1a.google.protobuf.FieldMaskR\n" +
 	"updateMask\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag\x12\x16\n" +
-	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x87\x01\n" +
+	"\x06reason\x18\x04 \x01(\tR\x06reason\"\x89\x01\n" +
 	"\x11SetGuardsResponse\x12*\n" +
-	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x122\n" +
-	"\alatched\x18\x02 \x03(\v2\x18.cleanup.v1.LatchedGuardR\alatched\x12\x12\n" +
+	"\x06guards\x18\x01 \x01(\v2\x12.cleanup.v1.GuardsR\x06guards\x124\n" +
+	"\brefusals\x18\x02 \x03(\v2\x18.cleanup.v1.GuardRefusalR\brefusals\x12\x12\n" +
 	"\x04etag\x18\x03 \x01(\tR\x04etag*\xf0\x01\n" +
 	"\tGuardKind\x12\x1a\n" +
 	"\x16GUARD_KIND_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -757,7 +757,7 @@ var file_cleanup_v1_guard_proto_goTypes = []any{
 	(GuardKind)(0),                // 0: cleanup.v1.GuardKind
 	(*Guards)(nil),                // 1: cleanup.v1.Guards
 	(*TrippedGuard)(nil),          // 2: cleanup.v1.TrippedGuard
-	(*LatchedGuard)(nil),          // 3: cleanup.v1.LatchedGuard
+	(*GuardRefusal)(nil),          // 3: cleanup.v1.GuardRefusal
 	(*GetGuardsRequest)(nil),      // 4: cleanup.v1.GetGuardsRequest
 	(*GetGuardsResponse)(nil),     // 5: cleanup.v1.GetGuardsResponse
 	(*SetGuardsRequest)(nil),      // 6: cleanup.v1.SetGuardsRequest
@@ -776,15 +776,15 @@ var file_cleanup_v1_guard_proto_depIdxs = []int32{
 	8,  // 0: cleanup.v1.Guards.max_clock_difference:type_name -> google.protobuf.Duration
 	8,  // 1: cleanup.v1.Guards.max_idle:type_name -> google.protobuf.Duration
 	0,  // 2: cleanup.v1.TrippedGuard.guard:type_name -> cleanup.v1.GuardKind
-	2,  // 3: cleanup.v1.LatchedGuard.guard:type_name -> cleanup.v1.TrippedGuard
-	9,  // 4: cleanup.v1.LatchedGuard.trip_time:type_name -> google.protobuf.Timestamp
+	2,  // 3: cleanup.v1.GuardRefusal.guard:type_name -> cleanup.v1.TrippedGuard
+	9,  // 4: cleanup.v1.GuardRefusal.trip_time:type_name -> google.protobuf.Timestamp
 	1,  // 5: cleanup.v1.GetGuardsResponse.guards:type_name -> cleanup.v1.Guards
 	1,  // 6: cleanup.v1.GetGuardsResponse.defaults:type_name -> cleanup.v1.Guards
-	3,  // 7: cleanup.v1.GetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
+	3,  // 7: cleanup.v1.GetGuardsResponse.refusals:type_name -> cleanup.v1.GuardRefusal
 	1,  // 8: cleanup.v1.SetGuardsRequest.guards:type_name -> cleanup.v1.Guards
 	10, // 9: cleanup.v1.SetGuardsRequest.update_mask:type_name -> google.protobuf.FieldMask
 	1,  // 10: cleanup.v1.SetGuardsResponse.guards:type_name -> cleanup.v1.Guards
-	3,  // 11: cleanup.v1.SetGuardsResponse.latched:type_name -> cleanup.v1.LatchedGuard
+	3,  // 11: cleanup.v1.SetGuardsResponse.refusals:type_name -> cleanup.v1.GuardRefusal
 	4,  // 12: cleanup.v1.GuardService.GetGuards:input_type -> cleanup.v1.GetGuardsRequest
 	6,  // 13: cleanup.v1.GuardService.SetGuards:input_type -> cleanup.v1.SetGuardsRequest
 	11, // 14: cleanup.v1.GuardService.CreateHold:input_type -> cleanup.v1.CreateHoldRequest

@@ -36,7 +36,7 @@ type GuardServiceClient interface {
 	GetGuards(ctx context.Context, in *GetGuardsRequest, opts ...grpc.CallOption) (*GetGuardsResponse, error)
 	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
 	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
-	// judges anew.
+	// judges again.
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(ctx context.Context, in *SetGuardsRequest, opts ...grpc.CallOption) (*SetGuardsResponse, error)
@@ -120,7 +120,7 @@ type GuardServiceServer interface {
 	GetGuards(context.Context, *GetGuardsRequest) (*GetGuardsResponse, error)
 	// SetGuards replaces all settings of the guards; with `update_mask` it changes only the fields of the mask. It
 	// changes everything, or nothing if it fails. A guard whose setting changes no longer refuses its task; the next run
-	// judges anew.
+	// judges again.
 	//
 	// Errors: INVALID_ARGUMENT with a field violation for each wrong field; ABORTED for an outdated etag.
 	SetGuards(context.Context, *SetGuardsRequest) (*SetGuardsResponse, error)

@@ -505,7 +505,7 @@ type ExplainedStatement struct {
 	Parameters []string `protobuf:"bytes,5,rep,name=parameters,proto3" json:"parameters,omitempty"`
 	// How its rows are found.
 	ScanMethod ScanMethod `protobuf:"varint,6,opt,name=scan_method,json=scanMethod,proto3,enum=cleanup.v1.ScanMethod" json:"scan_method,omitempty"`
-	// The name of the index for INDEX, of the key's column for REMOTE_KEY; empty otherwise.
+	// The name of the index for INDEX, of the key's column for KEY; empty otherwise.
 	Index string `protobuf:"bytes,8,opt,name=index,proto3" json:"index,omitempty"`
 	// The number of partitions that it is executed on, one after another; 1 for a table without partitions. `sql` names
 	// the first one.

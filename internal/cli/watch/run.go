@@ -174,7 +174,7 @@ func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	return e, err
 }
 
-// resumeReason returns why the run must be requested or watched anew after an error, empty if it must not.
+// resumeReason returns why the run must be requested or watched again after an error, empty if it must not.
 func (r *Run) resumeReason(err error) string {
 	s := status.Convert(err)
 	switch {

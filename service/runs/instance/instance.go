@@ -18,11 +18,11 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Foreign is the reason why a service changes nothing: another instance owns the database, or it is a copy.
-const Foreign = "INSTANCE"
+// OtherInstance is the reason why a service changes nothing: another instance owns the database, or it is a copy.
+const OtherInstance = "INSTANCE"
 
 // Own makes a database that no instance owns yet the one of an instance. It fails with a refused.Error of the reason
-// Foreign if another instance owns it, or it is a copy.
+// OtherInstance if another instance owns it, or it is a copy.
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	stored, now, err := store.ReadIdentities(ctx, db)
 	if err != nil {
@@ -37,7 +37,7 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 	}
 	differences := strings.Join(compare(stored, now), "; ")
 	return &refused.Error{
-		Reason:   Foreign,
+		Reason:   OtherInstance,
 		Metadata: map[string]string{"instance": stored.Instance, "differs": differences},
 		Message: fmt.Sprintf("this database is not cleaned by this service: %s; cleanupd adopt makes it its own",
 			differences),
@@ -93,7 +93,7 @@ func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 		return err == nil, err
 	}
 	if !o.foreign.Swap(true) {
-		o.log.Error("dry runs and reads alone are served", "reason", err)
+		o.log.Error("serving dry runs and reads only", "reason", err)
 	}
 	return false, nil
 }

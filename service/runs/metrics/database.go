@@ -87,8 +87,8 @@ var (
 	otherCleaner = prometheus.NewDesc("cleanupd_application_cleanup_started",
 		"Whether the application's own workflow cleanup is started, so that two cleanups work on one database: 1 or 0.",
 		nil, nil)
-	guardLatched = prometheus.NewDesc(
-		"cleanupd_guard_latched",
+	guardRefused = prometheus.NewDesc(
+		"cleanupd_guard_refused",
 		"Tripped guards, which refuse a task until a plan that accepts them has run, or an option or the guard is "+
 			"changed: 1 for each.",
 		[]string{"task", "guard", "table"}, nil,
@@ -108,7 +108,7 @@ var (
 func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		lastSuccess, activeRuns, runPace, pausedSince, scheduled, nextRun, overdueDesc, rowsRetained, tablesRetained,
-		otherCleaner, guardLatched, pendingNotifications, fallingBehind, sequenceEnd, scrapeError,
+		otherCleaner, guardRefused, pendingNotifications, fallingBehind, sequenceEnd, scrapeError,
 	} {
 		ch <- desc
 	}
@@ -122,7 +122,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 		ctx, stop := context.WithTimeout(context.Background(), queryTimeout)
 		d.last = nil
 		d.query(ctx, "runs", func(ctx context.Context) error {
-			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryLatched(ctx), d.queryPending(ctx))
+			return errors.Join(d.queryStatus(ctx), d.queryRetained(ctx), d.queryRefusals(ctx), d.queryPending(ctx))
 		})
 		d.query(ctx, "tables", d.queryTables)
 		d.query(ctx, "forecast", d.queryForecast)
@@ -139,7 +139,7 @@ func (d *Database) query(ctx context.Context, what string, read func(context.Con
 	err := rescue.Call(func() error { return read(ctx) })
 	if err != nil {
 		rescue.Log(d.Log, "read metrics", err)
-		d.Log.Warn("the database does not tell metrics", "of", what, "error", err)
+		d.Log.Warn("could not read metrics from the database", "of", what, "error", err)
 	}
 	d.flag(scrapeError, err != nil, what)
 }
@@ -197,11 +197,11 @@ func (d *Database) queryRetained(ctx context.Context) error {
 	return err
 }
 
-// queryLatched reads which guards refuse tasks.
-func (d *Database) queryLatched(ctx context.Context) error {
-	latched, err := store.LatchedGuards(ctx, d.Pool)
-	for _, l := range latched {
-		d.gauge(guardLatched, 1, l.Task, string(l.Guard), l.Table)
+// queryRefusals reads which guards refuse tasks.
+func (d *Database) queryRefusals(ctx context.Context) error {
+	refusals, err := store.GuardRefusals(ctx, d.Pool)
+	for _, l := range refusals {
+		d.gauge(guardRefused, 1, l.Task, string(l.Guard), l.Table)
 	}
 	return err
 }
@@ -227,7 +227,7 @@ func (d *Database) queryTables(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	scope := pipeline.Config{Pipeline: list.Tasks, Foreign: list.Foreign}.Scope()
+	scope := pipeline.Config{Pipeline: list.Tasks, NoCampaign: list.NoCampaign}.Scope()
 	catalog, err := campaign.LoadCatalog(ctx, d.Pool, scope)
 	if err != nil {
 		return err

@@ -77,7 +77,7 @@ func (d *Data) place() (text string) {
 // facts returns what happened in detail, a line each.
 func (d *Data) facts(cause Cause) (lines []string) {
 	if d.DueTime != nil {
-		lines = append(lines, "A run was due at "+moment(*d.DueTime)+", and did not start within ten minutes.",
+		lines = append(lines, "A run was due at "+utc(*d.DueTime)+", and did not start within ten minutes.",
 			"If a replica keeps the schedule by now, one run has started instead.")
 	}
 	r := d.Run
@@ -88,7 +88,7 @@ func (d *Data) facts(cause Cause) (lines []string) {
 	if r.RequestedBy != "" { // empty without authentication
 		requested = fmt.Sprintf(", requested by %q,", r.RequestedBy)
 	}
-	lines = append(lines, fmt.Sprintf("Run %s%s ended at %s.", r.ID, requested, moment(*r.EndTime)))
+	lines = append(lines, fmt.Sprintf("Run %s%s ended at %s.", r.ID, requested, utc(*r.EndTime)))
 	for _, t := range r.Tasks {
 		switch cause {
 		case RunFailed, GuardRefused:
@@ -107,4 +107,4 @@ func (d *Data) facts(cause Cause) (lines []string) {
 	return lines
 }
 
-func moment(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+func utc(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

@@ -177,8 +177,8 @@ func (p *Pacer) Tick(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
 }
 
-// leaveSilentReplicas ends the batches of paused runs whose replica has fallen silent: no other replica claims the run,
-// and does it then.
+// leaveSilentReplicas ends the batches of paused runs whose replica no longer renews its lease: no other replica claims
+// the run, and does it then.
 func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	found, err := store.FindLeftPaused(ctx, p.Runs)
 	if err != nil {

@@ -29,7 +29,7 @@ type Stored struct {
 
 // selectPolicies reads policies with the identities of what has the names of their relations now.
 const selectPolicies = `
-SELECT rule, ` + store.PolicyRevision + `, reviewed_basis, relations, ARRAY(
+SELECT rule, ` + store.PolicyRevision + `, proven_basis, relations, ARRAY(
   SELECT concat_ws(' ', c.oid, (
     SELECT string_agg(` + campaign.ColumnIdentity + `, ' ' ORDER BY used.place)
     FROM jsonb_array_elements_text(r.of -> 'columns') WITH ORDINALITY AS used (name, place)

@@ -74,7 +74,7 @@ func sundayAsZero(days string) string {
 // star is the bit with which the library marks a field that is an asterisk.
 const star = 1 << 63
 
-// next returns the first time after a moment. A time that clocks repeat in autumn comes once, and one that they skip in
+// next returns the first time after a time. A time that clocks repeat in autumn comes once, and one that they skip in
 // spring comes right after the change, unless the expression is for every hour: then every hour that passes counts.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
@@ -85,13 +85,13 @@ func (r *recurring) next(after time.Time) time.Time {
 		if wall = r.Next(wall); wall.IsZero() {
 			return wall
 		}
-		if when := moment(wall, r.zone); when.After(after) {
+		if when := instant(wall, r.zone); when.After(after) {
 			return when
 		}
 	}
 }
 
-// nextHour returns the first time after a moment for an expression for every hour. It searches from one clock change to
+// nextHour returns the first time after a time for an expression for every hour. It searches from one clock change to
 // the next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
@@ -108,14 +108,14 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// shown returns the wall clock time at a moment, as a time in UTC.
+// shown returns the wall clock time at an instant, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// moment returns when a wall clock of the zone first shows a time, or the clock change that skips it.
-func moment(wall time.Time, zone *time.Location) time.Time {
+// instant returns when a wall clock of the zone first shows a time, or the clock change that skips it.
+func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()
 	switch got := shown(at); {

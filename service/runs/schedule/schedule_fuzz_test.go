@@ -58,7 +58,7 @@ func FuzzSchedule(f *testing.F) {
 		}
 		for at := now.Truncate(time.Minute).Add(time.Minute); at.Before(next) &&
 			at.Before(now.Add(25*time.Hour)); at = at.Add(time.Minute) {
-			if times.shows(at) && (times.Hour&star != 0 || moment(shown(at.In(where)), where).Equal(at)) {
+			if times.shows(at) && (times.Hour&star != 0 || instant(shown(at.In(where)), where).Equal(at)) {
 				t.Fatalf("%q in %q: after %s comes %s, but %s is sooner", cron, zone, now, next.In(where), at.In(where))
 			}
 		}

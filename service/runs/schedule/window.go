@@ -71,7 +71,7 @@ type Phase struct {
 // longest is the number of days within which any window opens or closes.
 const longest = 8
 
-// Phase returns the phase of a complete schedule at a moment; nil without windows.
+// Phase returns the phase of a complete schedule at a time; nil without windows.
 func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	if len(s.Windows) == 0 {
 		return nil, nil
@@ -114,5 +114,5 @@ func (w Window) on(day time.Time, zone *time.Location) (from, to time.Time, open
 	if !end.After(start) {
 		end = end.AddDate(0, 0, 1)
 	}
-	return moment(start, zone), moment(end, zone), true
+	return instant(start, zone), instant(end, zone), true
 }

@@ -17,17 +17,17 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Candidates selects the runs that a replica may claim.
-type Candidates struct {
+// ClaimQuery selects the runs that a replica may claim.
+type ClaimQuery struct {
 	condition, lock string
 	args            pgx.StrictNamedArgs
 }
 
-// Waiting selects the runs that are queued, or whose replica has fallen silent, except the ones that this replica works
-// on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer version
-// alone.
-func Waiting(working []uuid.UUID, builtIn, kinds []string) Candidates {
-	return Candidates{
+// Waiting selects the runs that are queued, or whose replica no longer renews its lease, except the ones that this
+// replica works on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer
+// version alone.
+func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
+	return ClaimQuery{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
 			AND id <> ALL (@working::uuid[])
 			AND NOT EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = run.id AND t.chosen
@@ -38,21 +38,21 @@ func Waiting(working []uuid.UUID, builtIn, kinds []string) Candidates {
 }
 
 // DryRuns restricts candidates to dry runs.
-func (c Candidates) DryRuns() Candidates {
+func (c ClaimQuery) DryRuns() ClaimQuery {
 	c.condition += " AND dry_run"
 	return c
 }
 
 // Interrupted selects a run that was interrupted in its epoch. It may still be locked by a transaction of its worker
 // that was cut off.
-func Interrupted(e Epoch) Candidates {
-	return Candidates{
+func Interrupted(e Epoch) ClaimQuery {
+	return ClaimQuery{
 		"state = 'RUNNING' AND id = @run_id AND epoch = @epoch", " FOR UPDATE", e.args(pgx.StrictNamedArgs{}),
 	}
 }
 
 // Exist reports whether there are candidates.
-func (c Candidates) Exist(ctx context.Context, db campaign.Querier) (exist bool, err error) {
+func (c ClaimQuery) Exist(ctx context.Context, db campaign.Querier) (exist bool, err error) {
 	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+c.condition+")", c.args).Scan(&exist)
 	return exist, err
 }
@@ -78,7 +78,7 @@ type Claim struct {
 
 // ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An
 // attempt counts as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
-func ClaimRun(ctx context.Context, tx pgx.Tx, from Candidates, replica string, lease time.Duration) (*Claim, error) {
+func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
 	args["replica"], args["lease"] = replica, lease
 	rows, _ := tx.Query(

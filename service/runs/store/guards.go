@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Latched is a guard that tripped in a task, and has refused it since.
-type Latched struct {
+// GuardRefusal is a guard that tripped in a task, and has refused it since.
+type GuardRefusal struct {
 	guard.Trip
 	Task  string
 	RunID string // the first run that it refused
@@ -54,8 +54,8 @@ func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Li
 	return limits, json.Unmarshal(stored, &limits)
 }
 
-// SetGuardLimits replaces the limits of the guards, which LockGuardLimits has read, and releases latched guards whose
-// limits change.
+// SetGuardLimits replaces the limits of the guards, which LockGuardLimits has read, and releases refusals by guards
+// whose limits change.
 func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits) error {
 	if _, err := tx.Exec(ctx, "UPDATE cleanupd.guards SET settings = $1", limits); err != nil {
 		return err
@@ -67,18 +67,18 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	return err
 }
 
-// LatchedGuards reads the guards that are latched.
-func LatchedGuards(ctx context.Context, db campaign.Querier) ([]Latched, error) {
+// GuardRefusals reads which guards have refused tasks since they tripped.
+func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, error) {
 	rows, _ := db.Query(
 		ctx,
 		`SELECT guard, table_name, number, number_limit, task, run_id::text, trip_time FROM cleanupd.guard_refusal
 			ORDER BY trip_time, task, guard, table_name`,
 	)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[Latched])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
 }
 
-// Unlatch releases the guards that tripped with other values of options than the effective ones.
-func Unlatch(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
+// ReleaseRefusals releases the guards that tripped with other values of options than the effective ones.
+func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,
 		`DELETE FROM cleanupd.guard_refusal AS l WHERE EXISTS (SELECT FROM jsonb_each_text(l.options) AS was
@@ -95,7 +95,7 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 	if h.Limits, err = GuardLimits(ctx, db); err != nil {
 		return nil, err
 	}
-	if h.Latched, err = readLatches(ctx, db, task); err != nil {
+	if h.Refused, err = readRefusals(ctx, db, task); err != nil {
 		return nil, err
 	}
 	if h.Deletions, err = readDeletions(ctx, db, id); err != nil {
@@ -131,7 +131,7 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 // provenBasis returns the basis of a policy when a run last did it by a saved plan; empty if none did, and for another
 // task.
 func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
-	err = db.QueryRow(ctx, "SELECT reviewed_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
+	err = db.QueryRow(ctx, "SELECT proven_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
 		Scan(&basis)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = nil
@@ -157,12 +157,12 @@ func RecordFirst(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-func readLatches(ctx context.Context, db campaign.Querier, task string) ([]guard.Latch, error) {
+func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guard.Refusal, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT guard, table_name, number, number_limit, options FROM cleanupd.guard_refusal WHERE task = $1 ORDER BY "+
 			"guard, table_name",
 		task)
-	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Latch])
+	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
 // readDeletions reads how many rows runs have deleted from each table: other runs, and this one unless it is a dry run.
@@ -185,12 +185,12 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 			COALESCE(max(rows_deleted + rows_updated) FILTER (WHERE is_typical), 0)::bigint
 		FROM deleted AS t, begun, LATERAL (SELECT NOT accepted
 			AND t.start_time > begun.start_time - @share_period::interval AS lately) AS l
-		WHERE t.start_time > begun.start_time - @usual_period::interval GROUP BY 1`,
+		WHERE t.start_time > begun.start_time - @typical_period::interval GROUP BY 1`,
 		pgx.StrictNamedArgs{
-			"run_id":       id,
-			"share":        guard.Share,
-			"share_period": guard.SharePeriod,
-			"usual_period": guard.UsualPeriod,
+			"run_id":         id,
+			"share":          guard.Share,
+			"share_period":   guard.SharePeriod,
+			"typical_period": guard.TypicalPeriod,
 		},
 	)
 	var (
@@ -198,7 +198,7 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 		d         guard.Deletions
 		deletions = map[string]guard.Deletions{}
 	)
-	_, err := pgx.ForEachRow(rows, []any{&table, &d.Recent, &d.RecentDeleted, &d.Usual}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&table, &d.Recent, &d.RecentDeleted, &d.Typical}, func() error {
 		deletions[table] = d
 		return nil
 	})
@@ -223,7 +223,7 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 	return cutoffs, err
 }
 
-// RecordJudgement latches the guards that refused a task of a run that deletes, releases the ones that no longer do,
+// RecordJudgement stores which guards refused a task of a run that deletes, releases the ones that no longer do,
 // and stores the cutoffs of a task that succeeded. accepted are the guards that the run was allowed to pass.
 func RecordJudgement(
 	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o pipeline.Outcome, accepted []guard.Trip,
@@ -232,7 +232,7 @@ func RecordJudgement(
 	if o.State == pipeline.Succeeded {
 		b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1", task)
 		b.Queue(
-			`UPDATE cleanupd.policy SET reviewed_basis = $1 WHERE $2 || name = $3 AND EXISTS (SELECT FROM cleanupd.run
+			`UPDATE cleanupd.policy SET proven_basis = $1 WHERE $2 || name = $3 AND EXISTS (SELECT FROM cleanupd.run
 				WHERE id = $4 AND plan IS NOT NULL) AND EXISTS (SELECT FROM cleanupd.task
 				WHERE run_id = $4 AND name = $3 AND rows_deleted + rows_updated > 0)`,
 			o.Options[task], policy.Prefix, task, id,
@@ -287,8 +287,8 @@ func RecordJudgement(
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// RecordDeletions stores how many rows a run deleted from each table, for longer than the run. They are not usual if a
-// guard refused the run, or was accepted.
+// RecordDeletions stores how many rows a run deleted from each table, for longer than the run. They are not typical if
+// a guard refused the run, or was accepted.
 func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,

@@ -51,9 +51,9 @@ type Hold struct {
 const holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
 	"release_time, released_by"
 
-// holdApplies returns the condition that a hold applies at a moment.
-func holdApplies(moment string) string {
-	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + moment + ")"
+// holdApplies returns the condition that a hold applies at a time.
+func holdApplies(at string) string {
+	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + at + ")"
 }
 
 // LockHolds makes transactions that create holds wait for each other, so that the numbers of holds are in the order of
@@ -143,8 +143,8 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
-// EffectiveHolds reads the holds that apply at a moment, and the number of the last hold that was created, at the
-// moment of the query.
+// EffectiveHolds reads the holds that apply at a time, and the number of the last hold that was created when it
+// asks.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
 	rows, _ := db.Query(
 		ctx,

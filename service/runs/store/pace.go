@@ -120,7 +120,7 @@ func FindPausesToEnd(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedRun])
 }
 
-// FindLeftPaused reads the paused runs whose replica has fallen silent.
+// FindLeftPaused reads the paused runs whose replica no longer renews its lease.
 func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -155,14 +155,14 @@ func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	return &r, err
 }
 
-// SetWindowUntil stores when windows apply to a run anew; nil without windows.
+// SetWindowUntil stores when windows apply to a run again; nil without windows.
 func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = $2 WHERE id = $1", id, until)
 	return err
 }
 
-// ApplyWindowsAnew lets the windows of the schedule apply anew to its active run.
-func ApplyWindowsAnew(ctx context.Context, tx pgx.Tx) error {
+// ReapplyWindows lets the windows of the schedule apply again to its active run.
+func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
 		Schedule)
 	return err

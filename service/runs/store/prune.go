@@ -23,7 +23,7 @@ func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 		}
 	}
 	_, err := db.Exec(ctx, "DELETE FROM cleanupd.deletion WHERE start_time < clock_timestamp() - $1::interval",
-		guard.UsualPeriod)
+		guard.TypicalPeriod)
 	return err
 }
 

@@ -41,8 +41,8 @@ func (p *Profile) Set(text string) error {
 // Type implements pflag.Value.
 func (*Profile) Type() string { return "string" }
 
-// foreign reports whether the database is not that of the application.
-func (p Profile) foreign(ctx context.Context, db campaign.Querier) (bool, error) {
+// noCampaign reports whether the database is not that of the application.
+func (p Profile) noCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
 	switch p {
 	case None:
 		return true, nil

@@ -22,9 +22,9 @@ import (
 // List has all tasks in the order of a run: the ones of package tasks, with policies before the last task that vacuums,
 // and then the ones on other databases.
 type List struct {
-	// Foreign says that the database is not that of the application: package tasks has nothing to do there.
-	Foreign bool
-	Tasks   []plan.Task
+	// NoCampaign says that the database is not that of the application: package tasks has nothing to do there.
+	NoCampaign bool
+	Tasks      []plan.Task
 	// External has the tasks on other databases, by name.
 	External map[string]external.Task
 }
@@ -77,10 +77,10 @@ type Source struct {
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	l := List{External: map[string]external.Task{}}
 	var err error
-	if l.Foreign, err = s.Profile.foreign(ctx, db); err != nil {
+	if l.NoCampaign, err = s.Profile.noCampaign(ctx, db); err != nil {
 		return l, err
 	}
-	if !l.Foreign {
+	if !l.NoCampaign {
 		l.Tasks = slices.Clone(tasks.Pipeline)
 	}
 	stored, err := policies.List(ctx, db)

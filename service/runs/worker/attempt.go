@@ -161,7 +161,7 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 	config.Standby = a.w.Standby
 	config.Pipeline = all.Tasks
 	config.External = all.External
-	config.Foreign = all.Foreign
+	config.NoCampaign = all.NoCampaign
 	config.Chosen = chosen
 	for _, t := range chosen {
 		if slices.Contains(c.todo, t.Name) {

@@ -69,7 +69,7 @@ func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 
 // claim claims a run, and writes to its log why. It returns nil without a candidate. reason is why the run is resumed;
 // "" if another replica had it. It is not written if it is the one that was reported last.
-func (w *Worker) claim(ctx context.Context, from store.Candidates, reason, reported string) (*claim, error) {
+func (w *Worker) claim(ctx context.Context, from store.ClaimQuery, reason, reported string) (*claim, error) {
 	begun := time.Now()
 	var c *claim
 	err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) (err error) {
@@ -117,7 +117,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 
 // tryClaim executes the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
 func (w *Worker) tryClaim(
-	ctx context.Context, from store.Candidates, reason, reported string,
+	ctx context.Context, from store.ClaimQuery, reason, reported string,
 ) (claimed *claim, err error) {
 	err = pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error {
 		row, err := store.ClaimRun(ctx, tx, from, w.Replica, w.Lease)
@@ -140,7 +140,7 @@ func (w *Worker) tryClaim(
 			}
 		}
 		if c.State != store.Queued && c.Replica != "" {
-			c.reason = cmp.Or(reason, "replica "+c.Replica+" fell silent")
+			c.reason = cmp.Or(reason, "replica "+c.Replica+" stopped renewing its lease")
 		}
 		if c.reason == "" || c.reason != reported {
 			event, err := c.event(ctx, tx, w.Replica)

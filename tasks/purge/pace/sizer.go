@@ -93,7 +93,7 @@ func (s *Sizer) Observe(d time.Duration, span, largest int64, direct bool) {
 }
 
 // Two statements whose sizes differ by minRatio show their fixed cost. While sizes are about the same the estimate
-// fades with each statement, so that the size changes in the end and the cost is estimated anew.
+// fades with each statement, so that the size changes in the end and the cost is estimated again.
 const (
 	minRatio = 1.25
 	fading   = 0.98

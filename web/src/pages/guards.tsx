@@ -50,7 +50,7 @@ export function GuardsPage() {
             <Section title={t('guards.tripped')}>
               <Table
                 label={t('guards.tripped')}
-                rows={answer.latched ?? []}
+                rows={answer.refusals ?? []}
                 keyOf={l => `${l.task} ${l.guard?.guard} ${l.guard?.table}`}
                 empty={t('guards.quiet')}
                 columns={[
@@ -77,7 +77,7 @@ export function GuardsPage() {
                   },
                 ]}
               />
-              {(answer.latched ?? []).length > 0 && (
+              {(answer.refusals ?? []).length > 0 && (
                 <p>
                   {t('guards.pass')} <a href="#/preview">{t('preview.title')}</a>
                 </p>

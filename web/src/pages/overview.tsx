@@ -53,7 +53,7 @@ function problems({ runs, schedule, options, guards, left }: Status) {
   }
   if (!whole && runs.some(ended)) add(t('overview.nowhole'), '#/preview', t('preview.title'))
   const tripped = guards
-    ? (guards.latched ?? []).map(l => ({ guard: nameOf(l.guard?.guard), table: l.guard?.table }))
+    ? (guards.refusals ?? []).map(l => ({ guard: nameOf(l.guard?.guard), table: l.guard?.table }))
     : (whole?.results ?? [])
         .filter(r => r.reason === 'REFUSAL_REASON_GUARD')
         .map(r => ({ guard: r.metadata?.guard, table: r.metadata?.table }))

@@ -241,7 +241,7 @@ CREATE TABLE cleanupd.policy (
   name           text COLLATE "C" PRIMARY KEY,
   rule           jsonb NOT NULL,
   relations      jsonb, -- the tables that its names stood for when it was set: it is for these, and for no namesakes
-  reviewed_basis text NOT NULL DEFAULT '' -- of the rule, when a run last did it by a saved plan; while it is not that of
+  proven_basis text NOT NULL DEFAULT '' -- of the rule, when a run last did it by a saved plan; while it is not that of
                                           -- the current rule, a guard refuses the policy in other runs
 );
 

@@ -32,7 +32,7 @@ export const messages: Record<string, string> = {
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt, wenn Fremdschlüssel von ihnen zu {last} führen: Was Schlüssel darüber hinaus ändern, wird nicht geprüft',
   HOLD_HIDDEN:
     'Zeilen von {table} bleiben erhalten, solange es Sperren gibt: Ein Fremdschlüssel löscht oder ändert mit ihnen Zeilen von {child}, die gesperrt sein können und nicht sichtbar sind: {statement}',
-  REMOTE_ROWS_UNCOUNTED:
+  OTHER_SERVER_ROWS_UNCOUNTED:
     'Es ist nicht bekannt, ob die letzten {rows} Zeilen eines früheren Replikats auf einem anderen Server geändert wurden, daher sind sie nicht gezählt: {problem}',
   REMOTE_DELIVERIES_RETAINED:
     'Für das Midsourcing-Konto {account} ist keine Datenbank konfiguriert: {deliveries} {deliveries|Sendung wird|Sendungen werden} nur hier gelöscht und als dort verblieben vermerkt',
@@ -131,9 +131,9 @@ export const messages: Record<string, string> = {
   MAPPING_UNUSABLE: '{column} eines Versand-Mappings ist {schema}: {problem}; übersprungen',
   NOT_A_LOG:
     'Die Tabelle {table} ({column} {schema} eines Versand-Mappings) sieht nicht wie ein solches Log aus, das einen eindeutigen Schlüssel {key} und die Spalten {columns} hat: übersprungen',
-  REMOTE_TABLE_FAILED:
+  OTHER_SERVER_FAILED:
     '{table} ({location}) konnte nicht bereinigt werden: {error}; veraltete Zeilen, die dort bleiben: {rows}',
-  REMOTE_TABLE_CLEAN:
+  OTHER_SERVER_CLEAN:
     '{table} ({location}) meldete einen Fehler, aber dort ist keine veraltete Zeile geblieben: {error}',
   UNLOGGED_NOT_COUNTED:
     '{table} ist UNLOGGED: Ihre Zeilen werden nicht gezählt, weil der Standby sie nicht hat; ein Testlauf ohne --preview-database-url zählt sie',

@@ -31,7 +31,7 @@ export const messages: Record<string, string> = {
     'Des lignes de {table} sont conservées tant qu’il y a des blocages, si des clés étrangères mènent d’elles à {last} : ce que les clés modifient au-delà n’est pas examiné',
   HOLD_HIDDEN:
     'Des lignes de {table} sont conservées tant qu’il y a des blocages : avec elles, une clé étrangère supprime ou modifie des lignes de {child}, peut-être bloquées et non visibles : {statement}',
-  REMOTE_ROWS_UNCOUNTED:
+  OTHER_SERVER_ROWS_UNCOUNTED:
     'On ne sait pas si les {rows} dernières lignes d’un réplica précédent ont été modifiées sur un autre serveur ; elles ne sont pas comptées : {problem}',
   REMOTE_DELIVERIES_RETAINED:
     'Aucune base n’est configurée pour le compte de mid-sourcing {account} : {deliveries} {deliveries|diffusion est supprimée|diffusions sont supprimées} ici seulement, et {deliveries|notée|notées} comme restant là-bas',
@@ -131,8 +131,8 @@ export const messages: Record<string, string> = {
   MAPPING_UNUSABLE: '{column} d’un mapping de diffusion vaut {schema} : {problem} ; ignoré',
   NOT_A_LOG:
     'La table {table} ({column} {schema} d’un mapping de diffusion) ne ressemble pas à de tels logs, qui ont une clé unique {key} et les colonnes {columns} : ignorée',
-  REMOTE_TABLE_FAILED: '{table} ({location}) n’a pas pu être nettoyée : {error} ; lignes obsolètes restantes : {rows}',
-  REMOTE_TABLE_CLEAN: '{table} ({location}) a signalé une erreur, mais aucune ligne obsolète n’y reste : {error}',
+  OTHER_SERVER_FAILED: '{table} ({location}) n’a pas pu être nettoyée : {error} ; lignes obsolètes restantes : {rows}',
+  OTHER_SERVER_CLEAN: '{table} ({location}) a signalé une erreur, mais aucune ligne obsolète n’y reste : {error}',
   UNLOGGED_NOT_COUNTED:
     '{table} est UNLOGGED : ses lignes ne sont pas comptées, car le standby ne les a pas ; une simulation sans --preview-database-url les compte',
   UNINDEXED_FOREIGN_KEY:

@@ -25,7 +25,7 @@ export const messages: Record<string, string> = {
     '保留がある間、外部キーが {last} に至る {table} の行は保持されます：その先でキーが変更する行は調べられません',
   HOLD_HIDDEN:
     '保留がある間、{table} の行は保持されます：外部キーがこれらとともに {child} の行を削除または変更しますが、その行は保留中の可能性があり、参照できません：{statement}',
-  REMOTE_ROWS_UNCOUNTED:
+  OTHER_SERVER_ROWS_UNCOUNTED:
     '以前のレプリカの最後の {rows} 行が別のサーバーで変更されたかどうか不明なため、数えられていません：{problem}',
   REMOTE_DELIVERIES_RETAINED:
     'ミッドソーシングアカウント {account} のデータベースが設定されていません：配信 {deliveries} 件はここでのみ削除され、向こうに残ったものとして記録されます',
@@ -118,8 +118,8 @@ export const messages: Record<string, string> = {
   MAPPING_UNUSABLE: '配信マッピングの {column} は {schema} です：{problem}。スキップ',
   NOT_A_LOG:
     'テーブル {table}（配信マッピングの {column} {schema}）は、一意キー {key} と列 {columns} を持つログではないようです：スキップ',
-  REMOTE_TABLE_FAILED: '{table}（{location}）をクリーンアップできませんでした：{error}。残った古い行：{rows}',
-  REMOTE_TABLE_CLEAN: '{table}（{location}）はエラーを返しましたが、古い行は残っていません：{error}',
+  OTHER_SERVER_FAILED: '{table}（{location}）をクリーンアップできませんでした：{error}。残った古い行：{rows}',
+  OTHER_SERVER_CLEAN: '{table}（{location}）はエラーを返しましたが、古い行は残っていません：{error}',
   UNLOGGED_NOT_COUNTED:
     '{table} は UNLOGGED です：スタンバイにその行がないため、数えられません。--preview-database-url なしのドライランでは数えられます',
   UNINDEXED_FOREIGN_KEY:

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Values of Table.Elsewhere. A table with another access method than heap is "stored by" that.
+// Values of Table.Location. A table with another access method than heap is "stored by" that.
 const (
 	Foreign     = "in a foreign table"
 	Distributed = "distributed by Citus"
@@ -41,9 +41,9 @@ FROM pg_catalog.pg_dist_partition AS p LEFT JOIN pg_attribute AS a
 	return d, nil
 }
 
-// findElsewhere finds the relations whose rows are elsewhere, and the parents of such partitions and children. $1 are
+// findLocations finds the relations whose rows are elsewhere, and the parents of such partitions and children. $1 are
 // the tables that Citus distributes.
-const findElsewhere = `
+const findLocations = `
 WITH RECURSIVE away (oid, place) AS (
   SELECT c.oid, CASE WHEN c.oid = ANY ($1::oid[]) THEN $2 WHEN c.relkind = 'f' THEN $3 ELSE $4 || a.amname END
   FROM pg_class c LEFT JOIN pg_am a ON a.oid = c.relam WHERE c.oid = ANY ($1::oid[]) OR c.relkind = 'f'
@@ -51,9 +51,9 @@ WITH RECURSIVE away (oid, place) AS (
   UNION SELECT i.inhparent, away.place FROM pg_inherits i JOIN away ON i.inhrelid = away.oid)
 SELECT oid, min(place) FROM away GROUP BY oid`
 
-// readElsewhere returns where the rows of relations are, by object id, if some of them are not in a heap here.
-func readElsewhere(ctx context.Context, db Querier, distributed []uint32) (map[uint32]string, error) {
-	rows, _ := db.Query(ctx, findElsewhere, distributed, Distributed, Foreign, storedBy)
+// readLocations returns where the rows of relations are, by object id, if some of them are not in a heap here.
+func readLocations(ctx context.Context, db Querier, distributed []uint32) (map[uint32]string, error) {
+	rows, _ := db.Query(ctx, findLocations, distributed, Distributed, Foreign, storedBy)
 	places := map[uint32]string{}
 	var (
 		oid   uint32

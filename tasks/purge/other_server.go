@@ -27,24 +27,24 @@ import (
 
 // The windows of keys, and the maximum number of rows of a batch, whose keys are written to the ledger.
 const (
-	firstKeys     = 10_000
-	minKeys       = 1_000
-	maxKeys       = math.MaxInt64 / 4
-	maxRemoteRows = 5_000
+	firstKeys    = 10_000
+	minKeys      = 1_000
+	maxKeys      = math.MaxInt64 / 4
+	maxBatchKeys = 5_000
 )
 
 // findKeysTimeout limits the search for the keys of one batch; a longer search is repeated in a smaller window.
 const findKeysTimeout = 30 * time.Second
 
-// RemoteError reports that a sweep ended early, because the server that has the rows failed a statement, or because
-// they have no key by which to find them. Obsolete rows remain.
-type RemoteError struct {
+// OtherServerError reports that a sweep ended early, because the server that has the rows failed a statement, or
+// because they have no key by which to find them. Obsolete rows remain.
+type OtherServerError struct {
 	Reason string
 	// Uncounted is how many rows may have been deleted or updated without being in the ledger.
 	Uncounted int
 }
 
-func (e *RemoteError) Error() string {
+func (e *OtherServerError) Error() string {
 	if e.Uncounted > 0 {
 		return fmt.Sprintf("%s; whether the last %d rows were changed is not known, they are not counted", e.Reason,
 			e.Uncounted)
@@ -52,23 +52,23 @@ func (e *RemoteError) Error() string {
 	return e.Reason
 }
 
-// asRemoteError returns the RemoteError for the error of a statement, unless this server or the connection to it is
-// the cause: the connection survives an error of another server.
-func asRemoteError(err error) error {
+// asOtherServerError returns the OtherServerError for the error of a statement, unless this server or the connection to
+// it is the cause: the connection survives an error of another server.
+func asOtherServerError(err error) error {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.SeverityUnlocalized != "ERROR" || strings.HasPrefix(pgErr.Code, "53") ||
 		strings.HasPrefix(pgErr.Code, "58") || pgErr.Code == pgerrcode.ReadOnlySQLTransaction {
 		return err
 	}
-	remote := &RemoteError{Reason: Message(err)}
+	remote := &OtherServerError{Reason: Message(err)}
 	if unsettled := (*unsettledError)(nil); errors.As(err, &unsettled) {
 		remote.Uncounted = unsettled.rows
 	}
 	return remote
 }
 
-// remoteSweep sweeps a table whose rows, or rows that its statements read, are on another server.
-type remoteSweep struct {
+// keySweep sweeps a table whose rows, or rows that its statements read, are on another server.
+type keySweep struct {
 	table     *table
 	outcome   *outcome
 	root      string // the partitioned table, quoted, if updated rows may have to move to another partition
@@ -76,10 +76,10 @@ type remoteSweep struct {
 }
 
 // run deletes or updates the rows from the cursor on.
-func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
+func (r *keySweep) run(ctx context.Context, from Cursor) error {
 	t, s := r.table, r.table.sweep
-	t.engine.Recorder.Scanning(Scan{RemoteKeyScan, s.ByKey})
-	if err := s.RemoteError(); err != nil {
+	t.engine.Recorder.Scanning(Scan{KeyScan, s.ByKey})
+	if err := s.OtherServerError(); err != nil {
 		return err
 	}
 	if err := r.findRoot(ctx); err != nil {
@@ -94,7 +94,7 @@ func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
 		r.outcome.retain(next, from.Retained)
 	}
 	var bisection pace.Bisection
-	maxRows, target := min(s.maxRows(t.engine.MaxRows), maxRemoteRows), cmp.Or(t.engine.Target, DefaultTarget)
+	maxRows, target := min(s.maxRows(t.engine.MaxRows), maxBatchKeys), cmp.Or(t.engine.Target, DefaultTarget)
 	limit, width := pace.FirstRows(maxRows), uint64(firstKeys)
 	for next <= last && !r.outcome.ended() {
 		if err := t.engine.Wait(ctx); err != nil {
@@ -150,7 +150,7 @@ func (r *remoteSweep) run(ctx context.Context, from Cursor) error {
 }
 
 // fail counts the rows of a key that failed, below a position.
-func (r *remoteSweep) fail(ctx context.Context, keys []int64, below int64, failure error) error {
+func (r *keySweep) fail(ctx context.Context, keys []int64, below int64, failure error) error {
 	rows, err := r.countKeys(ctx, keys)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (r *remoteSweep) fail(ctx context.Context, keys []int64, below int64, failu
 }
 
 // findRoot finds out whether updated rows may have to move to another partition, and whether they can.
-func (r *remoteSweep) findRoot(ctx context.Context) error {
+func (r *keySweep) findRoot(ctx context.Context) error {
 	root, err := r.table.moveRoot(ctx)
 	if r.root = root.relation; err != nil || r.root == "" {
 		return err
@@ -183,7 +183,7 @@ func wholeKeys(keys []int64) (whole []int64, end int64) {
 }
 
 // keyRange returns the first and the last key of the table; the last is below the first in an empty table.
-func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err error) {
+func (r *keySweep) keyRange(ctx context.Context) (first, last int64, err error) {
 	err = r.table.query(ctx,
 		sqlexpr.Format(
 			"SELECT COALESCE(min(r.%[1]s), 0)::bigint, COALESCE(max(r.%[1]s), -1)::bigint FROM ONLY %[2]s AS r",
@@ -193,7 +193,7 @@ func (r *remoteSweep) keyRange(ctx context.Context) (first, last int64, err erro
 }
 
 // findKeys returns the keys of obsolete rows from one key to another, no more than limit, in order: one for each row.
-func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
+func (r *keySweep) findKeys(ctx context.Context, from, to int64, limit int) (keys []int64, err error) {
 	s := r.table.sweep
 	query := sqlexpr.Format(
 		"SELECT r.%[1]s::bigint FROM ONLY %[2]s AS r WHERE r.%[1]s >= %[3]s AND r.%[1]s <= %[4]s AND (%[5]s) "+
@@ -201,7 +201,7 @@ func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (
 		s.ByKey, s.Relation, sqlexpr.Arg(from, ""), sqlexpr.Arg(to, ""), s.Where, sqlexpr.Arg(limit, ""),
 	)
 	err = r.table.engine.Retry(ctx, s.Name, func() error {
-		return r.table.inRemoteBatch(ctx, findKeysTimeout, func(tx pgx.Tx) error {
+		return r.table.inOtherServersBatch(ctx, findKeysTimeout, func(tx pgx.Tx) error {
 			keys, err = query.IDs(ctx, tx)
 			return err
 		})
@@ -210,7 +210,7 @@ func (r *remoteSweep) findKeys(ctx context.Context, from, to int64, limit int) (
 }
 
 // countKeys counts the rows with keys that still match.
-func (r *remoteSweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
+func (r *keySweep) countKeys(ctx context.Context, keys []int64) (rows int64, err error) {
 	s := r.table.sweep
 	err = r.table.query(ctx,
 		sqlexpr.Format("SELECT count(*) FROM ONLY %s AS r WHERE r.%s = ANY (%s) AND (%s)", s.Relation, s.ByKey,
