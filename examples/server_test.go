@@ -142,7 +142,6 @@ func start(t *testing.T, folder, line string, env ...string) *client {
 	return c
 }
 
-// Write implements io.Writer.
 func (c *client) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -21,7 +21,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// EraseUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) EraseUserData(
 	in *cleanupv1.EraseUserDataRequest, stream cleanupv1.UserDataService_EraseUserDataServer,
 ) error {
@@ -42,7 +41,6 @@ func (s *UserData) EraseUserData(
 	})
 }
 
-// SweepDocuments implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SweepDocuments(
 	in *cleanupv1.SweepDocumentsRequest, stream cleanupv1.UserDataService_SweepDocumentsServer,
 ) error {

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/explain"
 )
 
-// ExplainTask implements cleanupv1.InsightServiceServer.
 func (s *Service) ExplainTask(
 	ctx context.Context, in *cleanupv1.ExplainTaskRequest,
 ) (*cleanupv1.ExplainTaskResponse, error) {
@@ -47,7 +46,6 @@ func statementMessage(s explain.Statement) *cleanupv1.ExplainedStatement {
 	}
 }
 
-// ExplainRow implements cleanupv1.InsightServiceServer.
 func (s *Service) ExplainRow(
 	ctx context.Context, in *cleanupv1.ExplainRowRequest,
 ) (*cleanupv1.ExplainRowResponse, error) {

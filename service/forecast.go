@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/forecast"
 )
 
-// GetForecast implements cleanupv1.InsightServiceServer.
 func (s *Service) GetForecast(
 	ctx context.Context, _ *cleanupv1.GetForecastRequest,
 ) (*cleanupv1.GetForecastResponse, error) {

@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// GetGuards implements cleanupv1.GuardServiceServer.
 func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) (*cleanupv1.GetGuardsResponse, error) {
 	settings, refusals, err := s.runs.Guards(ctx)
 	if err != nil {
@@ -31,7 +30,6 @@ func (s *Service) GetGuards(ctx context.Context, _ *cleanupv1.GetGuardsRequest) 
 	}, nil
 }
 
-// SetGuards implements cleanupv1.GuardServiceServer.
 func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest) (*cleanupv1.SetGuardsResponse, error) {
 	given := in.GetGuards()
 	if given == nil {

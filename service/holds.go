@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// CreateHold implements cleanupv1.GuardServiceServer.
 func (s *Service) CreateHold(
 	ctx context.Context, in *cleanupv1.CreateHoldRequest,
 ) (*cleanupv1.CreateHoldResponse, error) {
@@ -41,7 +40,6 @@ func (s *Service) CreateHold(
 	return &cleanupv1.CreateHoldResponse{Hold: holdMessage(stored)}, nil
 }
 
-// ListHolds implements cleanupv1.GuardServiceServer.
 func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest) (*cleanupv1.ListHoldsResponse, error) {
 	size, err := parsePageSize(in.GetPageSize(), MaxHolds)
 	if err != nil {
@@ -58,7 +56,6 @@ func (s *Service) ListHolds(ctx context.Context, in *cleanupv1.ListHoldsRequest)
 	return out, nil
 }
 
-// ReleaseHold implements cleanupv1.GuardServiceServer.
 func (s *Service) ReleaseHold(
 	ctx context.Context, in *cleanupv1.ReleaseHoldRequest,
 ) (*cleanupv1.ReleaseHoldResponse, error) {

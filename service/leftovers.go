@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// ListRemoteDeliveries implements cleanupv1.InsightServiceServer.
 func (s *Service) ListRemoteDeliveries(
 	ctx context.Context, in *cleanupv1.ListRemoteDeliveriesRequest,
 ) (*cleanupv1.ListRemoteDeliveriesResponse, error) {

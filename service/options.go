@@ -25,7 +25,6 @@ var optionDescriptors = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Field
 // optionsLock is the advisory lock that serializes changes of options: "options" in ASCII.
 const optionsLock = 0x6f7074696f6e73
 
-// GetOptions implements cleanupv1.CleanupServiceServer.
 func (s *Service) GetOptions(
 	ctx context.Context, _ *cleanupv1.GetOptionsRequest,
 ) (*cleanupv1.GetOptionsResponse, error) {
@@ -40,7 +39,6 @@ func (s *Service) GetOptions(
 	return optionsResponse(stored), nil
 }
 
-// SetOptions implements cleanupv1.CleanupServiceServer.
 func (s *Service) SetOptions(
 	ctx context.Context, in *cleanupv1.SetOptionsRequest,
 ) (*cleanupv1.SetOptionsResponse, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// SetPace implements cleanupv1.CleanupServiceServer.
 func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*cleanupv1.SetPaceResponse, error) {
 	to, err := parsePace("pace", in.GetPace())
 	if err != nil {
@@ -28,7 +27,6 @@ func (s *Service) SetPace(ctx context.Context, in *cleanupv1.SetPaceRequest) (*c
 	return &cleanupv1.SetPaceResponse{Run: runMessage(run)}, nil
 }
 
-// PauseRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (*cleanupv1.PauseRunResponse, error) {
 	run, err := s.runs.Pacer.Pause(ctx, in.GetRunId(), access.FromContext(ctx).String())
 	if err != nil {
@@ -37,7 +35,6 @@ func (s *Service) PauseRun(ctx context.Context, in *cleanupv1.PauseRunRequest) (
 	return &cleanupv1.PauseRunResponse{Run: runMessage(run)}, nil
 }
 
-// ResumeRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest) (*cleanupv1.ResumeRunResponse, error) {
 	run, err := s.runs.Pacer.Resume(ctx, in.GetRunId(), access.FromContext(ctx).String())
 	if err != nil {

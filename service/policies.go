@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// ListPolicies implements cleanupv1.PolicyServiceServer.
 func (s *Service) ListPolicies(
 	ctx context.Context, in *cleanupv1.ListPoliciesRequest,
 ) (*cleanupv1.ListPoliciesResponse, error) {
@@ -36,7 +35,6 @@ func (s *Service) ListPolicies(
 	return out, nil
 }
 
-// GetPolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) GetPolicy(ctx context.Context, in *cleanupv1.GetPolicyRequest) (*cleanupv1.GetPolicyResponse, error) {
 	found, err := s.policies.Get(ctx, in.GetName())
 	if err != nil {
@@ -45,7 +43,6 @@ func (s *Service) GetPolicy(ctx context.Context, in *cleanupv1.GetPolicyRequest)
 	return &cleanupv1.GetPolicyResponse{Policy: describedPolicy(found)}, nil
 }
 
-// SetPolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest) (*cleanupv1.SetPolicyResponse, error) {
 	given, mask := in.GetPolicy(), in.GetUpdateMask()
 	name, err := nameOf("policy.name", given.GetName(), in.GetName())
@@ -87,7 +84,6 @@ func (s *Service) SetPolicy(ctx context.Context, in *cleanupv1.SetPolicyRequest)
 	return &cleanupv1.SetPolicyResponse{Policy: describedPolicy(stored)}, nil
 }
 
-// DeletePolicy implements cleanupv1.PolicyServiceServer.
 func (s *Service) DeletePolicy(
 	ctx context.Context, in *cleanupv1.DeletePolicyRequest,
 ) (*cleanupv1.DeletePolicyResponse, error) {

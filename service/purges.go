@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
-// ListFormsPurges implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListFormsPurges(
 	ctx context.Context, in *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {
@@ -32,7 +31,6 @@ func (s *UserData) ListFormsPurges(
 	return out, nil
 }
 
-// SetFormsPurge implements cleanupv1.UserDataServiceServer.
 func (s *UserData) SetFormsPurge(
 	ctx context.Context, in *cleanupv1.SetFormsPurgeRequest,
 ) (*cleanupv1.SetFormsPurgeResponse, error) {
@@ -70,7 +68,6 @@ func (s *UserData) SetFormsPurge(
 	return &cleanupv1.SetFormsPurgeResponse{Purge: purgeMessage(stored)}, nil
 }
 
-// DeleteFormsPurge implements cleanupv1.UserDataServiceServer.
 func (s *UserData) DeleteFormsPurge(
 	ctx context.Context, in *cleanupv1.DeleteFormsPurgeRequest,
 ) (*cleanupv1.DeleteFormsPurgeResponse, error) {

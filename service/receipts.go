@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// GetReceipt implements cleanupv1.UserDataServiceServer.
 func (s *UserData) GetReceipt(
 	ctx context.Context, in *cleanupv1.GetReceiptRequest,
 ) (*cleanupv1.GetReceiptResponse, error) {
@@ -28,7 +27,6 @@ func (s *UserData) GetReceipt(
 	return &cleanupv1.GetReceiptResponse{Receipt: receiptMessage(r)}, nil
 }
 
-// VerifyErasure implements cleanupv1.UserDataServiceServer.
 func (s *UserData) VerifyErasure(
 	ctx context.Context, in *cleanupv1.VerifyErasureRequest,
 ) (*cleanupv1.VerifyErasureResponse, error) {
@@ -54,7 +52,6 @@ func (s *UserData) VerifyErasure(
 	return &cleanupv1.VerifyErasureResponse{Receipt: receiptMessage(r)}, nil
 }
 
-// ListReceipts implements cleanupv1.UserDataServiceServer.
 func (s *UserData) ListReceipts(
 	ctx context.Context, in *cleanupv1.ListReceiptsRequest,
 ) (*cleanupv1.ListReceiptsResponse, error) {

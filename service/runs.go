@@ -35,7 +35,6 @@ const (
 	MaxAudit            = 1000
 )
 
-// RunCleanup implements cleanupv1.CleanupServiceServer.
 func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.CleanupService_RunCleanupServer) error {
 	whatIf, err := whatIfValues(in.GetWhatIf())
 	if err != nil {
@@ -83,7 +82,6 @@ func parseRequestID(text string) (uuid.UUID, error) {
 	return id, nil
 }
 
-// WatchRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) WatchRun(in *cleanupv1.WatchRunRequest, stream cleanupv1.CleanupService_WatchRunServer) error {
 	after := store.Place{Sequence: in.GetAfterSequence(), Generation: in.GetLogGeneration()}
 	switch {
@@ -142,7 +140,6 @@ func (w watcher) watch(ctx context.Context, id string, after store.Place) error 
 	return runStatus(run)
 }
 
-// GetRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cleanupv1.GetRunResponse, error) {
 	run, err := s.runs.Get(ctx, in.GetRunId())
 	if err != nil {
@@ -151,7 +148,6 @@ func (s *Service) GetRun(ctx context.Context, in *cleanupv1.GetRunRequest) (*cle
 	return &cleanupv1.GetRunResponse{Run: runMessage(run)}, nil
 }
 
-// ListRuns implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (*cleanupv1.ListRunsResponse, error) {
 	size, err := parsePageSize(in.GetPageSize(), MaxRuns)
 	if err != nil {
@@ -242,7 +238,6 @@ func pageOf[T any](list []T, size int32, token string, name func(T) string) (pag
 	return page, next, nil
 }
 
-// CancelRun implements cleanupv1.CleanupServiceServer.
 func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest) (*cleanupv1.CancelRunResponse, error) {
 	if err := mayCancel(ctx, s.runs, in.GetRunId()); err != nil {
 		return nil, err
@@ -254,7 +249,6 @@ func (s *Service) CancelRun(ctx context.Context, in *cleanupv1.CancelRunRequest)
 	return &cleanupv1.CancelRunResponse{Run: runMessage(run)}, nil
 }
 
-// ListTasks implements cleanupv1.CleanupServiceServer.
 func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest) (*cleanupv1.ListTasksResponse, error) {
 	p, err := s.runs.Tasks.Read(ctx, s.pool)
 	if err != nil {

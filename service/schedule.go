@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/schedule"
 )
 
-// GetSchedule implements cleanupv1.CleanupServiceServer.
 func (s *Service) GetSchedule(
 	ctx context.Context, _ *cleanupv1.GetScheduleRequest,
 ) (*cleanupv1.GetScheduleResponse, error) {
@@ -24,7 +23,6 @@ func (s *Service) GetSchedule(
 	return &cleanupv1.GetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
-// SetSchedule implements cleanupv1.CleanupServiceServer.
 func (s *Service) SetSchedule(
 	ctx context.Context, in *cleanupv1.SetScheduleRequest,
 ) (*cleanupv1.SetScheduleResponse, error) {

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// WhoAmI implements cleanupv1.ServerServiceServer.
 func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*cleanupv1.WhoAmIResponse, error) {
 	c := access.FromContext(ctx)
 	return &cleanupv1.WhoAmIResponse{
@@ -27,7 +26,6 @@ func (s *Service) WhoAmI(ctx context.Context, _ *cleanupv1.WhoAmIRequest) (*clea
 	}, nil
 }
 
-// GetServer implements cleanupv1.ServerServiceServer.
 func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) (*cleanupv1.GetServerResponse, error) {
 	about, err := s.runs.About(ctx)
 	if err != nil {
@@ -62,7 +60,6 @@ func (s *Service) GetServer(ctx context.Context, _ *cleanupv1.GetServerRequest) 
 	return out, nil
 }
 
-// ListAudit implements cleanupv1.ServerServiceServer.
 func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest) (*cleanupv1.ListAuditResponse, error) {
 	size, err := parsePageSize(in.GetPageSize(), MaxAudit)
 	if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
 )
 
-// ListTables implements cleanupv1.InsightServiceServer.
 func (s *Service) ListTables(
 	ctx context.Context, in *cleanupv1.ListTablesRequest,
 ) (*cleanupv1.ListTablesResponse, error) {

@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// UserData implements cleanup.v1.UserDataService.
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Manager
@@ -63,7 +62,6 @@ func (s *UserData) checkReachable(ctx context.Context) error {
 	return s.forms.Own(ctx)
 }
 
-// FindUserData implements cleanupv1.UserDataServiceServer.
 func (s *UserData) FindUserData(
 	ctx context.Context, in *cleanupv1.FindUserDataRequest,
 ) (*cleanupv1.FindUserDataResponse, error) {

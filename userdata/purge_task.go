@@ -27,7 +27,6 @@ type purgeTask struct {
 	rule purge.Rule
 }
 
-// Candidates implements external.Work.
 func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Candidates, error) {
 	criteria := p.rule.At(now)
 	c := &external.Candidates{
@@ -190,7 +189,6 @@ func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err err
 	return p.of(run).Rows(ctx, p.Record)
 }
 
-// RecentlyDeleted implements external.Work.
 func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error) {
 	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
@@ -203,7 +201,6 @@ func (p purgeTask) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// Statements implements external.Work.
 func (p purgeTask) Statements(ctx context.Context, now time.Time) (list []external.Statement, err error) {
 	err = p.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		s, err := p.rule.At(now).Search(ctx, tx)

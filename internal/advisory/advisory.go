@@ -51,7 +51,6 @@ func (e *SquattedError) Error() string {
 	)
 }
 
-// Kind implements failure.Kinded.
 func (*SquattedError) Kind() failure.Kind { return failure.Unavailable }
 
 // Squatted returns a SquattedError if another role than the session's holds the lock; with shared, in such a

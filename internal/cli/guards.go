@@ -291,13 +291,10 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 // guardsFlag has the guards that a run accepts, given as GUARD,TABLE,NUMBER. The name of a table may have commas.
 type guardsFlag []*cleanupv1.TrippedGuard
 
-// String implements pflag.Value.
 func (a *guardsFlag) String() string { return "" }
 
-// Type implements pflag.Value.
 func (a *guardsFlag) Type() string { return "GUARD,TABLE,NUMBER" }
 
-// Set implements pflag.Value.
 func (a *guardsFlag) Set(text string) error {
 	name, rest, _ := strings.Cut(text, ",")
 	// scripts give the name in the JSON of a preview

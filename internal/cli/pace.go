@@ -141,10 +141,8 @@ func (w *windowsFlag) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (w *windowsFlag) String() string { return strings.Join(windowTexts(*w), "; ") }
 
-// Type implements pflag.Value.
 func (w *windowsFlag) Type() string { return "window" }
 
 // windowTexts returns windows as flags give them.

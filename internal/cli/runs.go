@@ -100,7 +100,6 @@ func runStates() (names []string) {
 // stateFlag is the state of a run, or 0.
 type stateFlag cleanupv1.RunState
 
-// Set implements pflag.Value.
 func (s *stateFlag) Set(text string) error {
 	const prefix = "RUN_STATE_" // scripts give the name in JSON
 	i := slices.Index(runStates(), strings.ToLower(strings.TrimPrefix(text, prefix)))
@@ -111,7 +110,6 @@ func (s *stateFlag) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (s *stateFlag) String() string {
 	if *s == 0 {
 		return ""
@@ -119,7 +117,6 @@ func (s *stateFlag) String() string {
 	return format.EnumName(cleanupv1.RunState(*s))
 }
 
-// Type implements pflag.Value.
 func (s *stateFlag) Type() string { return "state" }
 
 func newShowRun(server *rpc.Server, output *format.Output) *cobra.Command {

@@ -35,10 +35,8 @@ var tableOrders = map[tableOrder]cleanupv1.TableOrder{
 // orderNames are the values of --order-by.
 var orderNames = []string{"name", "bytes", "growth", "rows"}
 
-// String implements pflag.Value.
 func (o *tableOrder) String() string { return string(*o) }
 
-// Set implements pflag.Value.
 func (o *tableOrder) Set(name string) error {
 	if !slices.Contains(orderNames, name) {
 		return fmt.Errorf("must be %s", strings.Join(orderNames, ", "))
@@ -47,7 +45,6 @@ func (o *tableOrder) Set(name string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (o *tableOrder) Type() string { return "order" }
 
 // maxTables is the largest page of tables.

@@ -47,7 +47,6 @@ func New(kind Kind, message string) error { return &kinded{kind, message} }
 
 func (e *kinded) Error() string { return e.message }
 
-// Kind implements Kinded.
 func (e *kinded) Kind() Kind { return e.kind }
 
 // FieldError is an error about one field of the request. Its text, with what wraps it, is the field's problem.
@@ -58,7 +57,6 @@ func Field(field, problem string) *FieldError { return &FieldError{field, proble
 
 func (e *FieldError) Error() string { return e.Problem }
 
-// Kind implements Kinded.
 func (*FieldError) Kind() Kind { return Invalid }
 
 // Violation is a problem of one field of a request.
@@ -88,7 +86,6 @@ func (v Violations) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Kind implements Kinded.
 func (Violations) Kind() Kind { return Invalid }
 
 // Add adds a problem of a field.

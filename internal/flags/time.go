@@ -31,7 +31,6 @@ func NewSince(text string) Since {
 	return s
 }
 
-// Set implements pflag.Value.
 func (s *Since) Set(text string) error {
 	s.text = text
 	for _, layout := range []string{time.RFC3339, time.DateOnly} {
@@ -53,10 +52,8 @@ func (s *Since) Set(text string) error {
 	return nil
 }
 
-// String implements pflag.Value.
 func (s *Since) String() string { return s.text }
 
-// Type implements pflag.Value.
 func (s *Since) Type() string { return "time" }
 
 // Time returns the time, zero if none was given.

@@ -17,12 +17,10 @@ type Panic struct {
 	stack []byte
 }
 
-// Error implements error.
 func (p *Panic) Error() string {
 	return "internal error (panic); see the replica's log"
 }
 
-// Kind implements failure.Kinded.
 func (*Panic) Kind() failure.Kind { return failure.Internal }
 
 // Call calls fn, and returns its error, or a *Panic.

@@ -11,14 +11,12 @@ import (
 // data.
 type errorHidingProvider struct{ trace.TracerProvider }
 
-// Tracer implements trace.TracerProvider.
 func (p errorHidingProvider) Tracer(name string, options ...trace.TracerOption) trace.Tracer {
 	return errorHidingTracer{p.TracerProvider.Tracer(name, options...)}
 }
 
 type errorHidingTracer struct{ trace.Tracer }
 
-// Start implements trace.Tracer.
 func (t errorHidingTracer) Start(
 	ctx context.Context, name string, options ...trace.SpanStartOption,
 ) (context.Context, trace.Span) {
@@ -29,8 +27,6 @@ func (t errorHidingTracer) Start(
 
 type errorHidingSpan struct{ trace.Span }
 
-// RecordError implements trace.Span.
 func (errorHidingSpan) RecordError(error, ...trace.EventOption) {}
 
-// SetStatus implements trace.Span.
 func (s errorHidingSpan) SetStatus(code codes.Code, _ string) { s.Span.SetStatus(code, "") }

@@ -35,7 +35,6 @@ type seldom struct {
 	answered bool
 }
 
-// RoundTrip implements http.RoundTripper.
 func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

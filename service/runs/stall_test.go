@@ -121,7 +121,6 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 // onClaim is a tracer that calls a function before each claim.
 type onClaim func()
 
-// TraceQueryStart implements pgx.QueryTracer.
 func (do onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
 	if strings.Contains(data.SQL, "WITH waiting AS") {
 		do()
@@ -129,7 +128,6 @@ func (do onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 	return ctx
 }
 
-// TraceQueryEnd implements pgx.QueryTracer.
 func (onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // traced returns a pool with a tracer.

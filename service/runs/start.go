@@ -41,10 +41,8 @@ type ActiveError struct{ RunID string }
 
 func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
 
-// Kind implements failure.Kinded.
 func (*ActiveError) Kind() failure.Kind { return failure.Conflict }
 
-// Info implements failure.Informed.
 func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 	return RunActive, map[string]string{"run_id": e.RunID}
 }

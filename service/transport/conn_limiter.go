@@ -127,7 +127,6 @@ func (c *strangerConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close implements net.Conn.
 func (c *strangerConn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

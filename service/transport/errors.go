@@ -105,7 +105,6 @@ func hideCause(code codes.Code, message string, cause error) error {
 // Unwrap returns the cause.
 func (e *hiddenCause) Unwrap() error { return e.cause }
 
-// Error implements error.
 func (e *hiddenCause) Error() string { return e.status.Message() }
 
 // GRPCStatus returns the status that the caller receives.

@@ -197,10 +197,8 @@ type admitted struct {
 	limits *limits
 }
 
-// Context implements grpc.ServerStream.
 func (s *admitted) Context() context.Context { return s.ctx }
 
-// RecvMsg implements grpc.ServerStream.
 func (s *admitted) RecvMsg(m any) error {
 	defer s.wait.Stop()
 	if err := s.ServerStream.RecvMsg(m); err != nil {

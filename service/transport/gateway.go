@@ -89,7 +89,6 @@ type queryParser struct{ runtime.DefaultQueryParser }
 // The library has one parser for all multiplexers of a process: it is set before any of them answers.
 func init() { runtime.SetQueryParameterParser(queryParser{})(nil) }
 
-// Parse implements runtime.QueryParameterParser.
 func (p queryParser) Parse(message proto.Message, values url.Values, filter *utilities.DoubleArray) error {
 	if in, ok := message.(*cleanupv1.ExplainRowRequest); ok {
 		in.Key = rowkey.Parse(values.Get("key"))

@@ -45,7 +45,6 @@ func (h healthServer) refresh(ctx context.Context) {
 	}
 }
 
-// Check implements healthv1.HealthServer.
 func (h healthServer) Check(
 	ctx context.Context, req *healthv1.HealthCheckRequest,
 ) (*healthv1.HealthCheckResponse, error) {
@@ -53,13 +52,11 @@ func (h healthServer) Check(
 	return h.Server.Check(ctx, req)
 }
 
-// List implements healthv1.HealthServer.
 func (h healthServer) List(ctx context.Context, req *healthv1.HealthListRequest) (*healthv1.HealthListResponse, error) {
 	h.refresh(ctx)
 	return h.Server.List(ctx, req)
 }
 
-// Watch implements healthv1.HealthServer.
 func (h healthServer) Watch(req *healthv1.HealthCheckRequest, stream healthv1.Health_WatchServer) error {
 	ctx, stop := context.WithCancel(stream.Context())
 	defer stop()

@@ -15,7 +15,6 @@ const ndjson = "application/x-ndjson"
 // ndjsonMarshaler writes a stream as one JSON object a line.
 type ndjsonMarshaler struct{ strictJSON }
 
-// StreamContentType implements runtime.StreamContentType.
 func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
 // negotiate returns a handler that sends a stream as lines unless the caller accepts application/json, compresses long
@@ -62,11 +61,9 @@ type headOnly struct {
 	end context.CancelFunc
 }
 
-// Write implements http.ResponseWriter.
 func (w *headOnly) Write(p []byte) (int, error) {
 	defer w.end()
 	return w.ResponseWriter.Write(p)
 }
 
-// Flush implements http.Flusher.
 func (w *headOnly) Flush() { _ = http.NewResponseController(w.ResponseWriter).Flush() }

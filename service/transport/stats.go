@@ -13,12 +13,10 @@ type redactingHandler struct{ stats.Handler }
 
 type methodKey struct{}
 
-// TagRPC implements stats.Handler.
 func (d redactingHandler) TagRPC(ctx context.Context, info *stats.RPCTagInfo) context.Context {
 	return d.Handler.TagRPC(context.WithValue(ctx, methodKey{}, info.FullMethodName), info)
 }
 
-// HandleRPC implements stats.Handler.
 func (d redactingHandler) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	if end, ok := s.(*stats.End); ok && end.Error != nil {
 		method, _ := ctx.Value(methodKey{}).(string)

@@ -167,10 +167,8 @@ func (mysqlDialect) LockClause() string { return " FOR UPDATE" }
 
 func (mysqlDialect) lockReferences(context.Context, *Transaction) error { return nil }
 
-// Transient implements dialect.
 func (mysqlDialect) Transient(err error) bool { return mysqlerr.Is(err, mysqlerr.Transient) }
 
-// Lost implements dialect.
 func (mysqlDialect) Lost(err error) bool { return mysqlerr.Lost(err) || sqlstate.Lost(err) }
 
 func (mysqlDialect) duplicate(err error) bool { return mysqlerr.Is(err, mysqlerr.Duplicate) }

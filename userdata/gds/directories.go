@@ -33,7 +33,6 @@ type directories struct {
 	root *os.Root
 }
 
-// Open implements fs.FS.
 func (d directories) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -41,7 +40,6 @@ func (d directories) Open(name string) (fs.File, error) {
 	return d.root.OpenFile(name, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NONBLOCK, 0)
 }
 
-// ReadDir implements fs.ReadDirFS.
 func (d directories) ReadDir(name string) (entries []fs.DirEntry, err error) {
 	f, err := d.Open(name)
 	if err != nil {

@@ -33,7 +33,6 @@ type faultError struct {
 	Reason string `xml:"faultstring"`
 }
 
-// Error implements error.
 func (f *faultError) Error() string {
 	return fmt.Sprintf("it reported a fault: %s (%s)", f.Reason, f.Code)
 }
@@ -93,7 +92,6 @@ type strictReader struct {
 	depth int
 }
 
-// Token implements xml.TokenReader.
 func (s *strictReader) Token() (xml.Token, error) {
 	token, err := s.in.RawToken()
 	if err != nil {

@@ -32,10 +32,8 @@ func (o *Output) AddFlag(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(outputs, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// String implements pflag.Value.
 func (o *Output) String() string { return string(*o) }
 
-// Set implements pflag.Value.
 func (o *Output) Set(name string) error {
 	if !slices.Contains(outputs, name) {
 		return fmt.Errorf("must be %s", strings.Join(outputs, ", "))
@@ -44,7 +42,6 @@ func (o *Output) Set(name string) error {
 	return nil
 }
 
-// Type implements pflag.Value.
 func (o *Output) Type() string { return "format" }
 
 // Print prints an answer, or its table.

@@ -71,7 +71,6 @@ func printableStreams(
 
 type printableStream struct{ grpc.ClientStream }
 
-// RecvMsg implements grpc.ClientStream.
 func (s printableStream) RecvMsg(m any) error {
 	err := s.ClientStream.RecvMsg(m)
 	makePrintable(m)

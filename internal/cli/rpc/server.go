@@ -212,7 +212,6 @@ func (s *Server) transport() (c credentials.TransportCredentials, encrypted bool
 // bearer is a token that is sent with each call.
 type bearer string
 
-// GetRequestMetadata implements credentials.PerRPCCredentials.
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }

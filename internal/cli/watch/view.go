@@ -40,7 +40,6 @@ func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
 	return &View{Screen: s, server: server, all: all}
 }
 
-// Event implements Printer.
 func (v *View) Event(e *cleanupv1.RunEvent) error {
 	switch {
 	case e.GetRunStarted() != nil:
@@ -83,7 +82,6 @@ var changes = []string{message.RunPaused.Code, message.RunContinued.Code, messag
 // noteIndent is where the text of a task's line begins.
 const noteIndent = 8
 
-// Clear implements Printer.
 func (v *View) Clear() (err error) {
 	if v.progressDrawn {
 		_, err = io.WriteString(v, "\r\x1b[K\x1b[A\x1b[K")

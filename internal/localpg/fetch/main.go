@@ -60,7 +60,6 @@ func fetch(cache string) (string, error) {
 // telling logs each download.
 type telling struct{ http.RoundTripper }
 
-// RoundTrip implements http.RoundTripper.
 func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.RoundTripper.RoundTrip(req)
 	if err == nil && resp.StatusCode == http.StatusOK && strings.HasSuffix(req.URL.Path, ".jar") {

@@ -31,10 +31,8 @@ func (e *ReplacedError) Error() string {
 // LogReplaced is the reason of a ReplacedError.
 const LogReplaced = "LOG_REPLACED"
 
-// Kind implements failure.Kinded.
 func (*ReplacedError) Kind() failure.Kind { return failure.DataLoss }
 
-// Info implements failure.Informed.
 func (e *ReplacedError) Info() (reason string, metadata map[string]string) {
 	return LogReplaced, map[string]string{
 		"run_id":         e.RunID,

@@ -104,7 +104,6 @@ var (
 	)
 )
 
-// Describe implements prometheus.Collector.
 func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	for _, desc := range []*prometheus.Desc{
 		lastSuccess, activeRuns, runPace, pausedSince, scheduled, nextRun, overdueDesc, rowsRetained, tablesRetained,
@@ -114,7 +113,6 @@ func (d *Database) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect implements prometheus.Collector.
 func (d *Database) Collect(ch chan<- prometheus.Metric) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -24,10 +24,8 @@ const (
 // Profiles lists the names of all profiles.
 var Profiles = []string{string(Auto), string(Campaign), string(None)}
 
-// String implements pflag.Value.
 func (p *Profile) String() string { return string(*p) }
 
-// Set implements pflag.Value.
 func (p *Profile) Set(text string) error {
 	for _, name := range Profiles {
 		if text == name {
@@ -38,7 +36,6 @@ func (p *Profile) Set(text string) error {
 	return fmt.Errorf("must be one of %s", strings.Join(Profiles, ", "))
 }
 
-// Type implements pflag.Value.
 func (*Profile) Type() string { return "string" }
 
 // noCampaign reports whether the database is not that of the application.

@@ -80,7 +80,6 @@ func (a *attempt) progressed() {
 	}
 }
 
-// taskRecorder implements pipeline.Tasks.
 type taskRecorder struct{ *attempt }
 
 // TaskStarted implements pipeline.Tasks. A task that a previous worker started is not started again.
@@ -106,7 +105,6 @@ func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 	return err
 }
 
-// TaskFinished implements pipeline.Tasks.
 func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) error {
 	var (
 		run    *store.Run
@@ -143,10 +141,8 @@ func (r taskRecorder) TaskFinished(ctx context.Context, o pipeline.Outcome) erro
 	return err
 }
 
-// safety implements pipeline.Safety.
 type safety struct{ *attempt }
 
-// Holds implements pipeline.Safety.
 func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
 	holds, last, err := store.EffectiveHolds(ctx, s.w.Pool, s.claim.ReferenceTime)
 	if err == nil && !s.claim.DryRun {
@@ -155,7 +151,6 @@ func (s safety) Holds(ctx context.Context) (plan.Holds, error) {
 	return holds, err
 }
 
-// PolicyChange implements pipeline.Safety.
 func (s safety) PolicyChange(ctx context.Context, t plan.Task) (why *message.Message, err error) {
 	if t.Kind != plan.Policy || s.claim.DryRun {
 		return nil, nil
@@ -175,7 +170,6 @@ func (s safety) PolicyChange(ctx context.Context, t plan.Task) (why *message.Mes
 	return &changed, nil
 }
 
-// History implements pipeline.Safety.
 func (s safety) History(ctx context.Context) (*guard.History, error) {
 	h, err := store.GuardHistory(ctx, s.w.Pool, s.claim.RunID, s.current.name())
 	if err == nil {
@@ -184,15 +178,12 @@ func (s safety) History(ctx context.Context) (*guard.History, error) {
 	return h, err
 }
 
-// register implements midsourcing.Register.
 type register struct{ *attempt }
 
-// Record implements midsourcing.Register.
 func (r register) Record(query sqlexpr.Expr) sqlexpr.Expr {
 	return store.RecordRemote(r.claim.RunID, query)
 }
 
-// Leftovers implements midsourcing.Register.
 func (r register) Leftovers(ctx context.Context, account string) ([]int64, error) {
 	holds, _, err := store.EffectiveHolds(ctx, r.w.Pool, r.claim.ReferenceTime)
 	if err != nil || holds.Everything {
@@ -201,12 +192,10 @@ func (r register) Leftovers(ctx context.Context, account string) ([]int64, error
 	return store.RemoteIDs(ctx, r.w.Pool, account, holds.Deliveries)
 }
 
-// Forget implements midsourcing.Register.
 func (r register) Forget(ctx context.Context, account string, ids []int64) error {
 	return store.ForgetRemote(ctx, r.w.Pool, account, ids)
 }
 
-// counts implements pipeline.Counts.
 type counts struct{ *attempt }
 
 // Count implements pipeline.Counts. It retries a statement after a transient error: otherwise the caller would take it
@@ -224,15 +213,12 @@ func (c counts) Count(ctx context.Context, d purge.Delta) error {
 	}
 }
 
-// Done implements pipeline.Counts.
 func (c counts) Done() int64 { return c.current.done() }
 
-// DoneByTable implements pipeline.Counts.
 func (c counts) DoneByTable(ctx context.Context) ([]purge.Space, error) {
 	return store.DoneByTable(ctx, c.w.Pool, c.claim.RunID, c.current.name())
 }
 
-// Emptied implements pipeline.Counts.
 func (c counts) Emptied(ctx context.Context, task string) ([]string, error) {
 	return store.Emptied(ctx, c.w.Pool, c.claim.RunID, task)
 }

@@ -65,10 +65,8 @@ func (e *entry) settle(err error) error {
 	return a.obey(store.ParseOrder(e.order))
 }
 
-// ledger implements purge.Ledger.
 type ledger struct{ *attempt }
 
-// Write implements purge.Ledger.
 func (l ledger) Write(_ context.Context, b *pgx.Batch, d purge.Delta) (settled func(error) error, err error) {
 	e := l.newEntry(d)
 	b.Queue(e.sql, e.args).QueryRow(func(row pgx.Row) error { return row.Scan(&e.order) })

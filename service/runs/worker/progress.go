@@ -14,14 +14,12 @@ import (
 // progress implements pipeline.Progress and pipeline.Activity.
 type progress struct{ *attempt }
 
-// At implements pipeline.Progress.
 func (p progress) At(object string, expected int64) {
 	p.current.update(func(c *current) {
 		c.progress.Object, c.progress.Scan, c.expected = object, purge.Scan{}, expected
 	})
 }
 
-// Log implements pipeline.Progress.
 func (p progress) Log(ctx context.Context, messages ...message.Message) error {
 	return p.write(ctx, func(pgx.Tx) ([]store.Event, error) {
 		var events []store.Event
@@ -32,12 +30,10 @@ func (p progress) Log(ctx context.Context, messages ...message.Message) error {
 	})
 }
 
-// Scanning implements pipeline.Activity.
 func (p progress) Scanning(scan purge.Scan) {
 	p.current.update(func(c *current) { c.progress.Scan = scan })
 }
 
-// Throttled implements pipeline.Activity.
 func (p progress) Throttled(throttle purge.Throttle) {
 	p.current.update(func(c *current) {
 		if c.throttle.Reason != "" {
@@ -48,7 +44,6 @@ func (p progress) Throttled(throttle purge.Throttle) {
 	})
 }
 
-// Retried implements pipeline.Activity.
 func (p progress) Retried(state string) { p.w.Metrics.Retried(state) }
 
 // Progress is reported one to four times a second: at every tick if something has changed, otherwise at every other
