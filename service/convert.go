@@ -157,7 +157,7 @@ func eventMessage(e store.Event) *cleanupv1.RunEvent {
 	return out
 }
 
-// scanMethods and throttleReasons are the names in the API of values that are stored by other names.
+// The API's names of values that are stored under other names.
 var (
 	scanMethods = map[purge.ScanMethod]cleanupv1.ScanMethod{
 		purge.TableScan:     cleanupv1.ScanMethod_SCAN_METHOD_TABLE,
@@ -179,7 +179,7 @@ var (
 	}
 )
 
-// throttleMessage returns why a batch waits; nil if it does not.
+// nil: no batch waits.
 func throttleMessage(t purge.Throttle) *cleanupv1.Throttle {
 	if t.Reason == "" {
 		return nil
@@ -198,7 +198,6 @@ func timestamp(t *time.Time) *timestamppb.Timestamp {
 	return timestamppb.New(*t)
 }
 
-// parseTime returns the time in a field of a request; nil if it has none.
 func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	if t == nil {
 		return nil, nil
@@ -210,7 +209,7 @@ func parseTime(field string, t *timestamppb.Timestamp) (*time.Time, error) {
 	return &at, nil
 }
 
-// parseMaxDuration returns the limit in a request: 0 if it has none, negative if it is invalid.
+// 0: none. Negative: invalid.
 func parseMaxDuration(d *durationpb.Duration) time.Duration {
 	switch {
 	case d == nil:

@@ -58,7 +58,6 @@ func (s *UserData) SweepDocuments(
 	)
 }
 
-// erase carries out a request, or previews it, and sends its events. The audit has the details.
 func (s *UserData) erase(
 	ctx context.Context, request userdata.Request, dryRun bool, details audit.Details, send func(report.Event) error,
 ) error {
@@ -94,7 +93,7 @@ func (s *UserData) erase(
 	return nil
 }
 
-// firstProblems returns the first problems of a list, since clients limit the length of a status.
+// Clients limit the length of a status.
 func firstProblems(problems []string) string {
 	const most = 5
 	if more := len(problems) - most; more > 0 {
@@ -103,7 +102,7 @@ func firstProblems(problems []string) string {
 	return strings.Join(problems, "; ")
 }
 
-// orStopping returns an error, or that the caller should try again if the call ended because this replica stops.
+// A call that ended because this replica stops should be tried again.
 func orStopping(ctx context.Context, err error) error {
 	if err != nil && errors.Is(context.Cause(ctx), errErasureGoesOn) {
 		return status.Error(codes.Unavailable, "this replica is stopping, and nothing was erased: try again")
@@ -114,7 +113,7 @@ func orStopping(ctx context.Context, err error) error {
 var errErasureGoesOn = status.Error(codes.Unavailable,
 	"this replica is stopping; the erasure continues on another replica, or after a restart: see its receipt")
 
-// parseErasure returns the request of an erasure. It fails with failure.Violations.
+// parseErasure fails with failure.Violations.
 func parseErasure(in *cleanupv1.EraseUserDataRequest) (r userdata.Request, err error) {
 	var wrong failure.Violations
 	ids := func(field string, texts []string) (list []int64) {

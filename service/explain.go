@@ -81,7 +81,7 @@ func (s *Service) ExplainRow(
 	return out, nil
 }
 
-// parseRow returns the key of the row to explain. It fails with failure.Violations for a missing or invalid text.
+// parseRow fails with failure.Violations for a missing or invalid text.
 func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err error) {
 	var wrong failure.Violations
 	check := func(field, text string) {
@@ -111,8 +111,7 @@ func parseRow(in *cleanupv1.ExplainRowRequest) (key []explain.KeyColumn, err err
 	return key, nil
 }
 
-// mayExplainByText fails unless the caller may find a row by a text, such as an address or the key of a session. Such
-// calls are audited.
+// Texts are addresses or session keys, for example. Such calls are audited.
 func mayExplainByText(ctx context.Context, table string) error {
 	if access.FromContext(ctx).Role < access.Admin {
 		audit.Insist(ctx)

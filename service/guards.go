@@ -55,10 +55,10 @@ func (s *Service) SetGuards(ctx context.Context, in *cleanupv1.SetGuardsRequest)
 	}, nil
 }
 
-// maxReason is how many characters the reason of a change may have.
+// In characters.
 const maxReason = 1000
 
-// guardLimits returns the limits of a message. Fields that are absent have their defaults.
+// Absent fields have their defaults.
 func guardLimits(g *cleanupv1.Guards) guard.Limits {
 	limits := guard.DefaultLimits
 	setIfGiven(&limits.MinRows, g.MinRows)
@@ -74,14 +74,13 @@ func guardLimits(g *cleanupv1.Guards) guard.Limits {
 	return limits
 }
 
-// setIfGiven sets a value if one is given.
 func setIfGiven[T any](value, given *T) {
 	if given != nil {
 		*value = *given
 	}
 }
 
-// parsePeriod returns a duration in a request: nil if it has none, negative if it is invalid.
+// nil: none. Negative: invalid.
 func parsePeriod(d *durationpb.Duration) *time.Duration {
 	if d == nil {
 		return nil
@@ -134,7 +133,6 @@ func trippedMessages(trips []guard.Trip) (out []*cleanupv1.TrippedGuard) {
 	return out
 }
 
-// acceptedGuards returns the guards that a request accepts.
 func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	for _, t := range given {
 		trips = append(trips, guard.Trip{
@@ -146,7 +144,6 @@ func acceptedGuards(given []*cleanupv1.TrippedGuard) (trips []guard.Trip) {
 	return trips
 }
 
-// guardPrefix is what the API puts before the name of a guard.
 const guardPrefix = "GUARD_KIND_"
 
 func guardKind(name guard.Name) cleanupv1.GuardKind {

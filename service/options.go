@@ -22,7 +22,7 @@ import (
 
 var optionDescriptors = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
-// optionsLock is the advisory lock that serializes changes of options: "options" in ASCII.
+// optionsLock serializes changes of options (advisory lock): "options" in ASCII.
 const optionsLock = 0x6f7074696f6e73
 
 func (s *Service) GetOptions(
@@ -94,7 +94,7 @@ func (s *Service) SetOptions(
 	}, nil
 }
 
-// optionDetails returns the fields that changed, with their old and new values.
+// Only the fields that changed, with their old and new values.
 func optionDetails(from, to *cleanupv1.Options) audit.Details {
 	out, before, after := audit.Details{}, fieldValues(from), fieldValues(to)
 	for _, f := range campaign.AllOptions {
@@ -105,7 +105,6 @@ func optionDetails(from, to *cleanupv1.Options) audit.Details {
 	return out
 }
 
-// fieldValues returns the JSON values of the fields, strings and numbers, by name.
 func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 	text, err := protojson.MarshalOptions{UseProtoNames: true}.Marshal(o)
 	if err == nil {
@@ -119,7 +118,7 @@ func fieldValues(o *cleanupv1.Options) (values map[string]any) {
 
 type optionChange func(ctx context.Context, tx pgx.Tx, c *campaign.Catalog) error
 
-// optionChanges returns the changes of stored options that a request asks for. It fails with failure.Violations.
+// optionChanges fails with failure.Violations.
 func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	message := in.GetOptions().ProtoReflect()
 	paths := in.GetUpdateMask().GetPaths()
@@ -157,7 +156,7 @@ func optionChanges(in *cleanupv1.SetOptionsRequest) ([]optionChange, error) {
 	return changes, nil
 }
 
-// problemWith returns why a value cannot be stored, or an empty text.
+// "": it can be stored.
 func problemWith(f campaign.Option, value int) string {
 	err := f.Check(value)
 	switch {
@@ -169,8 +168,7 @@ func problemWith(f campaign.Option, value int) string {
 	return err.Error()
 }
 
-// whatIfValues returns the values of options that a dry run assumes, by the options' names; nil if it assumes none. It
-// fails with failure.Violations.
+// By the options' names; nil if the dry run assumes none. Fails with failure.Violations.
 func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	if o == nil {
 		return nil, nil
@@ -200,7 +198,7 @@ func whatIfValues(o *cleanupv1.Options) (map[string]int, error) {
 	return values, nil
 }
 
-// whatIfMessage returns the message of such values; nil if there are none.
+// nil if there are none.
 func whatIfMessage(values map[string]int) *cleanupv1.Options {
 	if values == nil {
 		return nil
@@ -214,8 +212,7 @@ func whatIfMessage(values map[string]int) *cleanupv1.Options {
 	return o
 }
 
-// storedValue returns the value of the option for a field's value. The values of an enum are one above the stored
-// codes, since its zero is UNSPECIFIED.
+// The values of an enum are one above the stored codes, since its zero is UNSPECIFIED.
 func storedValue(message protoreflect.Message, field protoreflect.FieldDescriptor) int {
 	if field.Kind() == protoreflect.EnumKind {
 		return int(message.Get(field).Enum()) - 1
@@ -223,7 +220,6 @@ func storedValue(message protoreflect.Message, field protoreflect.FieldDescripto
 	return int(message.Get(field).Int())
 }
 
-// optionsResponse returns the effective values, the defaults, and which options are stored.
 func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	out := &cleanupv1.GetOptionsResponse{
 		Options:    &cleanupv1.Options{},
@@ -258,8 +254,7 @@ func optionsResponse(stored *campaign.Options) *cleanupv1.GetOptionsResponse {
 	return out
 }
 
-// effectiveValue returns the value that tasks use: days for a delay, 0 for a time. It fails if they do not use the
-// stored value.
+// effectiveValue is what tasks use: days for a delay, 0 for a time. It fails if they do not use the stored value.
 func effectiveValue(stored *campaign.Options, o campaign.Option) (int, error) {
 	switch {
 	case o.IsDelay():
@@ -281,7 +276,6 @@ func setField(o *cleanupv1.Options, name string, value int) {
 	o.ProtoReflect().Set(field, v)
 }
 
-// optionsEtag returns the etag of the options that a caller may set.
 func optionsEtag(stored *campaign.Options) string {
 	var values []any
 	for _, f := range campaign.AllOptions {

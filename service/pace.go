@@ -45,7 +45,7 @@ func (s *Service) ResumeRun(ctx context.Context, in *cleanupv1.ResumeRunRequest)
 
 const pacePrefix = "PACE_"
 
-// parsePace returns the pace in a field of a request; "" if it has none.
+// "": none.
 func parsePace(field string, p cleanupv1.Pace) (pace.Pace, error) {
 	name, known := cleanupv1.Pace_name[int32(p)]
 	switch {
@@ -61,7 +61,6 @@ func paceMessage(p pace.Pace) cleanupv1.Pace {
 	return cleanupv1.Pace(cleanupv1.Pace_value[pacePrefix+string(p)])
 }
 
-// paceNames returns the names of the paces, for people.
 func paceNames() string {
 	var names []string
 	for _, p := range pace.Paces {
@@ -70,7 +69,7 @@ func paceNames() string {
 	return strings.Join(names, ", ")
 }
 
-// parseWindows returns the windows in a request. The schedule checks their days and times.
+// Days and times are checked by the schedule.
 func parseWindows(given []*cleanupv1.Window) (windows []schedule.Window, err error) {
 	for i, w := range given {
 		p, err := parsePace(fmt.Sprintf("schedule.windows[%d].pace", i), w.GetPace())

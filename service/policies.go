@@ -95,14 +95,13 @@ func (s *Service) DeletePolicy(
 	return &cleanupv1.DeletePolicyResponse{}, nil
 }
 
-// notePolicy adds the old and the new policy to the audit entry.
 func notePolicy(ctx context.Context, tx pgx.Tx, before, after *policy.Policy) error {
 	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
 }
 
 const filterOpPrefix = "FILTER_OP_"
 
-// policyOf returns the policy in a message. It validates nothing.
+// policyOf validates nothing.
 func policyOf(m *cleanupv1.Policy) policy.Policy {
 	p := policy.Policy{
 		Name:        m.GetName(),

@@ -80,7 +80,6 @@ func (s *UserData) DeleteFormsPurge(
 	return &cleanupv1.DeleteFormsPurgeResponse{}, nil
 }
 
-// notePurge adds the old and the new purge to the audit entry.
 func notePurge(ctx context.Context, tx pgx.Tx, before, after *purge.Rule) error {
 	return audit.Note(ctx, tx, audit.Details{"from": before, "to": after})
 }

@@ -24,7 +24,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// DefaultPageSize is the size of a page if a request gives none. The others are the largest page sizes.
+// DefaultPageSize applies if a request gives none. The others are the largest page sizes.
 const (
 	DefaultPageSize = 50
 	MaxRuns         = 100
@@ -70,7 +70,7 @@ func (s *Service) RunCleanup(in *cleanupv1.RunCleanupRequest, stream cleanupv1.C
 	return w.watch(stream.Context(), run.ID, store.Place{})
 }
 
-// parseRequestID returns the id of a request; uuid.Nil if it has none.
+// uuid.Nil: none.
 func parseRequestID(text string) (uuid.UUID, error) {
 	if text == "" {
 		return uuid.Nil, nil
@@ -99,7 +99,6 @@ var (
 		"this replica is stopping: go on watching elsewhere with after_sequence")
 )
 
-// watcher is a call that watches a run.
 type watcher struct {
 	runs     *runs.Manager
 	stopping context.Context // done when the stream must end
@@ -107,7 +106,7 @@ type watcher struct {
 	detach   bool // the stream ends after the first event
 }
 
-// watch sends a run's events. Its error is the status of the run if that did not succeed.
+// The error of watch is the status of the run if that did not succeed.
 func (w watcher) watch(ctx context.Context, id string, after store.Place) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -172,7 +171,6 @@ func (s *Service) ListRuns(ctx context.Context, in *cleanupv1.ListRunsRequest) (
 	return out, nil
 }
 
-// parseView returns the requested view of runs.
 func parseView(in *cleanupv1.ListRunsRequest) (store.View, error) {
 	switch in.GetView() {
 	case cleanupv1.RunView_RUN_VIEW_UNSPECIFIED, cleanupv1.RunView_RUN_VIEW_BASIC:
@@ -183,7 +181,6 @@ func parseView(in *cleanupv1.ListRunsRequest) (store.View, error) {
 	return "", failure.Field("view", "must be RUN_VIEW_BASIC or RUN_VIEW_FULL")
 }
 
-// parseFilter returns which runs are requested.
 func parseFilter(in *cleanupv1.ListRunsRequest) (f store.Filter, err error) {
 	if in.State != nil {
 		name, known := cleanupv1.RunState_name[int32(in.GetState())]
@@ -200,7 +197,6 @@ func parseFilter(in *cleanupv1.ListRunsRequest) (f store.Filter, err error) {
 	return f, err
 }
 
-// parsePageSize returns the size of a requested page.
 func parsePageSize(asked int32, most int) (int, error) {
 	switch {
 	case asked < 0:
@@ -214,7 +210,7 @@ func parsePageSize(asked int32, most int) (int, error) {
 // maxListed is the largest page of a list that is read as a whole, and its default size.
 const maxListed = 1000
 
-// pageOf returns a page of a list, and the token of the next page, which has the name of the page's last element.
+// The token of the next page is the name of the page's last element.
 func pageOf[T any](list []T, size int32, token string, name func(T) string) (page []T, next string, err error) {
 	if size == 0 {
 		size = maxListed
@@ -273,7 +269,7 @@ func (s *Service) ListTasks(ctx context.Context, in *cleanupv1.ListTasksRequest)
 	return out, nil
 }
 
-// runStatus returns the status that the stream of a run ends with, and nil if the run succeeded.
+// nil: the run succeeded.
 func runStatus(r *store.Run) error {
 	if r.State == store.Succeeded {
 		return nil
@@ -297,7 +293,7 @@ func runStatus(r *store.Run) error {
 	return transport.StatusWithInfo(code, r.Error, reason, metadata)
 }
 
-// mayCancel fails if the caller may not cancel a run: viewers may cancel only the dry runs that they started.
+// Viewers may cancel only dry runs that they started.
 func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
 	who := access.FromContext(ctx)
 	if who.Role >= access.Operator {
@@ -314,8 +310,7 @@ func mayCancel(ctx context.Context, manager *runs.Manager, id string) error {
 		"CleanupService/CancelRun needs the role %s, except for dry runs of one's own", access.Operator)
 }
 
-// encode returns the message of an event, encoded once for all its watchers. RunCleanupResponse and WatchRunResponse
-// are the same on the wire.
+// encode encodes an event once for all its watchers. RunCleanupResponse and WatchRunResponse are the same on the wire.
 func encode(e store.Event) (transport.Encoded, error) {
 	message, err := e.Once(func() (any, error) {
 		return transport.Encode(&cleanupv1.WatchRunResponse{Event: eventMessage(e)})

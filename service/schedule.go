@@ -52,7 +52,7 @@ func (s *Service) SetSchedule(
 	return &cleanupv1.SetScheduleResponse{Schedule: message, Etag: stored.Etag()}, err
 }
 
-// storedSchedule returns the message of the stored schedule, with its warnings.
+// With its warnings.
 func storedSchedule(
 	ctx context.Context, manager *runs.Manager, stored *schedule.Schedule,
 ) (*cleanupv1.Schedule, error) {

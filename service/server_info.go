@@ -90,7 +90,6 @@ func (s *Service) ListAudit(ctx context.Context, in *cleanupv1.ListAuditRequest)
 	return out, nil
 }
 
-// credentialType returns the type of credentials by its stored name.
 func credentialType(name string) cleanupv1.CredentialType {
 	return cleanupv1.CredentialType(cleanupv1.CredentialType_value["CREDENTIAL_TYPE_"+strings.ToUpper(name)])
 }

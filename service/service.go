@@ -14,27 +14,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Service implements all services but UserDataService.
+// All services but UserDataService.
 type Service struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	cleanupv1.UnimplementedGuardServiceServer
 	cleanupv1.UnimplementedPolicyServiceServer
 	cleanupv1.UnimplementedInsightServiceServer
 	cleanupv1.UnimplementedServerServiceServer
-	pool *pgxpool.Pool
-	runs *runs.Manager
-	// policies changes policies.
+	pool     *pgxpool.Pool
+	runs     *runs.Manager
 	policies *policies.Keeper
-	// hasUserData says that UserDataService has a Forms database.
+	// UserDataService has a Forms database.
 	hasUserData bool
-	// Tables lists the tables of the database.
-	Tables *coverage.Lister
-	// stopping is done when streams must end.
+	Tables      *coverage.Lister
+	// Done when streams must end.
 	stopping context.Context
 }
 
-// New returns the service. It uses the pool for the questions of callers, as runs.Config.Calls. When stopping ends, its
-// streams end with UNAVAILABLE.
+// pool is for callers, as runs.Config.Calls. When stopping ends, streams end with UNAVAILABLE.
 func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *Service {
 	return &Service{
 		pool: pool,
@@ -55,7 +52,7 @@ func New(stopping context.Context, pool *pgxpool.Pool, manager *runs.Manager) *S
 	}
 }
 
-// NewServer returns a server of all services. It sets the fields of the configuration that depend on them.
+// NewServer sets the fields of c that depend on the services.
 func NewServer(s *Service, u *UserData, c transport.Config) (*transport.Server, error) {
 	s.hasUserData = u.forms != nil
 	c.Cleanup, c.CleanupReady, c.Metrics, c.Audit = s, s.runs.Ready, s.runs.Metrics(), s.pool

@@ -33,7 +33,6 @@ func (s *Service) ListTables(
 	return out, nil
 }
 
-// tableOrders are the orders of tables.
 var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
 	cleanupv1.TableOrder_TABLE_ORDER_UNSPECIFIED: coverage.ByName,
 	cleanupv1.TableOrder_TABLE_ORDER_NAME:        coverage.ByName,
@@ -42,8 +41,7 @@ var tableOrders = map[cleanupv1.TableOrder]coverage.Order{
 	cleanupv1.TableOrder_TABLE_ORDER_ROWS:        coverage.ByRows,
 }
 
-// parseTablesQuery returns the query of a request. It fails with failure.Violations, or pagetoken.ErrInvalid for a
-// token of another order.
+// parseTablesQuery fails with failure.Violations, or pagetoken.ErrInvalid for a token of another order.
 func parseTablesQuery(in *cleanupv1.ListTablesRequest) (q coverage.Query, err error) {
 	var wrong failure.Violations
 	order, ok := tableOrders[in.GetOrderBy()]
@@ -120,7 +118,7 @@ func tableMessage(t *coverage.Table) *cleanupv1.Table {
 	return out
 }
 
-// storedTime returns a time that a table has: nil if it is unknown, or outside the years 1 to 9999 of the API.
+// nil: unknown, or outside the years 1 to 9999 of the API.
 func storedTime(t *time.Time) *timestamppb.Timestamp {
 	if out := timestamp(t); out.CheckValid() == nil {
 		return out
@@ -128,7 +126,6 @@ func storedTime(t *time.Time) *timestamppb.Timestamp {
 	return nil
 }
 
-// suggestionMessage returns the message of a suggestion, or nil.
 func suggestionMessage(t *coverage.Table) *cleanupv1.PolicySuggestion {
 	s := t.Suggestion
 	if s == nil {

@@ -13,8 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// checkMask returns the violations of an update mask whose fields a message must have, without the ones that are output
-// only.
+// Fields that are only output may not be in the mask.
 func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...string) (wrong failure.Violations) {
 	descriptor := m.ProtoReflect().Descriptor()
 	for i, path := range mask.GetPaths() {
@@ -30,7 +29,7 @@ func checkMask(mask *fieldmaskpb.FieldMask, m proto.Message, outputOnly ...strin
 	return wrong
 }
 
-// hasField reports whether a message has a field, or one of a message in it, as in "older_than.days".
+// A path may be nested, as in "older_than.days".
 func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	name, rest, nested := strings.Cut(path, ".")
 	field := d.Fields().ByName(protoreflect.Name(name))
@@ -42,8 +41,8 @@ func hasField(d protoreflect.MessageDescriptor, path string) bool {
 	return own && !field.IsList() && !field.IsMap() && hasField(m, rest)
 }
 
-// merge returns the message to store: the stored one with the fields of the mask from the given one, in which an absent
-// field stands for its default. If mask is nil it returns the given one.
+// Fields of the mask come from given, in which an absent field stands for its default; all others from stored. nil: the
+// message is given.
 func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	if mask == nil {
 		return given
@@ -55,7 +54,7 @@ func merge[M proto.Message](stored, given M, mask *fieldmaskpb.FieldMask) M {
 	return merged
 }
 
-// set sets the field of a path to its value in another message, or clears it if that has none.
+// Clears the field if from has none.
 func set(to, from protoreflect.Message, path string) {
 	name, rest, nested := strings.Cut(path, ".")
 	field := to.Descriptor().Fields().ByName(protoreflect.Name(name))
@@ -70,8 +69,8 @@ func set(to, from protoreflect.Message, path string) {
 	}
 }
 
-// nameOf returns the name of what a request changes: that in the message, whose field is named, or that in the request.
-// It fails with a failure.FieldError if they differ.
+// The name in the message, whose field is named, or that in the request. nameOf fails with a failure.FieldError if they
+// differ.
 func nameOf(field, inMessage, inRequest string) (string, error) {
 	if inMessage != "" && inRequest != "" && inMessage != inRequest {
 		return "", failure.Field(field, "is not the name in the request")

@@ -18,22 +18,21 @@ import (
 type UserData struct {
 	cleanupv1.UnimplementedUserDataServiceServer
 	forms *userdata.Manager
-	// unavailable says why the Forms database must not be used; nil if none was configured.
+	// Why the Forms database must not be used; nil if none was configured.
 	unavailable error
-	// stopping is done when streams must end.
+	// Done when streams must end.
 	stopping context.Context
 }
 
-// NewUserData returns the service for a Forms database; with nil it fails every call. When stopping ends, its streams
-// end with UNAVAILABLE.
+// Without forms every call fails. When stopping ends, streams end with UNAVAILABLE.
 func NewUserData(stopping context.Context, forms *userdata.Manager) *UserData {
 	return &UserData{forms: forms, stopping: stopping}
 }
 
-// NoUserData returns a service that fails every call with an error: the Forms database must not be used.
+// Every call fails: the Forms database must not be used.
 func NoUserData(why error) *UserData { return &UserData{unavailable: why} }
 
-// ready fails if there is a Forms database, and it does not answer.
+// Without a Forms database it is ready.
 func (u *UserData) ready(ctx context.Context) error {
 	if u.forms == nil {
 		return nil
@@ -41,11 +40,10 @@ func (u *UserData) ready(ctx context.Context) error {
 	return u.forms.Ready(ctx)
 }
 
-// errNoForms says that the server was started without a Forms database.
+// The server was started without a Forms database.
 var errNoForms = status.Error(codes.FailedPrecondition,
 	"this server knows no AEM Forms database: start it with --forms-database-url")
 
-// noForms returns why there is no Forms database.
 func (s *UserData) noForms() error {
 	if s.unavailable != nil {
 		return s.unavailable
@@ -53,8 +51,7 @@ func (s *UserData) noForms() error {
 	return errNoForms
 }
 
-// checkReachable fails if the Forms database must not be used: there is none, or the service's own database belongs to
-// another instance now.
+// checkReachable fails if there is no Forms database, or the service's own database belongs to another instance now.
 func (s *UserData) checkReachable(ctx context.Context) error {
 	if s.forms == nil {
 		return s.noForms()
@@ -112,7 +109,7 @@ func reasonMessage(r search.Reason) *cleanupv1.Reason {
 	return out
 }
 
-// parseQuery returns the search of a request. It fails with failure.Violations.
+// parseQuery fails with failure.Violations.
 func parseQuery(user string, variables []*cleanupv1.WorkflowVariable, principals []string) (search.Query, error) {
 	q := search.Query{UserID: user, PrincipalIDs: principals}
 	var wrong failure.Violations

@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Role says what a caller may do. A role includes the lower ones.
+// A role includes the lower ones.
 type Role int
 
-// The roles, in ascending order. A call that needs the role Nobody needs no credentials.
+// In ascending order. A call that needs the role Nobody needs no credentials.
 const (
 	Nobody Role = iota
 	Viewer
@@ -28,7 +28,6 @@ var roleNames = []string{"nobody", "viewer", "operator", "admin"}
 
 func (r Role) String() string { return roleNames[r] }
 
-// ParseRole reads viewer, operator or admin.
 func ParseRole(name string) (Role, error) {
 	if i := slices.Index(roleNames, name); i > 0 {
 		return Role(i), nil
@@ -36,7 +35,6 @@ func ParseRole(name string) (Role, error) {
 	return Nobody, fmt.Errorf("%q is no role: viewer, operator or admin", name)
 }
 
-// Caller identifies who makes a call.
 type Caller struct {
 	// Subject is token:NAME, cert:NAME or jwt:ISSUER#SUB, so that callers of different kinds are never taken for each
 	// other; empty without authentication.
@@ -53,8 +51,7 @@ func (c Caller) String() string {
 	return c.Subject
 }
 
-// ErrNone says that a call has no credentials, ErrInvalid that they are not valid, and ErrUnavailable that they cannot
-// be checked now.
+// No credentials (ErrNone), wrong ones (ErrInvalid), or ones that cannot be checked now (ErrUnavailable).
 var (
 	ErrNone = errors.New(
 		"no credentials: show a client certificate or send authorization: Bearer …, as the server is configured")
@@ -86,14 +83,13 @@ type Config struct {
 	Log              *slog.Logger
 }
 
-// Guard authenticates callers.
 type Guard struct {
 	certificates *certificates
 	tokens       *file[[]token]
 	issuer       *issuer
 }
 
-// Open returns a Guard. It reads the files, and fails if anything is wrong with the configuration.
+// Open reads the files, and fails if anything is wrong with the configuration.
 func Open(ctx context.Context, c Config) (g *Guard, err error) {
 	g = &Guard{}
 	if c.ClientCA != "" {
@@ -118,11 +114,10 @@ func Open(ctx context.Context, c Config) (g *Guard, err error) {
 	return g, err
 }
 
-// Asks reports whether callers need credentials at all.
 func (g *Guard) Asks() bool { return g.certificates != nil || g.tokens != nil || g.issuer != nil }
 
-// Identify returns who calls from an address, by the values of the authorization header or, without any, by the
-// certificates that the client presented, its own first. It fails with ErrNone, ErrInvalid or ErrUnavailable.
+// Identify uses the authorization header or, without one, the certificates that the client presented, its own first. It
+// fails with ErrNone, ErrInvalid or ErrUnavailable.
 func (g *Guard) Identify(
 	ctx context.Context, address string, shown []*x509.Certificate, authorization []string,
 ) (Caller, error) {

@@ -9,7 +9,6 @@ import (
 	"strings"
 )
 
-// certificates are the client certificates that are accepted.
 type certificates struct {
 	authorities *file[*x509.CertPool]
 	revocations *file[revocations] // nil: nothing is known to be revoked
@@ -53,8 +52,8 @@ func parsePool(contents ...[]byte) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// identify verifies the certificates of a client, at every call, so that the current authorities and the current time
-// count. Of several names in a certificate, the one with the highest role counts.
+// identify verifies at every call, so that the current authorities and the current time count. Of several names in a
+// certificate, the one with the highest role counts.
 func (c *certificates) identify(shown []*x509.Certificate) (subject string, role Role, err error) {
 	between := x509.NewCertPool()
 	for _, cert := range shown[1:] {
@@ -93,9 +92,8 @@ func (c *certificates) identify(shown []*x509.Certificate) (subject string, role
 	return "cert:" + subject, role, nil
 }
 
-// ServerTLS returns the configuration of a listener whose certificate and key are in files, which are reloaded when
-// they change. It requests a client certificate, which Identify verifies: one of an unknown authority is refused by the
-// call, with a clear status, not in the handshake.
+// ServerTLS reloads the certificate and key files when they change. It requests a client certificate, which Identify
+// verifies: one of an unknown authority is refused by the call, with a clear status, not in the handshake.
 func ServerTLS(log *slog.Logger, certificate, key string) (*tls.Config, error) {
 	pair, err := open(log, parsePair, certificate, key)
 	if err != nil {

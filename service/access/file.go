@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// reloadEvery is how often files are checked for changes at most, when they are used.
+// reloadEvery is the least time between two checks of the files, which happen when they are used.
 const reloadEvery = time.Second
 
 // file is a value that is parsed from one or more files, and again when they change. As long as the new content is
@@ -32,7 +32,6 @@ func open[T any](log *slog.Logger, parse func(contents ...[]byte) (T, error), na
 	return f, f.reload()
 }
 
-// get returns the current value.
 func (f *file[T]) get() T {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -44,7 +43,6 @@ func (f *file[T]) get() T {
 	return f.value
 }
 
-// reload reads the files, and parses them if they have changed.
 func (f *file[T]) reload() error {
 	f.loaded = time.Now()
 	var contents [][]byte

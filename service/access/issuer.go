@@ -25,10 +25,10 @@ const (
 	askKeysEvery = 10 * time.Second // whether or not it has answered
 )
 
-// errKnownKeys says that a JWT is signed with none of the issuer's keys, which were just fetched.
+// errKnownKeys: a JWT is signed with none of the issuer's keys, which were just fetched.
 var errKnownKeys = errors.New("the issuer has no such key")
 
-// seldom lets the issuer's keys be fetched now and then only, however many JWTs with unknown keys come.
+// seldom limits how often the issuer's keys are fetched, however many JWTs with unknown keys come.
 type seldom struct {
 	mu       sync.Mutex
 	asked    time.Time
@@ -50,8 +50,7 @@ func (s *seldom) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// issuer verifies the JWTs of an OpenID Connect issuer. Its keys are fetched when first needed, and again when a token
-// is signed with an unknown key.
+// The keys are fetched when first needed, and again when a token is signed with an unknown key.
 type issuer struct {
 	url, audience, claim string
 	clientID, secretFile string
@@ -112,7 +111,6 @@ func (i *issuer) discover(ctx context.Context) (*oidc.IDTokenVerifier, error) {
 	return i.verifier, nil
 }
 
-// identify verifies a JWT.
 func (i *issuer) identify(ctx context.Context, raw string) (subject string, role Role, err error) {
 	verifier, err := i.discover(ctx)
 	if err != nil {
@@ -160,7 +158,7 @@ func at(claims map[string]any, path string) any {
 	return at(inner, rest)
 }
 
-// roleOf returns the highest role in a claim, which is a string or a list of them.
+// The claim is a string or a list of them; the highest role counts.
 func roleOf(claim any) (role Role) {
 	switch claim := claim.(type) {
 	case string:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// IsLoopback reports whether a host, with or without a port, is localhost or a loopback address.
+// hostport may lack the port.
 func IsLoopback(hostport string) bool {
 	host, _, err := net.SplitHostPort(hostport)
 	if err != nil {

@@ -10,11 +10,10 @@ import (
 	"time"
 )
 
-// revocations are certificate revocation lists.
 type revocations []*x509.RevocationList
 
-// parseRevocations reads one list or more in PEM form. Lists that are about some certificates of their issuer only, or
-// about changes, say so in critical extensions: they are refused.
+// parseRevocations reads PEM. Lists that cover only some certificates of their issuer, or only changes, say so in
+// critical extensions, and are refused.
 func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	for block, rest := pem.Decode(contents[0]); block != nil; block, rest = pem.Decode(rest) {
 		if block.Type != "X509 CRL" {
@@ -40,8 +39,8 @@ func parseRevocations(contents ...[]byte) (lists revocations, err error) {
 	return lists, nil
 }
 
-// check fails unless the lists say that no certificate of a verified chain is revoked, from the client's own on. The
-// last one is the authority that is trusted.
+// check fails unless the lists say that no certificate of a verified chain is revoked. The last one, the trusted
+// authority, is not checked.
 func (l revocations) check(chain []*x509.Certificate) error {
 	for i, issuer := range chain[1:] {
 		if err := l.checkOne(chain[i], issuer, time.Now()); err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Methods returns the accepted credentials, as in Caller.By. If there are none, callers need no credentials.
+// Methods are as in Caller.By. If there are none, callers need no credentials.
 func (g *Guard) Methods() (methods []string) {
 	if g.certificates != nil {
 		methods = append(methods, "certificate")
@@ -26,11 +26,9 @@ func (g *Guard) Methods() (methods []string) {
 	return methods
 }
 
-// scopes are what a browser asks the issuer for: without offline_access it would have to sign in again once the JWT has
-// expired.
+// Without offline_access a browser would have to sign in again once the JWT has expired.
 var scopes = []string{oidc.ScopeOpenID, "profile", oidc.ScopeOfflineAccess}
 
-// Authorization is where a browser is sent to sign in.
 type Authorization struct {
 	Endpoint string `json:"authorizationEndpoint"`
 	ClientID string `json:"clientId"`
@@ -38,8 +36,7 @@ type Authorization struct {
 	Audience string `json:"audience"`
 }
 
-// Authorization returns where a browser is sent to sign in; nil if sign-in is not configured. It fails with
-// ErrUnavailable.
+// Authorization returns nil if sign-in is not configured. It fails with ErrUnavailable.
 func (g *Guard) Authorization(ctx context.Context) (*Authorization, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
 		return nil, nil
@@ -59,15 +56,13 @@ type Grant struct {
 	RefreshToken string `json:"refreshToken"`
 }
 
-// Signed has the tokens that it gets for a grant.
 type Signed struct {
 	Token        string `json:"token"`                  // for the header authorization: Bearer
 	RefreshToken string `json:"refreshToken,omitempty"` // empty: the issuer gave none
 	ExpiresIn    int64  `json:"expiresIn"`              // in seconds; 0: the issuer does not say
 }
 
-// Exchange takes a grant to the issuer, and returns the JWT for the configured audience. It fails with ErrInvalid or
-// ErrUnavailable.
+// Exchange returns the JWT for the configured audience. It fails with ErrInvalid or ErrUnavailable.
 func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	if g.issuer == nil || g.issuer.clientID == "" {
 		return nil, fmt.Errorf("%w: signing in with an issuer is not configured", ErrInvalid)
@@ -99,7 +94,6 @@ func (g *Guard) Exchange(ctx context.Context, grant Grant) (*Signed, error) {
 	return nil, err
 }
 
-// client returns the OAuth client that the issuer knows.
 func (i *issuer) client(ctx context.Context, redirect string) (*oauth2.Config, error) {
 	if _, err := i.discover(ctx); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// token is a static token. Only its hash is known.
+// Only the hash of a token is known.
 type token struct {
 	role Role
 	name string
@@ -47,8 +47,7 @@ func parseTokens(contents ...[]byte) (tokens []token, err error) {
 	return tokens, nil
 }
 
-// find returns the token of a secret. All are compared, in constant time, so that timing does not reveal which one
-// matched.
+// All are compared, in constant time, so that timing does not reveal which one matched.
 func find(tokens []token, secret string) (found token, ok bool) {
 	hash := sha256.Sum256([]byte(secret))
 	for _, t := range tokens {

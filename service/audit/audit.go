@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// OK is the result of a call that succeeded; other results are the names of other status codes.
+// Other results are the names of other status codes.
 const OK = "OK"
 
-// Details say what was done, in terms of the API. They hold no user data.
+// Details are in terms of the API. They hold no user data.
 type Details map[string]any
 
 // DB is a transaction, a connection or a pool.
@@ -39,14 +39,14 @@ type act struct {
 	details Details
 	noted   bool // it is in the table
 	settled bool // its result has been recorded
-	// optional says that it need not be recorded, unless Note or Insist is called.
+	// optional: only recorded once Note or Insist is called.
 	optional bool
 }
 
 type key struct{}
 
-// Begin returns a context that carries a call of an RPC, SERVICE/METHOD. db stores entries that are not part
-// of the transaction of a change. An optional call is recorded only after Note or Insist.
+// rpc is SERVICE/METHOD. db stores entries that are not part of the transaction of a change. An optional call is
+// recorded only after Note or Insist.
 func Begin(
 	ctx context.Context, db DB, log *slog.Logger, caller access.Caller, rpc string, optional bool,
 ) context.Context {
@@ -54,15 +54,15 @@ func Begin(
 		&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{}, optional: optional})
 }
 
-// Insist makes the call that the context carries recorded, also if it fails.
+// Insist has the call recorded even if it fails.
 func Insist(ctx context.Context) {
 	if a, ok := ctx.Value(key{}).(*act); ok {
 		a.optional = false
 	}
 }
 
-// Note appends the call that the context carries to the table, in the transaction of its change; nil: in one of its
-// own. Details that are empty, or false, are omitted. It does nothing if the context carries no call.
+// Note writes the entry in the transaction of the change, or in one of its own if tx is nil. Details that are empty or
+// false are omitted. It does nothing if the context carries no call.
 func Note(ctx context.Context, tx DB, details Details) error {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok {
@@ -78,8 +78,7 @@ func Note(ctx context.Context, tx DB, details Details) error {
 	return err
 }
 
-// Settle records the result of the call that the context carries, once: in the log, and in the table unless it is there
-// already.
+// Settle records the result, once: in the log, and in the table unless it is there already.
 func Settle(ctx context.Context, result string) {
 	a, ok := ctx.Value(key{}).(*act)
 	if !ok || a.settled || a.optional {
@@ -89,7 +88,7 @@ func Settle(ctx context.Context, result string) {
 	a.record(ctx, result)
 }
 
-// Repeat records that a call of an RPC was made some more times, with the same result, though not each of them.
+// Repeat records, in one entry, that a call was made some more times with the same result.
 func Repeat(db DB, log *slog.Logger, caller access.Caller, rpc, result string, times int) {
 	(&act{db: db, log: log, caller: caller, rpc: rpc, details: Details{"times": times}}).record(context.Background(),
 		result)
@@ -121,7 +120,6 @@ func (a *act) append(ctx context.Context, db DB, result string) error {
 	return err
 }
 
-// Entry is a row of the table.
 type Entry struct {
 	Time    time.Time `json:"time"`
 	Subject string    `json:"subject"`
@@ -133,10 +131,9 @@ type Entry struct {
 	Result  string    `json:"result"`
 }
 
-// Columns are the columns of Entry.
 const Columns = "time, subject, role, by, address, rpc, details, result"
 
-// List calls each with the entries since a time, up to limit, newest first.
+// List is newest first.
 func List(ctx context.Context, conn *pgx.Conn, since time.Time, limit int, each func(Entry) error) error {
 	// An error of the query is in rows.
 	rows, _ := conn.Query(ctx, `SELECT `+Columns+` FROM cleanupd.audit WHERE time >= $1 ORDER BY id DESC LIMIT $2`,

@@ -12,10 +12,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// ErrNoTask reports that a task does not exist.
 var ErrNoTask = failure.New(failure.NotFound, "no such task")
 
-// ExplainTask describes what a task would do now. It fails with ErrNoTask.
+// ExplainTask fails with ErrNoTask.
 func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task, err error) {
 	list, config, holds, err := m.explainer(ctx)
 	if err != nil {
@@ -28,7 +27,7 @@ func (m *Manager) ExplainTask(ctx context.Context, name string) (e explain.Task,
 	return explain.DescribeTask(ctx, config, holds, t)
 }
 
-// Cover returns which tables tasks cover. It fails with campaign.ErrNotCampaign.
+// Cover fails with campaign.ErrNotCampaign.
 func (m *Manager) Cover(ctx context.Context) (explain.Coverage, error) {
 	_, config, holds, err := m.explainer(ctx)
 	if err != nil {
@@ -37,12 +36,11 @@ func (m *Manager) Cover(ctx context.Context) (explain.Coverage, error) {
 	return explain.Cover(ctx, config, holds)
 }
 
-// maxDeletions is how many runs are listed that may have deleted a row.
+// maxDeletions limits the runs that are listed because they may have deleted the row.
 const maxDeletions = 50
 
-// ExplainRow explains why a row is, or is not, deleted. If the row does not exist, it returns the runs that deleted
-// rows of its table. byText is called first if the key is a text. ExplainRow fails with explain.ErrKey, or a
-// refused.Error.
+// ExplainRow returns the runs that deleted rows of the table if the row does not exist. byText is called first if the
+// key is a text. It fails with explain.ErrKey, or a refused.Error.
 func (m *Manager) ExplainRow(
 	ctx context.Context, table string, key []explain.KeyColumn, byText func() error,
 ) (x explain.Row, deletions []store.Deletion, err error) {
@@ -61,7 +59,6 @@ func (m *Manager) ExplainRow(
 	return x, deletions, err
 }
 
-// explainer returns what an explanation is based on.
 func (m *Manager) explainer(
 	ctx context.Context,
 ) (list tasklist.List, config pipeline.Config, holds plan.Holds, err error) {

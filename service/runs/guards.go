@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Guards reads the limits of the guards, and the refusals of tasks.
 func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.GuardRefusal, error) {
 	limits, err := store.GuardLimits(ctx, m.calls)
 	if err != nil {
@@ -27,9 +26,9 @@ func (m *Manager) Guards(ctx context.Context) (guard.Limits, []store.GuardRefusa
 	return limits, refusals, err
 }
 
-// SetGuards stores what change makes of the current limits of the guards, and returns them with the refusals that
-// remain. It ends those by guards whose limits change. It fails with failure.Violations, and with etag.ErrStale if an
-// etag is given that is not the one of the current limits. The reason is recorded in the audit.
+// SetGuards ends the refusals by guards whose limits change, and returns those that remain. It fails with
+// failure.Violations, and with etag.ErrStale if the given etag is not that of the current limits. The reason goes to
+// the audit.
 func (m *Manager) SetGuards(
 	ctx context.Context, givenEtag, reason string, change func(current guard.Limits) guard.Limits,
 ) (limits guard.Limits, refusals []store.GuardRefusal, err error) {
@@ -59,7 +58,6 @@ func (m *Manager) SetGuards(
 	return limits, refusals, err
 }
 
-// validateLimits fails with failure.Violations.
 func validateLimits(g guard.Limits) error {
 	var wrong failure.Violations
 	check := func(ok bool, field, problem string) {

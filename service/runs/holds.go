@@ -19,9 +19,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// CreateHold stores a hold, and returns it when all batches have ended that may have begun before; a hold of everything
-// also waits for work on Forms databases. It fails with failure.Violations, or a refused.Error if another instance owns
-// the database. If it fails otherwise while it waits, the hold is stored.
+// CreateHold returns once all batches have ended that may have begun before; a hold of everything also waits for work
+// on Forms databases. It fails with failure.Violations, or a refused.Error if another instance owns the database. If it
+// fails otherwise while it waits, the hold is stored.
 func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, error) {
 	config, err := m.Configure(ctx, m.calls)
 	if err != nil {
@@ -77,7 +77,6 @@ func (m *Manager) CreateHold(ctx context.Context, h store.Hold) (*store.Hold, er
 	return stored, m.AwaitBatches(ctx, "")
 }
 
-// awaitErasing waits until all current work on Forms databases has ended.
 func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 	if err := advisory.Squatted(ctx, pool, advisory.Erasing, false); err != nil {
 		return err
@@ -90,7 +89,7 @@ func awaitErasing(ctx context.Context, pool *pgxpool.Pool) error {
 	})
 }
 
-// AwaitBatches waits until all current batches of a task have ended, or those of all tasks if it is "".
+// AwaitBatches waits for the current batches of a task, or of all if it is "".
 func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
 	pool := m.calls
 	active, err := store.DeletingRuns(ctx, pool, task)
@@ -125,7 +124,7 @@ func (m *Manager) AwaitBatches(ctx context.Context, task string) error {
 	return nil
 }
 
-// ReleaseHold ends a hold; one that was released before is returned as it is. It fails with store.ErrNoHold.
+// A hold that was released before is returned as it is. Fails with store.ErrNoHold.
 func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold, err error) {
 	err = pgx.BeginFunc(ctx, m.calls, func(tx pgx.Tx) error {
 		if err := m.owner.Lock(ctx, tx); err != nil {
@@ -139,10 +138,10 @@ func (m *Manager) ReleaseHold(ctx context.Context, id, by string) (h *store.Hold
 	return h, err
 }
 
-// AllHeld is the reason why no data of a person is erased: everything is on hold.
+// AllHeld: no person's data is erased, because everything is on hold.
 const AllHeld = "HELD"
 
-// CheckErasable fails with a refused.Error of the reason AllHeld while everything is on hold.
+// CheckErasable fails with a refused.Error of the reason AllHeld.
 func CheckErasable(ctx context.Context, db campaign.Querier) error {
 	now, err := store.Now(ctx, db)
 	if err != nil {

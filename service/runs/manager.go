@@ -33,7 +33,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Defaults of Config.
 const (
 	DefaultLease      = 15 * time.Second
 	DefaultPollEvery  = 2 * time.Second
@@ -45,66 +44,59 @@ const (
 	DefaultSampleEvery = 30 * time.Second
 )
 
-// Config configures a Manager.
 type Config struct {
-	// Pool is for runs, their leases and the schedule.
+	// For runs, their leases and the schedule.
 	Pool *pgxpool.Pool
-	// Calls is a pool of the same database for callers, so that the connections of Pool are left to runs however many
-	// call; nil for Pool.
+	// Calls is a pool of the same database for callers, so that they cannot take the connections of runs; nil: Pool.
 	Calls *pgxpool.Pool
 	// Standby is what dry runs read instead of Pool. Their results are stored with Pool.
 	Standby pipeline.Standby
-	// Lease is how long a silent replica keeps its runs; 0 for DefaultLease.
+	// After this long without a renewal another replica takes over a run; 0: DefaultLease.
 	Lease time.Duration
-	// PollEvery is how often a replica checks whether a run of the schedule is due and, in case a notification was
-	// missed, whether a run waits; 0 for DefaultPollEvery.
+	// PollEvery is how often a replica checks whether a scheduled run is due and, in case a notification was missed,
+	// whether a run waits; 0: DefaultPollEvery.
 	PollEvery time.Duration
-	// Replica is the name of this process, and Version the version of the program, for people.
+	// For people: the names of this process and of the program's version.
 	Replica string
 	Version string
-	// Instance is the name of the service with all its replicas. A database is cleaned by the instance that owns it.
+	// Instance is the name of the service with all its replicas; only the instance that owns a database cleans it.
 	Instance string
 	Log      *slog.Logger
-	// SampleEvery is how often a replica checks whether the tables are to be sampled: once a day, and after each run.
-	// 0: it never does.
+	// SampleEvery is how often a replica checks whether to sample the tables, which happens daily and after each run; 0:
+	// never.
 	SampleEvery time.Duration
-	// KeepSchedule says that this replica starts the runs of the schedule.
+	// KeepSchedule: this replica starts scheduled runs.
 	KeepSchedule bool
-	// History is how long runs that have ended are stored, with their events; 0 for DefaultHistory.
+	// How long ended runs are stored, with their events; 0: DefaultHistory.
 	History time.Duration
-	// PlanMaxAge is how old a saved plan may be; 0 for DefaultPlanMaxAge.
+	// 0: DefaultPlanMaxAge.
 	PlanMaxAge time.Duration
-	// DefaultPace is the pace of runs that request none; "" for pace.Balanced.
+	// Of runs that request none; "": pace.Balanced.
 	DefaultPace pace.Pace
-	// MaxPause is how long a run may be paused before it ends; 0 for DefaultMaxPause.
+	// A run that is paused for longer ends; 0: DefaultMaxPause.
 	MaxPause time.Duration
-	// Settings configure batches; Workers is DefaultWorkers if it is 0. Each run has its own Pace.
+	// Workers is DefaultWorkers if it is 0. Each run has its own Pace.
 	purge.Settings
-	// MidSourcing configures how deliveries on mid-sourcing servers are deleted.
 	MidSourcing midsourcing.Config
-	// RelatedListTables are further tables whose iGroupId is the id of a list.
+	// Further tables whose iGroupId is the id of a list.
 	RelatedListTables []string
-	// VacuumTruncate makes VACUUM give free space at the end of tables back, for which it locks them exclusively.
+	// VACUUM gives free space at the end of tables back, for which it locks them exclusively.
 	VacuumTruncate bool
-	// External has tasks on another database; nil if there are none.
+	// Tasks on another database; nil: none.
 	External *external.Source
-	// Profile says which tasks the database has; empty for tasklist.Auto.
+	// "": tasklist.Auto.
 	Profile tasklist.Profile
-	// Include has further tables of tasks, as in pipeline.Config.
+	// Further tables of tasks, as in pipeline.Config.
 	Include map[string][]string
-	// Notify configures notifications.
-	Notify notify.Config
+	Notify  notify.Config
 }
 
-// Manager starts, watches, cancels and executes runs. Work and Listen must be running while its other methods are used.
+// Work and Listen must be running while the other methods are used.
 type Manager struct {
 	*eventlog.Log
-	// Tasks is where the tasks come from.
-	Tasks tasklist.Source
-	// Forecaster makes forecasts.
+	Tasks      tasklist.Source
 	Forecaster *forecast.Forecaster
-	// Pacer pauses, resumes and paces runs.
-	Pacer *pacing.Pacer
+	Pacer      *pacing.Pacer
 
 	pool, calls *pgxpool.Pool
 	config      Config
@@ -118,7 +110,6 @@ type Manager struct {
 	metrics     *prometheus.Registry
 }
 
-// New returns a Manager.
 func New(c Config) *Manager {
 	c.Calls = cmp.Or(c.Calls, c.Pool)
 	c.History = cmp.Or(c.History, DefaultHistory)
@@ -195,29 +186,26 @@ func New(c Config) *Manager {
 	return m
 }
 
-// Metrics collects the metrics of what this replica did, and of what the database has about all replicas.
+// What this replica did, and what the database says about all replicas.
 func (m *Manager) Metrics() prometheus.Collector { return m.metrics }
 
-// Ready fails while the database cannot be written. Its error may be shown to any caller.
+// Ready fails while the database cannot be written. The error may be shown to any caller.
 func (m *Manager) Ready(ctx context.Context) error { return m.worker.Ready(ctx) }
 
-// Own fails with a refused.Error if another instance owns a database, or it is a copy.
+// Own fails with a refused.Error if another instance owns the database, or it is a copy.
 func (m *Manager) Own(ctx context.Context, db campaign.Querier) error { return m.owner.Check(ctx, db) }
 
-// Configure returns the configuration of a run or an explanation, with all tasks as they are now.
 func (m *Manager) Configure(ctx context.Context, db campaign.Querier) (pipeline.Config, error) {
 	list, err := m.Tasks.Read(ctx, db)
 	return m.configure(list), err
 }
 
-// configure returns the configuration of a run or an explanation.
 func (m *Manager) configure(list tasklist.List) pipeline.Config {
 	config := m.base
 	config.Pipeline, config.External, config.NoCampaign = list.Tasks, list.External, list.NoCampaign
 	return config
 }
 
-// About describes a service, as one of its replicas knows it.
 type About struct {
 	Replica  string // the one that was asked
 	Version  string // its version
@@ -229,7 +217,6 @@ type About struct {
 	PlanAge  time.Duration // the greatest
 }
 
-// About returns a description of the service.
 func (m *Manager) About(ctx context.Context) (*About, error) {
 	replicas, err := store.Replicas(ctx, m.calls, replicaTimeout)
 	if err != nil {

@@ -9,10 +9,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// notifyPolls is at every how many polls of the schedule notifications are stored and sent.
+// Every notifyPolls polls of the schedule, notifications are stored and sent.
 const notifyPolls = 2
 
-// newNotifier returns the notifier of a manager.
 func newNotifier(m *Manager) *notify.Notifier {
 	database := m.calls.Config().ConnConfig
 	host := database.Host
@@ -29,7 +28,7 @@ func newNotifier(m *Manager) *notify.Notifier {
 	}
 }
 
-// notify stores notifications, and sends the ones for each target independently of the others, until the context ends.
+// Each target is served independently of the others.
 func (m *Manager) notify(ctx context.Context, wg *sync.WaitGroup) {
 	if len(m.notifier.Targets) == 0 {
 		return

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Request says what to run.
 type Request struct {
 	Tasks           []string // all if it is empty
 	SkipTasks       []string
@@ -33,12 +32,12 @@ type Request struct {
 	Plan            string         // the id of a dry run to follow, instead of Tasks; "" for none
 	WhatIf          map[string]int // as in store.Run
 	Accepted        []guard.Trip   // the guards that do not refuse the run of a plan, with the numbers that were accepted
-	// ID makes the request idempotent for 24 hours: a repeated one returns the run that the first one started. uuid.Nil
-	// makes each request start a run.
+	// ID makes the request idempotent for 24 hours: a repeated one returns the run of the first. uuid.Nil: each request
+	// starts a run.
 	ID uuid.UUID `json:"-"`
 }
 
-// digest identifies the request, without its id; nil if it has none.
+// Without the id; nil if it has none.
 func (r Request) digest() ([]byte, error) {
 	if r.ID == uuid.Nil {
 		return nil, nil
@@ -48,7 +47,7 @@ func (r Request) digest() ([]byte, error) {
 	return sum[:], err
 }
 
-// slots returns the slots that the run may take.
+// The slots that the run may take.
 func (r Request) slots() []int16 {
 	switch {
 	case !r.DryRun:
@@ -95,7 +94,6 @@ func (r Request) validate(list tasklist.List) error {
 	return wrong.Err()
 }
 
-// contradictsPlan returns the fields that contradict a plan.
 func (r Request) contradictsPlan() (wrong failure.Violations) {
 	for field, given := range map[string]bool{
 		"tasks":      len(r.Tasks) > 0,
@@ -110,10 +108,8 @@ func (r Request) contradictsPlan() (wrong failure.Violations) {
 	return wrong
 }
 
-// acceptable are the guards that a request may accept.
 var acceptable = []guard.Name{guard.Share, guard.Cutoff, guard.Growth, guard.Tables, guard.Bytes}
 
-// wrongAccepted returns the violations of the accepted guards.
 func (r Request) wrongAccepted() (wrong failure.Violations) {
 	if len(r.Accepted) > 0 && r.Plan == "" {
 		wrong.Add("accept_guards", "is for the run of a plan, whose preview shows the numbers")

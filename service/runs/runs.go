@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/worker"
 )
 
-// Get reads a run. It fails with store.ErrNotFound.
+// Get fails with store.ErrNotFound.
 func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 	parsed, err := store.ParseID(id)
 	if err != nil {
@@ -22,8 +22,7 @@ func (m *Manager) Get(ctx context.Context, id string) (*store.Run, error) {
 	return store.GetRun(ctx, m.calls, parsed)
 }
 
-// List reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
-// pagetoken.ErrInvalid, or a failure.FieldError.
+// Newest first; the token is "" on the last page. Fails with pagetoken.ErrInvalid, or a failure.FieldError.
 func (m *Manager) List(
 	ctx context.Context, v store.View, f store.Filter, size int, token string,
 ) ([]*store.Run, string, error) {
@@ -38,7 +37,7 @@ func (m *Manager) List(
 	if _, exists := list.Find(f.Task); exists {
 		return nil, "", nil
 	}
-	// One that was removed may have runs that other fields of the filter leave out.
+	// A removed task may have runs that other fields of the filter leave out.
 	page, _, err = store.ListRuns(ctx, m.calls, store.Basic, store.Filter{Task: f.Task}, 1, "")
 	if err == nil && len(page) == 0 {
 		err = failure.Field("task", fmt.Sprintf("there is no task %q", f.Task))
@@ -46,8 +45,8 @@ func (m *Manager) List(
 	return nil, "", err
 }
 
-// Cancel requests that a run be stopped after its current batch, and returns the run. A run that no replica executes
-// ends at once; a run that has ended is returned as it is. It fails with store.ErrNotFound.
+// The run stops after its current batch; one that no replica executes ends at once, and one that has ended is returned
+// as it is. Fails with store.ErrNotFound.
 func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) {
 	run, err := m.Get(ctx, runID)
 	if err != nil {
@@ -87,8 +86,7 @@ func (m *Manager) Cancel(ctx context.Context, runID string) (*store.Run, error) 
 	return store.GetRun(ctx, m.calls, id)
 }
 
-// Adopt makes the manager's instance the owner of the database: active runs end as cancelled, and the schedule is
-// disabled.
+// Active runs end as cancelled, and the schedule is disabled.
 func (m *Manager) Adopt(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, m.pool, func(tx pgx.Tx) error {
 		if err := store.DisableSchedule(ctx, tx); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// Schedule reads the schedule: the default one if none is stored.
+// The default one if none is stored.
 func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	s, err := store.GetSchedule(ctx, m.calls)
 	if err == nil && s == nil {
@@ -24,7 +24,7 @@ func (m *Manager) Schedule(ctx context.Context) (*schedule.Schedule, error) {
 	return s, err
 }
 
-// ScheduleWarnings returns why runs that a schedule announces would not start, or be refused.
+// Why announced runs would not start, or be refused.
 func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (warnings []message.Message, err error) {
 	if !s.Enabled {
 		return nil, nil
@@ -53,9 +53,8 @@ func (m *Manager) ScheduleWarnings(ctx context.Context, s *schedule.Schedule) (w
 	return warnings, nil
 }
 
-// SetSchedule stores what change makes of the current schedule, and returns it as stored. A run that became due during
-// another one remains pending, unless the schedule is disabled. It fails with failure.Violations, and with
-// etag.ErrStale if an etag is given that is not the current schedule's.
+// A run that became due during another one remains pending, unless the schedule is disabled. Fails with
+// failure.Violations, and with etag.ErrStale if the given etag is not the current schedule's.
 func (m *Manager) SetSchedule(
 	ctx context.Context, givenEtag string, change func(current *schedule.Schedule) (schedule.Schedule, error),
 ) (stored *schedule.Schedule, err error) {

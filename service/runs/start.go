@@ -21,10 +21,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// ErrTooManyDryRuns reports that no more dry runs may be active.
 var ErrTooManyDryRuns = failure.New(failure.Exhausted, "too many dry runs")
 
-// tooManyDryRuns returns an ErrTooManyDryRuns with what a request waits for.
+// Says what the request waits for.
 func tooManyDryRuns(req Request) error {
 	if req.ByViewer {
 		return fmt.Errorf("%w: viewers may have one active, all together, and there is one; wait for it to end",
@@ -33,10 +32,8 @@ func tooManyDryRuns(req Request) error {
 	return fmt.Errorf("%w: two are active; wait for one to end", ErrTooManyDryRuns)
 }
 
-// RunActive is the reason of an ActiveError.
 const RunActive = "RUN_ACTIVE"
 
-// ActiveError reports that another run is active.
 type ActiveError struct{ RunID string }
 
 func (e *ActiveError) Error() string { return fmt.Sprintf("run %s is active", e.RunID) }
@@ -47,16 +44,15 @@ func (e *ActiveError) Info() (reason string, metadata map[string]string) {
 	return RunActive, map[string]string{"run_id": e.RunID}
 }
 
-// ErrNoTasks reports that a database has no tasks.
 var ErrNoTasks = failure.New(
 	failure.Precondition,
 	"there is nothing to run: no policy is set, and this is no Campaign database, or is not served as one; check the "+
 		"database's name, --profile, and that the role may use the schema that holds NmsDelivery",
 )
 
-// Start stores a run, for any replica to claim, or returns the run that an earlier call with the same request id has
-// stored, whatever became of it. It fails with ErrNoTasks, failure.Violations, an ActiveError, ErrTooManyDryRuns,
-// store.ErrRequestReused, or a refused.Error.
+// Start stores a run, for any replica to claim. A request id that was used before returns its run, whatever became of
+// it. It fails with ErrNoTasks, failure.Violations, an ActiveError, ErrTooManyDryRuns, store.ErrRequestReused, or a
+// refused.Error.
 func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	list, err := m.Tasks.Read(ctx, m.calls)
 	if err != nil {
@@ -101,7 +97,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*store.Run, error) {
 	}
 }
 
-// findRequested returns the run that an earlier call with the same request id has stored, nil if there is none.
+// nil: no earlier call used this request id.
 func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, digest []byte) (*store.Run, error) {
 	if id == uuid.Nil {
 		return nil, nil
@@ -109,7 +105,7 @@ func findRequested(ctx context.Context, db campaign.Querier, id uuid.UUID, diges
 	return store.FindRequested(ctx, db, id, digest)
 }
 
-// insert stores a run; nil if its slots are taken, or another call stores the same request.
+// nil: the slots are taken, or another call stores the same request.
 func (m *Manager) insert(
 	ctx context.Context, tx pgx.Tx, list tasklist.List, req Request, digest []byte,
 ) (*store.Run, error) {
@@ -160,8 +156,7 @@ func (m *Manager) insert(
 	})
 }
 
-// checkPlan returns the dry run that a run is to follow. It fails with store.ErrNotFound, failure.Violations, a
-// failure.FieldError, or a refused.Error if the plan is stale.
+// checkPlan fails with store.ErrNotFound, failure.Violations, a failure.FieldError, or a refused.Error if the plan is stale.
 func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, req Request) (*store.Run, error) {
 	plan, err := store.FindPlan(ctx, tx, req.Plan, "plan")
 	if err != nil {
@@ -190,7 +185,7 @@ func (m *Manager) checkPlan(ctx context.Context, tx pgx.Tx, list tasklist.List, 
 	return plan, pipeline.ConfirmPlan(ctx, m.configure(list), holds, found[tasks[0]]) // all tasks have the same basis
 }
 
-// checkShown fails with failure.Violations for accepted guards that the preview of a plan does not show.
+// checkShown fails with failure.Violations for accepted guards that the plan's preview does not show.
 func checkShown(accepted []guard.Trip, found map[string]preview.Task) error {
 	shown := map[string]bool{}
 	for _, task := range found {

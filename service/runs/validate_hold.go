@@ -25,7 +25,7 @@ const (
 	maxHoldReason = 1_000   // characters
 )
 
-// checkTotal fails with a failure.FieldError if a new hold would put too many ids on hold at once.
+// checkTotal fails with a failure.FieldError if a hold would put too many ids on hold at once.
 func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	onHold, err := store.CountIDsOnHold(ctx, db)
 	if err != nil {
@@ -41,7 +41,7 @@ func checkTotal(ctx context.Context, db campaign.Querier, h *store.Hold) error {
 	return nil
 }
 
-// validateHold checks a new hold, and completes the name of its table. It fails with failure.Violations.
+// validateHold completes the name of the table. It fails with failure.Violations.
 func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog, h *store.Hold) error {
 	var wrong failure.Violations
 	idsField := map[store.HoldKind]string{
@@ -84,7 +84,7 @@ func validateHold(ctx context.Context, db campaign.Querier, c *campaign.Catalog,
 	return wrong.Err()
 }
 
-// findTable returns the stored name of a table, or of a partition, and why it cannot be held; "" if it can.
+// problem says why the table cannot be held; "" if it can. The name may be that of a partition.
 func findTable(
 	ctx context.Context, db campaign.Querier, c *campaign.Catalog, name string,
 ) (stored, problem string, err error) {
@@ -109,7 +109,7 @@ func findTable(
 	return stored, "", err
 }
 
-// mayBeDropped reports whether a task drops tables and views with this stored name.
+// Whether a task drops tables and views with this stored name.
 func mayBeDropped(name string) bool {
 	return slices.ContainsFunc(tasks.Pipeline, func(t plan.Task) bool {
 		return slices.ContainsFunc(t.Drops, func(w plan.WorkTables) bool {
@@ -118,8 +118,8 @@ func mayBeDropped(name string) bool {
 	})
 }
 
-// selectTable finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is
-// stored or in lower case, also quoted, and with its schema before it.
+// Finds the table with a name ($2) in a schema ($1), or a table with an OID ($3) in any schema: as it is stored or in
+// lower case, also quoted, and with its schema before it.
 const selectTable = `
 SELECT c.relname::text, c.relkind = 'p' AND c.relispartition, c.relkind = 'm', CASE
   WHEN c.relkind IN ('v', 'm') THEN ARRAY(SELECT DISTINCT format('%s.%s', tn.nspname, t.relname)
@@ -138,8 +138,8 @@ WHERE c.relkind IN ('r', 'p', 'v', 'm', 'f') AND (n.nspname = $1 OR c.oid = ANY 
   AND (so.is OR lower($2) IN (c.relname, lower(n.nspname) || '.' || c.relname))
 ORDER BY so.is DESC, n.nspname = $1 DESC LIMIT 1`
 
-// inOtherSchemas returns the OIDs of the tables and partitions that a hold may name although they are in other schemas:
-// partitions of the application's tables, tables of policies, and what foreign keys reach from these.
+// OIDs of the tables that a hold may name although they are in other schemas: partitions of the application's tables,
+// tables of policies, and what foreign keys reach from these.
 func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	for _, t := range c.All() {
 		for _, t := range append(t.Dependents(), t) {
@@ -152,7 +152,7 @@ func inOtherSchemas(c *campaign.Catalog) (oids []uint32) {
 	return oids
 }
 
-// isReadable reports whether a character is a letter or a digit. Some letters, such as fillers, are invisible.
+// Letters and digits; some letters, such as fillers, are invisible.
 func isReadable(r rune) bool {
 	return (unicode.IsLetter(r) || unicode.IsNumber(r)) && !unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r)
 }

@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// pruneEvery is how often old runs are deleted; more often if they are kept for less.
+	// More often if runs are kept for less.
 	pruneEvery = time.Hour
-	// planAges is for how many times the greatest age of a saved plan the results of dry runs are kept.
+	// The results of dry runs are kept for planAges times the greatest age of a saved plan.
 	planAges = 2
-	// heartbeatEvery is how often a replica stores that it is running, and replicaTimeout for how long it is believed.
+	// How often a replica records that it is running, and how long that is believed.
 	heartbeatEvery = 30 * time.Second
 	replicaTimeout = 2 * time.Minute
 )
 
 // Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
-// runs. In addition it starts the runs of the schedule, deletes old runs, and samples the tables.
+// runs. It also starts scheduled runs, deletes old runs, and samples the tables.
 func (m *Manager) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -51,7 +51,6 @@ func (m *Manager) Work(ctx context.Context) {
 	m.worker.Work(ctx)
 }
 
-// afterPause calls do after a pause, unless the context ends before.
 func afterPause(ctx context.Context, pause time.Duration, do func()) {
 	select {
 	case <-ctx.Done():
@@ -60,7 +59,7 @@ func afterPause(ctx context.Context, pause time.Duration, do func()) {
 	}
 }
 
-// repeat does something at once, and then again after each pause, until the context ends.
+// At once, then after each pause, until the context ends.
 func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, do func(context.Context) error) {
 	for {
 		err := rescue.Call(func() error { return do(ctx) })
@@ -76,7 +75,7 @@ func (m *Manager) repeat(ctx context.Context, pause time.Duration, what string, 
 	}
 }
 
-// prune deletes old runs, and what old dry runs have found.
+// Old runs, and what old dry runs have found.
 func (m *Manager) prune(ctx context.Context) error {
 	if err := store.PruneDryRuns(ctx, m.pool, planAges*m.config.PlanMaxAge); err != nil {
 		return err
@@ -87,12 +86,10 @@ func (m *Manager) prune(ctx context.Context) error {
 	return store.PruneRuns(ctx, m.pool, m.config.History)
 }
 
-// heartbeat stores that this replica is running.
 func (m *Manager) heartbeat(ctx context.Context) error {
 	return store.RecordReplica(ctx, m.calls, m.config.Replica, m.config.Version, m.config.KeepSchedule)
 }
 
-// deregister stores that this replica has stopped.
 func (m *Manager) deregister(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// clamp clamps the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are
+// clamp limits the numbers of a JSON object to 32 bits, so that they are refused field by field, like others that are
 // too large. ok is false if there was nothing to clamp.
 func clamp(object []byte) (clamped []byte, ok bool) {
 	var fields map[string]any

@@ -15,22 +15,22 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxOfNetwork limits the connections of one network (networkOf) that are strangers, maxStrangers those of all. While
-// others wait, a stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let
-// whoever opens connections first keep out everybody else (TestFlood).
+// MaxOfNetwork limits the strangers of one network (networkOf), maxStrangers those of all. While others wait, a
+// stranger is closed after minStrangerTime: a plain limit, as of netutil.LimitListener, would let whoever opens
+// connections first keep out everybody else (TestFlood).
 const (
 	MaxOfNetwork    = 128
 	maxStrangers    = 256
 	minStrangerTime = 250 * time.Millisecond
 )
 
-// connLimiter limits the connections without an authenticated call, of all listeners together.
+// Connections without an authenticated call, of all listeners together.
 type connLimiter struct {
 	mu        sync.Mutex
 	strangers []*strangerConn // the oldest first
 }
 
-// strangerConn is an accepted connection. It is a stranger until a call on it is authenticated.
+// A connection is a stranger until a call on it is authenticated.
 type strangerConn struct {
 	net.Conn
 	limiter *connLimiter
@@ -44,14 +44,12 @@ type strangerConn struct {
 	release func() // of its caller; nil while it is a stranger
 }
 
-// limitedListener is a listener whose connections pass a limiter.
 type limitedListener struct {
 	net.Listener
 	limiter *connLimiter
 }
 
-// Accept implements net.Listener. While there are too many strangers it closes the oldest one, once that has had
-// minStrangerTime.
+// While there are too many strangers, Accept closes the oldest one once that has had minStrangerTime.
 func (d limitedListener) Accept() (net.Conn, error) {
 	conn, err := d.Listener.Accept()
 	if err != nil {
@@ -77,7 +75,7 @@ func (d limitedListener) Accept() (net.Conn, error) {
 	return c, nil
 }
 
-// add adds a stranger, or returns the one that must be closed first.
+// first is the stranger that must be closed before c fits.
 func (l *connLimiter) add(c *strangerConn) (first *strangerConn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -105,7 +103,7 @@ func (l *connLimiter) remove(c *strangerConn) {
 	l.strangers = slices.DeleteFunc(l.strangers, func(s *strangerConn) bool { return s == c })
 }
 
-// Read implements net.Conn, at the connection's rate.
+// Read keeps to the connection's rate.
 func (c *strangerConn) Read(p []byte) (int, error) {
 	const maxPerCaller = 16 << 10
 	n, err := c.Conn.Read(p[:min(len(p), maxPerCaller)])
@@ -151,17 +149,15 @@ func (c *strangerConn) CloseWrite() error {
 	return nil
 }
 
-// RemoteAddr implements net.Conn. The address leads a call to its connection.
+// The address leads a call to its connection.
 func (c *strangerConn) RemoteAddr() net.Addr { return origin{c.Conn.RemoteAddr(), c} }
 
-// origin is an address with its connection.
 type origin struct {
 	net.Addr
 	conn *strangerConn
 }
 
-// authenticated assigns the connection of a call to its caller: it is not a stranger from then on. It fails if the
-// caller has too many.
+// From then on the connection is not a stranger. authenticated fails if the caller has too many connections.
 func (l *limits) authenticated(ctx context.Context, who string) error {
 	p, ok := peer.FromContext(ctx)
 	if !ok {
@@ -192,8 +188,7 @@ func (l *limits) authenticated(ctx context.Context, who string) error {
 	return nil
 }
 
-// networkOf returns the network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6
-// address.
+// The network that one party presumably has to itself: an IPv4 address, or the /64 of an IPv6 address.
 func networkOf(address string) string {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -15,10 +15,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// domain names this service in error details.
+// In error details.
 const domain = "cleanupd"
 
-// codeOf is the status code of each kind of error.
 var codeOf = map[failure.Kind]codes.Code{
 	failure.Internal:     codes.Internal,
 	failure.Invalid:      codes.InvalidArgument,
@@ -30,7 +29,7 @@ var codeOf = map[failure.Kind]codes.Code{
 	failure.DataLoss:     codes.DataLoss,
 }
 
-// toStatus returns the status that an error of a handler ends a call with. The context is that of the call.
+// The context is that of the call.
 func toStatus(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
@@ -60,7 +59,6 @@ func toStatus(ctx context.Context, err error) error {
 	return hideCause(codes.Internal, "an unexpected error", err)
 }
 
-// kindedStatus returns the status of an error with a kind, which err is or wraps.
 func kindedStatus(kinded failure.Kinded, err error) error {
 	code := codeOf[kinded.Kind()]
 	switch kinded := kinded.(type) {
@@ -75,7 +73,6 @@ func kindedStatus(kinded failure.Kinded, err error) error {
 	return status.Error(code, validText(err.Error()))
 }
 
-// invalidStatus returns the status of a request that is wrong, with each of its fields that is.
 func invalidStatus(violations failure.Violations) error {
 	violations = violations.Brief()
 	details := &errdetails.BadRequest{}
@@ -86,14 +83,13 @@ func invalidStatus(violations failure.Violations) error {
 	return withDetails(codes.InvalidArgument, violations.Error(), details)
 }
 
-// hiddenCause is a status whose cause is for the log alone.
+// The cause is only for the log.
 type hiddenCause struct {
 	status *status.Status
 	cause  error
 }
 
-// hideCause returns a status without its cause. Its message says where the cause is: in the log, with the id of the
-// call.
+// The message says where the cause is: in the log, with the id of the call.
 func hideCause(code codes.Code, message string, cause error) error {
 	return &hiddenCause{
 		status.New(code,
@@ -102,20 +98,16 @@ func hideCause(code codes.Code, message string, cause error) error {
 	}
 }
 
-// Unwrap returns the cause.
 func (e *hiddenCause) Unwrap() error { return e.cause }
 
 func (e *hiddenCause) Error() string { return e.status.Message() }
 
-// GRPCStatus returns the status that the caller receives.
 func (e *hiddenCause) GRPCStatus() *status.Status { return e.status }
 
-// StatusWithInfo returns a status with a google.rpc.ErrorInfo.
 func StatusWithInfo(code codes.Code, message, reason string, metadata map[string]string) error {
 	return withDetails(code, message, &errdetails.ErrorInfo{Reason: reason, Domain: domain, Metadata: metadata})
 }
 
-// withDetails returns a status with one detail.
 func withDetails(code codes.Code, message string, detail protoadapt.MessageV1) error {
 	replaceInvalid(protoadapt.MessageV2Of(detail).ProtoReflect())
 	s, err := status.New(code, validText(message)).WithDetails(detail)

@@ -33,12 +33,11 @@ type gate struct {
 	log        *slog.Logger
 }
 
-// requestHeader is the response header with the id of a call, which its log lines contain: the trace id, or a random
-// text.
+// The response header with the id of a call, which its log lines contain: the trace id, or a random text.
 const requestHeader = "request-id"
 
-// admit authenticates a call, and counts it for its caller. It returns a context that carries the caller, and a
-// function to call with the error of the call when it has ended.
+// admit authenticates a call and counts it for its caller. The returned function is called with the call's error when
+// it has ended.
 func (g *gate) admit(
 	ctx context.Context, method string, kind resource,
 ) (admitted context.Context, end func(error), err error) {
@@ -90,7 +89,7 @@ func (g *gate) admit(
 	return ctx, end, authorize(ctx, method, nil)
 }
 
-// reportRepeated returns a function that reports repeated rejections. It does not keep the calls in memory.
+// The calls are not kept in memory.
 func (g *gate) reportRepeated(c access.Caller, method string, code codes.Code, audited bool) func(
 	who string, times int,
 ) {
@@ -102,7 +101,6 @@ func (g *gate) reportRepeated(c access.Caller, method string, code codes.Code, a
 	}
 }
 
-// levelOf returns the log level of a call with a status code.
 func levelOf(c codes.Code) slog.Level {
 	switch c {
 	case codes.OK:
@@ -115,8 +113,8 @@ func levelOf(c codes.Code) slog.Level {
 	return slog.LevelInfo
 }
 
-// logText returns what the log says of an error: its hidden cause or its message. Of user data RPCs it is only the
-// SQLSTATE, since a message may name a person.
+// logText is the hidden cause or the message. Of user data RPCs it is only the SQLSTATE, since a message may name a
+// person.
 func logText(method string, err error) string {
 	var e *hiddenCause
 	hidden := errors.As(err, &e)
@@ -129,24 +127,20 @@ func logText(method string, err error) string {
 	return status.Convert(err).Message()
 }
 
-// codeName returns the name of a code.
 func codeName(c codes.Code) string { return code.Code(c).String() }
 
-// shortName returns a method's name without its package.
 func shortName(method string) string {
 	service, name, _ := strings.Cut(strings.TrimPrefix(method, "/"), "/")
 	return service[strings.LastIndex(service, ".")+1:] + "/" + name
 }
 
-// gatedRegistrar registers services with a server behind a gate.
 type gatedRegistrar struct {
 	*grpc.Server
 	*gate
 	recovery recovery
 }
 
-// RegisterService implements grpc.ServiceRegistrar. It wraps the handlers, since interceptors of unary calls run after
-// their request has been read.
+// RegisterService wraps the handlers, since interceptors of unary calls run after their request has been read.
 func (g gatedRegistrar) RegisterService(service *grpc.ServiceDesc, impl any) {
 	behind := *service
 	behind.Methods = slices.Clone(service.Methods)
@@ -188,7 +182,7 @@ func (g *gate) stream(
 	return handler(srv, &admitted{stream, ctx, info.FullMethod, g.timeouts.abortLate(ctx, info.FullMethod), g.limits})
 }
 
-// admitted is a stream whose caller is known. Its requests are checked when they are received.
+// Requests are checked when they are received.
 type admitted struct {
 	grpc.ServerStream
 	ctx    context.Context

@@ -30,8 +30,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rowkey"
 )
 
-// gateway returns the handler of the API's REST routes. It calls the in-memory server, since the generated in-process
-// handlers cannot stream.
+// The gateway calls the in-memory server, since the generated in-process handlers cannot stream.
 func (s *Server) gateway() (http.Handler, error) {
 	conn, err := grpc.NewClient("passthrough:///gateway", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithStatsHandler(redactingHandler{otelgrpc.NewClientHandler()}),
@@ -61,7 +60,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		runtime.WithIncomingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithOutgoingHeaderMatcher(func(string) (string, bool) { return "", false }),
 		runtime.WithForwardResponseOption(setRequestID),
-		// Without these a POST of a form would be taken for a GET.
+		// Otherwise a POST of a form would be taken for a GET.
 		runtime.WithDisablePathLengthFallback(),
 		runtime.WithDisableHTTPMethodOverride(),
 	)
@@ -75,7 +74,7 @@ func (s *Server) gateway() (http.Handler, error) {
 		cleanupv1.RegisterUserDataServiceHandlerClient(ctx, mux, cleanupv1.NewUserDataServiceClient(conn)))
 }
 
-// setRequestID replaces the id in the header of a response by the id of the call that answered it.
+// The id of the response becomes that of the call that answered it.
 func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) error {
 	if md, ok := runtime.ServerMetadataFromContext(ctx); ok && len(md.HeaderMD.Get(requestHeader)) > 0 {
 		w.Header().Set(requestHeader, md.HeaderMD.Get(requestHeader)[0])
@@ -83,7 +82,7 @@ func setRequestID(ctx context.Context, w http.ResponseWriter, _ proto.Message) e
 	return nil
 }
 
-// queryParser reads the key of a row as people write it, which protobuf's form of query parameters cannot express.
+// The key of a row as people write it, which protobuf's form of query parameters cannot express.
 type queryParser struct{ runtime.DefaultQueryParser }
 
 // The library has one parser for all multiplexers of a process: it is set before any of them answers.
@@ -97,7 +96,7 @@ func (p queryParser) Parse(message proto.Message, values url.Values, filter *uti
 	return p.DefaultQueryParser.Parse(message, values, filter)
 }
 
-// strictJSON reads protobuf's JSON strictly: unknown fields, and anything after the value, are errors.
+// Unknown fields, and anything after the value, are errors.
 type strictJSON struct{ *runtime.JSONPb }
 
 func (j strictJSON) NewDecoder(r io.Reader) runtime.Decoder {
@@ -148,7 +147,7 @@ func strictRoute(next runtime.HandlerFunc) runtime.HandlerFunc {
 	}
 }
 
-// checkAddress fails if an address has other query parameters than the allowed ones, or is not UTF-8.
+// No other query parameters than the allowed ones, and UTF-8.
 func checkAddress(u *url.URL, allowed []string) error {
 	query, err := url.ParseQuery(u.RawQuery) // not u.Query(), which drops malformed parameters
 	if err != nil {
@@ -170,7 +169,7 @@ func checkAddress(u *url.URL, allowed []string) error {
 	return nil
 }
 
-// checkNoBody fails if a body has more than an empty message. It reads at most its beginning.
+// No more than an empty message. Reads at most the beginning.
 func checkNoBody(body io.Reader) error {
 	const little = 64
 	begin, err := io.ReadAll(io.LimitReader(body, little))
@@ -202,7 +201,6 @@ func routingError(
 	}
 }
 
-// writeError answers with an error as google.rpc.Status.
 func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	s := status.Convert(err)
 	var routing *runtime.HTTPStatusError
@@ -212,7 +210,7 @@ func writeError(w http.ResponseWriter, r *http.Request, err error) {
 	writeStatus(w, r, runtime.HTTPStatusFromCode(s.Code()), s)
 }
 
-// writeStatus writes a status, within {"error": …} where the route streams, as it would in mid-stream.
+// Within {"error": …} where the route streams, as it would in mid-stream.
 func writeStatus(w http.ResponseWriter, r *http.Request, code int, s *status.Status) {
 	body, err := marshal(s.Proto(), protojson.MarshalOptions{EmitDefaultValues: true}.Marshal)
 	if err != nil {

@@ -13,22 +13,20 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// refreshInterval is the time between two checks while a client watches the health.
+// While a client watches the health.
 const refreshInterval = 5 * time.Second
 
-// healthServer serves gRPC health of each service and of the whole server, which is the same as /readyz.
+// gRPC health of each service, and of the whole server, which is the same as /readyz.
 type healthServer struct {
 	*health.Server
 	cleanup, userData func(context.Context) error // why a service is not ready
 	log               *slog.Logger
 }
 
-// notReady returns why the server is not ready, or nil.
 func (h healthServer) notReady(ctx context.Context) error {
 	return cmp.Or(h.cleanup(ctx), h.userData(ctx))
 }
 
-// refresh brings the health up to date.
 func (h healthServer) refresh(ctx context.Context) {
 	checks := map[string]func(context.Context) error{
 		"": h.notReady, cleanupv1.UserDataService_ServiceDesc.ServiceName: h.userData,

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/web"
 )
 
-// handler returns the handler of all HTTP requests.
 func (s *Server) handler(g httpGate, registry *prometheus.Registry, c Config) (http.Handler, error) {
 	gateway, err := s.gateway()
 	if err != nil {
@@ -78,7 +77,7 @@ func getOnly(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// withHeaders gives each response an id, and forbids browsers to guess its type.
+// Each response gets an id, and browsers must not guess its type.
 func withHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(requestHeader, rand.Text())
@@ -87,8 +86,7 @@ func withHeaders(next http.Handler) http.Handler {
 	})
 }
 
-// isConsole reports whether a request is for the console's page or its assets. These are the same for everybody, and
-// other sites may link to them, or redirect back.
+// The console's page and assets are the same for everybody; other sites may link to them, or redirect back.
 func isConsole(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/" || strings.HasPrefix(r.URL.Path, "/assets/"))
 }
@@ -114,10 +112,9 @@ func sameOrigin(next http.Handler, loopback bool) http.Handler {
 	})
 }
 
-// policy is the Content-Security-Policy of the console: the page loads, and connects to, this server only.
+// The Content-Security-Policy of the console: the page loads, and connects to, only this server.
 const policy = "default-src 'self'; base-uri 'none'; form-action 'self'; object-src 'none'; frame-ancestors 'none'"
 
-// console serves the page at / and its assets.
 func console() http.Handler {
 	files, err := fs.Sub(web.Dist, "dist")
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// httpGate identifies and limits the callers of HTTP, in front of the routes that do not lead to the gateway.
+// In front of the routes that do not lead to the gateway.
 type httpGate struct {
 	guard      *access.Guard
 	limits     *limits
@@ -20,7 +20,6 @@ type httpGate struct {
 	log        *slog.Logger
 }
 
-// requireRole calls next for requests whose caller has at least a role.
 func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c, err := identifyHTTP(g.guard, r)
@@ -48,7 +47,7 @@ func (g httpGate) requireRole(role access.Role, next http.Handler) http.Handler 
 	})
 }
 
-// methods answers, without credentials, which ones are accepted, and where a browser goes to sign in.
+// Accepted credentials, and where a browser goes to sign in. Needs no credentials.
 func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 	authorization, err := g.guard.Authorization(r.Context())
 	if err != nil {
@@ -65,7 +64,7 @@ func (g httpGate) methods(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, answer)
 }
 
-// exchange has the issuer exchange the code of a browser's redirect, or a refresh token, for a JWT.
+// The issuer exchanges the code of a browser's redirect, or a refresh token, for a JWT.
 func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	if given, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); given != "application/json" {
 		writeStatus(w, r, http.StatusUnsupportedMediaType,
@@ -98,7 +97,7 @@ func (g httpGate) exchange(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, signed)
 }
 
-// reject answers a sign-in with an error. Repeated errors are reported together.
+// Repeated errors are reported together.
 func (g httpGate) reject(w http.ResponseWriter, r *http.Request, err error) {
 	address, code := networkOf(r.RemoteAddr), status.Code(err)
 	g.rejections.report(rejection{address, "auth:exchange", code},

@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// identifyGRPC returns a function that identifies the callers of the gRPC listener.
 func identifyGRPC(guard *access.Guard) func(context.Context) (access.Caller, error) {
 	return func(ctx context.Context) (access.Caller, error) {
 		var (
@@ -31,7 +30,6 @@ func identifyGRPC(guard *access.Guard) func(context.Context) (access.Caller, err
 	}
 }
 
-// identifyHTTP returns the caller of a request.
 func identifyHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
 	var shown []*x509.Certificate
 	if r.TLS != nil {
@@ -40,11 +38,10 @@ func identifyHTTP(guard *access.Guard, r *http.Request) (access.Caller, error) {
 	return guard.Identify(r.Context(), hostOf(r.RemoteAddr), shown, r.Header.Values("Authorization"))
 }
 
-// callerHeader is the metadata in which the gateway passes the caller on to the server behind it. Only that server
-// trusts it, and only the gateway can reach that server.
+// The gateway passes the caller on in this metadata. Only the server behind it trusts that, and only the gateway can
+// reach that server.
 const callerHeader = "cleanupd-caller-bin"
 
-// callerMetadata returns the metadata in which the gateway passes the caller on.
 func callerMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	c, err := json.Marshal(access.FromContext(ctx))
 	if err != nil { // never: a Caller has only strings and a number
@@ -53,7 +50,6 @@ func callerMetadata(ctx context.Context, _ *http.Request) metadata.MD {
 	return metadata.Pairs(callerHeader, string(c))
 }
 
-// identifyFromGateway returns the caller that the gateway has identified.
 func identifyFromGateway(ctx context.Context) (c access.Caller, err error) {
 	values := metadata.ValueFromIncomingContext(ctx, callerHeader)
 	if len(values) != 1 {

@@ -20,18 +20,17 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// MaxResponse limits the size of a response, in bytes. The largest responses are of FindUserData, about a person with
-// many process instances.
+// In bytes. The largest responses are those of FindUserData, about a person with many process instances.
 const MaxResponse = 64 << 20
 
-// Limits of what a caller may send, in bytes. No request of the API comes near them.
+// Of what a caller may send, in bytes. No request of the API comes near them.
 const (
 	maxRequest = 1 << 20
 	maxHeaders = 64 << 10
 )
 
-// byteRate limits how many bytes may arrive at once, and how many a second from then on. It bounds the memory that
-// incomplete requests take: grpc allocates a message when its length has arrived.
+// Bytes that may arrive at once, and per second from then on. This bounds the memory that incomplete requests take:
+// grpc allocates a message when its length has arrived.
 type byteRate struct {
 	burst     int
 	perSecond rate.Limit
@@ -44,21 +43,20 @@ var (
 	callersRate   = byteRate{4 << 20, 256 << 10}
 )
 
-// Limits of how many calls and streams a caller may begin at once, and a second from then on: a thousand watchers may
-// reconnect at the same moment.
+// Calls and streams that a caller may begin at once, and per second from then on: a thousand watchers may reconnect at
+// the same time.
 const (
 	callBurst                 = 2500
 	callsPerSecond rate.Limit = 50
 )
 
-// Limits of how many sign-ins of a network go to the issuer at once, and a second from then on.
+// Sign-ins of a network that go to the issuer at once, and per second from then on.
 const (
 	signInBurst                 = 30
 	signInsPerSecond rate.Limit = 1
 )
 
-// Limits of how many dry runs a viewer may start at once, and from then on: each is stored for days, with what it
-// found.
+// Dry runs that a viewer may start at once, and from then on: each is stored for days, with what it found.
 const (
 	dryRunBurst = 10
 	dryRunEvery = 10 * time.Second
@@ -66,7 +64,7 @@ const (
 
 func (r byteRate) limiter() *rate.Limiter { return rate.NewLimiter(r.perSecond, r.burst) }
 
-// resource is something that a caller may have a limited number of at a time.
+// Something that a caller may have a limited number of at a time.
 type resource int
 
 const (
@@ -77,7 +75,7 @@ const (
 	signInSlot // by network
 )
 
-// Limits of a caller, over gRPC and REST together. A thousand watchers may come from one address, behind a proxy.
+// Of a caller, over gRPC and REST together. A thousand watchers may come from one address, behind a proxy.
 const (
 	MaxCalls       = 100
 	MaxStreams     = 1400
@@ -85,7 +83,6 @@ const (
 	MaxChecks      = 50 // calls that need no credentials
 )
 
-// maxPerCaller has the limit of each resource.
 var maxPerCaller = [...]struct {
 	n    int
 	what string
@@ -97,23 +94,22 @@ var maxPerCaller = [...]struct {
 	signInSlot:     {signInBurst, "sign-ins"},
 }
 
-// Limits of the streams of all callers together. A stream that its client does not read takes up to 128 KiB. The
-// reserved ones are for operators and administrators.
+// Streams of all callers together. A stream that its client does not read takes up to 128 KiB. The reserved ones are
+// for operators and administrators.
 const (
 	maxAllStreams   = 1500
 	reservedStreams = 100
 )
 
-// Limits of the calls of a caller that use the database at once. After a call its slot stays taken for restFactor times
-// as long as the call took, at most maxRest: so a caller that never pauses uses the database a quarter of the time, and
-// leaves the rest to runs (TestFloodOfReaders).
+// Calls of a caller that use the database at once. After a call its slot stays taken for restFactor times as long as
+// the call took, at most maxRest: so a caller that never pauses uses the database a quarter of the time, and leaves the
+// rest to runs (TestFloodOfReaders).
 const (
 	maxActiveCalls = 2
 	restFactor     = 7
 	maxRest        = 2 * time.Second
 )
 
-// usage counts the resources that a caller has.
 type usage struct {
 	inProgress [len(maxPerCaller)]int
 	bytes      *rate.Limiter
@@ -123,13 +119,12 @@ type usage struct {
 	slots      chan struct{}
 }
 
-// idle reports whether the usage is the same as that of a new caller.
+// The usage is that of a new caller.
 func (u *usage) idle() bool {
 	return u.inProgress == [len(maxPerCaller)]int{} && u.calls.Tokens() >= float64(callBurst) &&
 		u.signIns.Tokens() >= float64(signInBurst) && u.dryRuns.Tokens() >= dryRunBurst
 }
 
-// limits counts the resources of all callers.
 type limits struct {
 	turnTimeout time.Duration // how long a call waits for a slot
 
@@ -139,8 +134,7 @@ type limits struct {
 	swept   time.Time // when idle callers were last removed
 }
 
-// acquire takes one of a resource until release is called. It fails with RESOURCE_EXHAUSTED if the caller has as many
-// as it may.
+// acquire fails with RESOURCE_EXHAUSTED if the caller has as many as it may.
 func (l *limits) acquire(who string, role access.Role, r resource) (u *usage, release func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -196,8 +190,8 @@ func (l *limits) release(who string, r resource) {
 	}
 }
 
-// startDryRun fails with RESOURCE_EXHAUSTED, and with how long to wait, if a request starts another run of a viewer too
-// soon. Viewers start only dry runs.
+// Viewers start only dry runs. startDryRun fails with RESOURCE_EXHAUSTED, and with how long to wait, if a viewer starts
+// another run too soon.
 func (l *limits) startDryRun(c access.Caller, req any) error {
 	if _, ok := req.(*cleanupv1.RunCleanupRequest); !ok || c.Role > access.Viewer {
 		return nil
@@ -218,8 +212,8 @@ func (l *limits) startDryRun(c access.Caller, req any) error {
 		&errdetails.RetryInfo{RetryDelay: durationpb.New(wait)})
 }
 
-// limitActive is an interceptor that limits how many unary calls of a caller use the database at once. It fails with
-// RESOURCE_EXHAUSTED if the others take too long.
+// limitActive limits how many unary calls of a caller use the database at once. It fails with RESOURCE_EXHAUSTED if the
+// others take too long.
 func (l *limits) limitActive(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (any, error) {

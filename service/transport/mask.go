@@ -17,10 +17,10 @@ import (
 	policies "github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// masked stands for a value that the caller may not see.
+// Stands for a value that the caller may not see.
 const masked = "…"
 
-// maskUnary is an interceptor that masks the values of policies, such as addresses, in what viewers get.
+// Viewers do not get the values of policies, such as addresses.
 func maskUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
 	out, err := handler(ctx, req)
 	if !isViewer(ctx) {
@@ -32,7 +32,6 @@ func maskUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler gr
 	return out, maskStatus(err)
 }
 
-// maskStream does so for streams.
 func maskStream(srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	if !isViewer(stream.Context()) {
 		return handler(srv, stream)
@@ -44,8 +43,7 @@ func isViewer(ctx context.Context) bool { return access.FromContext(ctx).Role < 
 
 type maskingStream struct{ grpc.ServerStream }
 
-// SendMsg implements grpc.ServerStream. Encoded events that name no policy are not decoded: a thousand viewers may
-// watch.
+// Encoded events that name no policy are not decoded: a thousand viewers may watch.
 func (s maskingStream) SendMsg(m any) error {
 	switch message := m.(type) {
 	case Encoded:
@@ -64,14 +62,13 @@ func (s maskingStream) SendMsg(m any) error {
 	return s.ServerStream.SendMsg(m)
 }
 
-// maskedCopy masks a copy of a message: others may have the same one.
+// A copy, since others may have the same message.
 func maskedCopy(m protobuf.Message) protobuf.Message {
 	m = protobuf.Clone(m)
 	mask(m.ProtoReflect())
 	return m
 }
 
-// maskStatus masks the text of an error that names a policy.
 func maskStatus(err error) error {
 	s, ok := status.FromError(err)
 	if err == nil || !ok || !strings.Contains(s.Message(), policies.Prefix) {
@@ -82,7 +79,6 @@ func maskStatus(err error) error {
 	return status.FromProto(p).Err()
 }
 
-// mask masks the values of policies in a message and those in it.
 func mask(m protoreflect.Message) {
 	switch m := m.Interface().(type) {
 	case *cleanupv1.Policy:
@@ -144,7 +140,7 @@ func mask(m protoreflect.Message) {
 
 func isPolicy(task string) bool { return strings.HasPrefix(task, policies.Prefix) }
 
-// maskPolicy masks the values of a policy. An etag would tell whether guessed ones are right.
+// An etag would tell whether guessed values are right.
 func maskPolicy(p *cleanupv1.Policy) {
 	p.Etag = ""
 	for _, f := range p.GetFilters() {
@@ -171,10 +167,10 @@ func maskAll(values []string) {
 	}
 }
 
-// quoted matches the quoted name of a table with its schema, or else a quoted text, as %q writes values.
+// The quoted name of a table with its schema, or else a quoted text, as %q writes values.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"(?:\."(?:[^"\\]|\\.)*")?`)
 
-// maskText masks the quoted texts of a text except for names of tables with a schema.
+// Masks quoted texts, except names of tables with a schema.
 func maskText(text string) string {
 	return quoted.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Contains(found, `"."`) && !strings.Contains(found, `\`) {

@@ -9,16 +9,15 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 )
 
-// ndjson is the media type of a stream: a JSON object a line.
+// A stream of JSON objects, one per line.
 const ndjson = "application/x-ndjson"
 
-// ndjsonMarshaler writes a stream as one JSON object a line.
 type ndjsonMarshaler struct{ strictJSON }
 
 func (ndjsonMarshaler) StreamContentType(any) string { return ndjson }
 
-// negotiate returns a handler that sends a stream as lines unless the caller accepts application/json, compresses long
-// responses, and answers HEAD with the header of GET.
+// negotiate sends a stream as lines unless the caller accepts application/json, compresses long responses, and answers
+// HEAD with the header of GET.
 func negotiate(next http.Handler) http.Handler {
 	compressed := gzhttp.GzipHandler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -43,7 +42,6 @@ func negotiate(next http.Handler) http.Handler {
 	})
 }
 
-// accepts reports whether a request names a media type that it accepts.
 func accepts(r *http.Request, want string) bool {
 	for _, header := range r.Header.Values("Accept") {
 		for one := range strings.SplitSeq(header, ",") {
@@ -55,7 +53,7 @@ func accepts(r *http.Request, want string) bool {
 	return false
 }
 
-// headOnly ends a stream once its header is written. The server itself writes no body in answer to HEAD.
+// A stream ends once its header is written. The server itself writes no body in answer to HEAD.
 type headOnly struct {
 	http.ResponseWriter
 	end context.CancelFunc

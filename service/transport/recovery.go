@@ -13,10 +13,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/rescue"
 )
 
-// recovery ends a call that panics with INTERNAL, and logs the stack.
+// A call that panics ends with INTERNAL, and the stack is logged.
 type recovery struct{ log *slog.Logger }
 
-// call calls fn, and returns its error, or a status if it panics.
 func (s recovery) call(name string, fn func() error) error {
 	err := rescue.Call(fn)
 	if panicked := (*rescue.Panic)(nil); errors.As(err, &panicked) {
@@ -26,7 +25,7 @@ func (s recovery) call(name string, fn func() error) error {
 	return err
 }
 
-// method returns the handler of a unary method, with all that precedes its interceptors.
+// With all that precedes the interceptors.
 func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandler {
 	return func(
 		srv any, ctx context.Context, decode func(any) error, interceptor grpc.UnaryServerInterceptor,
@@ -37,14 +36,14 @@ func (s recovery) method(name string, next grpc.MethodHandler) grpc.MethodHandle
 	}
 }
 
-// stream intercepts streams, outermost.
+// Outermost.
 func (s recovery) stream(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return s.call(shortName(info.FullMethod), func() error { return handler(srv, stream) })
 }
 
-// unaryStatus intercepts unary calls, innermost: here alone their errors become statuses.
+// Innermost: only here errors become statuses.
 func (s recovery) unaryStatus(
 	ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler,
 ) (resp any, err error) {
@@ -52,14 +51,14 @@ func (s recovery) unaryStatus(
 	return resp, toStatus(ctx, err)
 }
 
-// streamStatus intercepts streams, innermost: here alone their errors become statuses.
+// Innermost, as unaryStatus.
 func (s recovery) streamStatus(
 	srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
 	return toStatus(stream.Context(), s.stream(srv, stream, info, handler))
 }
 
-// handler returns a handler that calls next. After a panic it cuts off a response that has started.
+// After a panic a response that has started is cut off.
 func (s recovery) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &startedWriter{ResponseWriter: w}
@@ -74,13 +73,12 @@ func (s recovery) handler(next http.Handler) http.Handler {
 	})
 }
 
-// startedWriter records whether a response has started.
 type startedWriter struct {
 	http.ResponseWriter
 	started bool
 }
 
-// Unwrap lets http.ResponseController reach the writer.
+// For http.ResponseController.
 func (w *startedWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *startedWriter) WriteHeader(code int) {

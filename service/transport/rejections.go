@@ -7,7 +7,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// reportInterval is the time between two reports of a repeated rejection.
+// Between two reports of a repeated rejection.
 const reportInterval = time.Minute
 
 // maxRejections limits how many kinds of rejections are told apart. Further strangers count as one caller.
@@ -16,19 +16,19 @@ const (
 	otherCallers  = "others"
 )
 
-// rejection identifies calls that are reported together.
+// Calls that are reported together.
 type rejection struct {
 	who, what string
 	code      codes.Code
 }
 
-// isCheap reports whether calls that end with a code did nothing, so that a caller can repeat them quickly.
+// Calls that end with such a code did nothing, so that a caller can repeat them quickly.
 func isCheap(c codes.Code) bool {
 	return c == codes.Unauthenticated || c == codes.PermissionDenied || c == codes.ResourceExhausted ||
 		c == codes.InvalidArgument
 }
 
-// rejections counts repeated rejections, so that a flood makes few log lines.
+// Repeated rejections are counted, so that a flood makes few log lines.
 type rejections struct {
 	mu     sync.Mutex
 	counts map[rejection]int // since the last report
@@ -51,7 +51,7 @@ func (r *rejections) report(of rejection, first func(), again func(who string, t
 	time.AfterFunc(reportInterval, later)
 }
 
-// isFirst reports whether a rejection is the first of its kind, and counts it otherwise.
+// Counts the rejection if it is not the first.
 func (r *rejections) isFirst(of *rejection) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -68,8 +68,7 @@ func (r *rejections) isFirst(of *rejection) bool {
 	return true
 }
 
-// takeCount returns and resets the number of rejections since the last report. After none, the next is a first one
-// again.
+// takeCount resets the number of rejections since the last report. After none, the next is a first one again.
 func (r *rejections) takeCount(of rejection) (times int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -10,22 +10,20 @@ import (
 	"github.com/cleanupd/cleanupd"
 )
 
-// operation has what the OpenAPI description says about one method of a path.
+// What the OpenAPI description says about one method of a path.
 type operation struct {
 	query  []string // the names of its query parameters, in both spellings
 	body   bool     // it takes a body
 	stream bool     // it responds with a stream
 }
 
-// path is a path of the API with its operations by method.
 type path struct {
 	template   string
 	pattern    *regexp.Regexp
 	operations map[string]operation
 }
 
-// paths are the paths of the API, the longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which
-// also matches it.
+// The longest template first: /v1/runs/{runId}:cancel before /v1/runs/{runId}, which also matches it.
 var paths = readPaths(cleanupd.OpenAPI)
 
 var (
@@ -73,7 +71,7 @@ func readPaths(description string) (list []path) {
 	return list
 }
 
-// operationsOf returns the operations of a path by method; nil if the API has no such path.
+// By method; nil: the API has no such path.
 func operationsOf(u *url.URL) map[string]operation {
 	for _, p := range paths {
 		if p.pattern.MatchString(u.EscapedPath()) {

@@ -16,16 +16,16 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// rule says which role a call of an RPC needs, and whether it is audited.
+// Which role a call of an RPC needs, and whether it is audited.
 type rule struct {
 	role    access.Role // the lowest
 	dryRun  access.Role // the lowest for a dry run; if Nobody, the same
 	audited bool
-	// someAudited says that the handler decides which calls are audited (audit.Insist).
+	// The handler decides which calls are audited (audit.Insist).
 	someAudited bool
 }
 
-// rules are the rules of all RPCs, by full name.
+// By full name.
 var rules = map[string]rule{
 	cleanupv1.CleanupService_RunCleanup_FullMethodName: {role: access.Operator, dryRun: access.Viewer, audited: true},
 	cleanupv1.CleanupService_WatchRun_FullMethodName:   {role: access.Viewer},
@@ -96,7 +96,7 @@ func hasRule(method string) bool {
 	return ok
 }
 
-// needs returns the lowest role for a call with a request. A nil request has not arrived yet.
+// The lowest role. A nil request has not arrived yet.
 func (r rule) needs(req any) access.Role {
 	if r.dryRun == access.Nobody {
 		return r.role
@@ -111,7 +111,6 @@ func (r rule) needs(req any) access.Role {
 	return r.role
 }
 
-// authorize fails if the caller may not make this request.
 func authorize(ctx context.Context, method string, req any) error {
 	if needed := rules[method].needs(req); access.FromContext(ctx).Role < needed {
 		return status.Errorf(codes.PermissionDenied, "%s needs the role %s", shortName(method), needed)
@@ -119,7 +118,6 @@ func authorize(ctx context.Context, method string, req any) error {
 	return nil
 }
 
-// credentialsStatus returns the status for missing or invalid credentials.
 func credentialsStatus(err error) error {
 	if errors.Is(err, access.ErrUnavailable) {
 		return status.Error(codes.Unavailable, err.Error())

@@ -31,10 +31,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// stopTimeout is how long calls in progress may take when the server stops.
+// How long calls in progress may take when the server stops.
 const stopTimeout = 5 * time.Second
 
-// Server serves gRPC and HTTP, with the gateway between them.
 type Server struct {
 	grpc, gatewayServer *grpc.Server
 	health              healthServer
@@ -43,7 +42,7 @@ type Server struct {
 	http                *http.Server
 }
 
-// Cleanup implements the services that work on the database that is cleaned.
+// The services that work on the database that is cleaned.
 type Cleanup interface {
 	cleanupv1.CleanupServiceServer
 	cleanupv1.GuardServiceServer
@@ -52,38 +51,35 @@ type Cleanup interface {
 	cleanupv1.ServerServiceServer
 }
 
-// cleanupServices are the names of the services that Cleanup implements.
+// Services of Cleanup.
 var cleanupServices = []string{
 	cleanupv1.CleanupService_ServiceDesc.ServiceName, cleanupv1.GuardService_ServiceDesc.ServiceName,
 	cleanupv1.PolicyService_ServiceDesc.ServiceName, cleanupv1.InsightService_ServiceDesc.ServiceName,
 	cleanupv1.ServerService_ServiceDesc.ServiceName,
 }
 
-// Config configures a Server.
 type Config struct {
 	Cleanup  Cleanup
 	UserData cleanupv1.UserDataServiceServer
-	// CleanupReady and UserDataReady return why services cannot work now, or nil.
+	// Why services cannot work now, or nil.
 	CleanupReady, UserDataReady func(context.Context) error
-	// Metrics are served at /metrics, in addition to the metrics of calls and of the process.
+	// Served at /metrics, in addition to the metrics of calls and of the process.
 	Metrics prometheus.Collector
-	// Audit is the database that keeps the audit.
+	// Where the audit is kept.
 	Audit audit.DB
-	// Guard authenticates callers.
 	Guard *access.Guard
-	// TLS is for both listeners; nil: plain text.
+	// For both listeners; nil: plain text.
 	TLS *tls.Config
-	// HTTPLoopback says that HTTP listens on a loopback address, so that only requests to a loopback host are served.
+	// HTTP listens on a loopback address, so that only requests to a loopback host are served.
 	HTTPLoopback bool
-	// Console says that a page for browsers is served at /.
+	// A page for browsers is served at /.
 	Console bool
-	// TurnTimeout limits how long a call waits while other calls of its caller use the database; default 10 seconds.
+	// How long a call waits while other calls of its caller use the database; 0: 10 seconds.
 	TurnTimeout time.Duration
 	Timeouts    Timeouts
 	Log         *slog.Logger
 }
 
-// NewServer returns a server, which Serve starts.
 func NewServer(c Config) (*Server, error) {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(),
@@ -149,8 +145,8 @@ func NewServer(c Config) (*Server, error) {
 	return out, nil
 }
 
-// publicOptions returns the options of the server that clients reach. The gateway's connection has no limit of streams,
-// since it carries the streams of all callers.
+// Of the server that clients reach. The gateway's connection has no limit of streams, since it carries the streams of
+// all callers.
 func publicOptions(own *tls.Config, timeouts Timeouts) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.InTapHandle(makeAbortable),
@@ -190,7 +186,7 @@ func (s *Server) Serve(ctx context.Context, grpcListener, httpListener net.Liste
 	return group.Wait()
 }
 
-// ignoreStopped returns the error of a server that has ended, or nil if it was stopped, even before it started.
+// nil: the server was stopped, even before it started.
 func ignoreStopped(err error) error {
 	if errors.Is(err, grpc.ErrServerStopped) || errors.Is(err, http.ErrServerClosed) {
 		return nil
@@ -198,7 +194,7 @@ func ignoreStopped(err error) error {
 	return err
 }
 
-// stop stops REST first, since it depends on gRPC.
+// REST first, since it depends on gRPC.
 func (s *Server) stop() {
 	s.health.Shutdown()
 	ctx, cancel := context.WithTimeout(context.Background(), stopTimeout)

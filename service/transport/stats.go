@@ -7,8 +7,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// redactingHandler passes on the statistics of calls, with the error texts of the log (logText): spans would keep
-// others.
+// Spans get the error texts of the log (logText).
 type redactingHandler struct{ stats.Handler }
 
 type methodKey struct{}

@@ -15,29 +15,26 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// Timeouts limit how long a client may take. 0 is the default.
+// How long a client may take. 0: the default.
 type Timeouts struct {
 	Headers time.Duration // to send a request's headers, or a request that needs no credentials; 10 seconds
 	Body    time.Duration // to send a whole request; 30 seconds
 	Stall   time.Duration // to read a message of a stream; 5 minutes
 }
 
-// withDefaults returns the timeouts with 0 replaced by the defaults.
 func (t Timeouts) withDefaults() Timeouts {
 	return Timeouts{cmp.Or(t.Headers, 10*time.Second), cmp.Or(t.Body, 30*time.Second), cmp.Or(t.Stall, 5*time.Minute)}
 }
 
-// abortKey is the context key of the function that cancels a call.
 type abortKey struct{}
 
-// makeAbortable gives a call a context that abortLate can cancel while the request is read.
+// abortLate can cancel the call while the request is read.
 func makeAbortable(ctx context.Context, _ *tap.Info) (context.Context, error) {
 	ctx, cut := context.WithCancel(ctx)
 	return context.WithValue(ctx, abortKey{}, cut), nil
 }
 
-// abortLate returns a timer that cancels a call whose request does not arrive in time. A request that needs no
-// credentials is as small as headers, and has their timeout.
+// A request that needs no credentials is as small as headers, and has their timeout.
 func (t Timeouts) abortLate(ctx context.Context, method string) *time.Timer {
 	cut, ok := ctx.Value(abortKey{}).(context.CancelFunc)
 	if !ok { // the gateway's, which has all of it
@@ -49,14 +46,14 @@ func (t Timeouts) abortLate(ctx context.Context, method string) *time.Timer {
 	return time.AfterFunc(t.Body, cut)
 }
 
-// stallStream records since when a message has been waiting to be sent.
+// Since when a message has been waiting to be sent.
 type stallStream struct {
 	grpc.ServerStream
 	timeout      time.Duration
 	waitingSince atomic.Int64 // Unix time in nanoseconds; 0 while none waits
 }
 
-// stream ends a stream whose client does not read it.
+// A stream whose client does not read it ends.
 func (t Timeouts) stream(
 	srv any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler,
 ) error {
@@ -89,7 +86,7 @@ func (s *stallStream) serve(srv any, handler grpc.StreamHandler) error {
 	}
 }
 
-// handler limits how long each write may wait for the client. http.Server.WriteTimeout would limit a whole stream.
+// How long each write may wait for the client: http.Server.WriteTimeout would limit a whole stream.
 func (t Timeouts) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := &deadlineWriter{w, http.NewResponseController(w), t.Stall}
@@ -106,10 +103,10 @@ type deadlineWriter struct {
 
 func (w *deadlineWriter) setDeadline() { _ = w.control.SetWriteDeadline(time.Now().Add(w.timeout)) }
 
-// clearDeadline removes the deadline, which over HTTP/2 would also end a stream that writes nothing for a while.
+// Over HTTP/2 the deadline would also end a stream that writes nothing for a while.
 func (w *deadlineWriter) clearDeadline() { _ = w.control.SetWriteDeadline(time.Time{}) }
 
-// Unwrap lets http.ResponseController reach the writer.
+// For http.ResponseController, as FlushError.
 func (w *deadlineWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *deadlineWriter) Write(p []byte) (int, error) {
@@ -118,7 +115,6 @@ func (w *deadlineWriter) Write(p []byte) (int, error) {
 	return w.ResponseWriter.Write(p)
 }
 
-// FlushError flushes for http.ResponseController.
 func (w *deadlineWriter) FlushError() error {
 	w.setDeadline()
 	defer w.clearDeadline()

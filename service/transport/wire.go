@@ -12,16 +12,15 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// Encoded is a message in wire format, which streams may send in its place.
+// A message in wire format, which streams may send in its place.
 type Encoded []byte
 
-// Encode returns a message in wire format.
 func Encode(message protobuf.Message) (Encoded, error) {
 	raw, err := marshal(message, protobuf.Marshal)
 	return Encoded(raw), err
 }
 
-// codec is protobuf's, except that it passes on encoded messages as they are.
+// Encoded messages pass as they are.
 type codec struct{ encoding.CodecV2 }
 
 func (c codec) Marshal(v any) (mem.BufferSlice, error) {
@@ -35,14 +34,12 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 	return marshal(message, func(m protobuf.Message) (mem.BufferSlice, error) { return c.CodecV2.Marshal(m) })
 }
 
-// passEncoded lets streams send encoded messages.
 func passEncoded() grpc.ServerOption {
 	return grpc.ForceServerCodecV2(codec{encoding.GetCodecV2(proto.Name)})
 }
 
-// marshal returns a message in wire format. Texts of a database without an encoding (SQL_ASCII), and messages of a
-// server before the connection has an encoding, may be invalid UTF-8, which protobuf rejects: invalid bytes are
-// replaced.
+// Texts of a database without an encoding (SQL_ASCII), and messages of a server before the connection has an encoding,
+// may be invalid UTF-8, which protobuf rejects: invalid bytes are replaced.
 func marshal[Wire any](m protobuf.Message, by func(m protobuf.Message) (Wire, error)) (Wire, error) {
 	wire, err := by(m)
 	if err == nil {
@@ -53,7 +50,6 @@ func marshal[Wire any](m protobuf.Message, by func(m protobuf.Message) (Wire, er
 	return by(m)
 }
 
-// replaceInvalid replaces invalid bytes in all strings of a message.
 func replaceInvalid(m protoreflect.Message) {
 	m.Range(func(field protoreflect.FieldDescriptor, value protoreflect.Value) bool {
 		switch {
@@ -74,7 +70,6 @@ func replaceInvalid(m protoreflect.Message) {
 	})
 }
 
-// replaceInvalidIn replaces invalid bytes in the keys and values of a map, whose values are of a field.
 func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	m.Range(func(key protoreflect.MapKey, value protoreflect.Value) bool {
 		if valid := validValue(values, value); valid.IsValid() {
@@ -89,8 +84,8 @@ func replaceInvalidIn(m protoreflect.Map, values protoreflect.FieldDescriptor) {
 	})
 }
 
-// validValue returns the replacement of a string that is not valid UTF-8, and an invalid value if none is needed. It
-// changes a message in place.
+// The replacement of a string that is not valid UTF-8, or an invalid value if none is needed. It changes a message in
+// place.
 func validValue(field protoreflect.FieldDescriptor, value protoreflect.Value) (valid protoreflect.Value) {
 	switch field.Kind() {
 	case protoreflect.MessageKind:

@@ -61,10 +61,10 @@ func (l *Log) listen(ctx context.Context) error {
 	}
 }
 
-// pingAfter is how long there may be no notification before the connection is checked.
+// After this long without a notification the connection is checked.
 const pingAfter = 30 * time.Second
 
-// waitForNotification returns the next notification; nil if there was none for a while and the connection is alive.
+// nil: no notification for a while, and the connection is alive.
 func waitForNotification(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, stop := context.WithTimeout(ctx, pingAfter)
 	defer stop()

@@ -17,17 +17,15 @@ type ring struct {
 	err     error
 }
 
-// newRing returns a ring for the events after a place.
 func newRing(after store.Place) *ring { return &ring{newest: after, changed: make(chan struct{})} }
 
-// last returns the place of the newest event.
 func (r *ring) last() store.Place {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.newest
 }
 
-// add appends events and drops the oldest that do not fit.
+// add drops the oldest events that do not fit.
 func (r *ring) add(events []store.Event) {
 	if len(events) == 0 {
 		return
@@ -59,8 +57,8 @@ func (r *ring) wake() {
 	r.changed = make(chan struct{})
 }
 
-// after returns the events after a sequence and a channel that is closed when there are more, or the run if it has
-// ended with the last of them. It returns nothing if the ring does not reach back that far.
+// after returns the events after a sequence and a channel that is closed when there are more, or the run if it ended
+// with the last of them; nothing if the ring does not reach back that far.
 func (r *ring) after(sequence int64) (events []store.Event, more <-chan struct{}, ended *store.Run, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

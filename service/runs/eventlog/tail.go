@@ -16,12 +16,12 @@ const (
 	// ringSize is how many of the newest events of a run a replica keeps in memory. A watcher that is further behind
 	// reads pages.
 	ringSize = 1024
-	// pageSize is how many events are read at once.
+	// Events per query.
 	pageSize = 500
 	// pollEvery is how often a tail polls, in case a notification was missed.
 	pollEvery = time.Second
-	// gatherPerWatcher is how long events are gathered per watcher, up to pollEvery: about fifty times what delivering
-	// an event to one takes, since the worker of the run competes with the watchers for processor time.
+	// gatherPerWatcher is how long events are gathered per watcher, up to pollEvery: about fifty times what delivering one
+	// to one watcher takes, since the worker of the run competes with the watchers for processor time.
 	gatherPerWatcher = time.Millisecond
 )
 
@@ -36,8 +36,7 @@ type tail struct {
 	failedSince time.Time // when the database first failed to answer; zero while it answers
 }
 
-// join adds a watcher to the tail of a run, which the first one starts after a place, and reports whether it was
-// running already.
+// The first watcher starts the tail after a place. running: it was running already.
 func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -51,7 +50,7 @@ func (l *Log) join(id uuid.UUID, after store.Place) (t *tail, running bool) {
 	return t, running
 }
 
-// leave removes a watcher from a tail, which the last one stops.
+// The last watcher to leave stops the tail.
 func (l *Log) leave(t *tail) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -63,7 +62,6 @@ func (l *Log) leave(t *tail) {
 	}
 }
 
-// run reads a tail until it is stopped, and drops it if that fails.
 func (l *Log) run(ctx context.Context, t *tail) {
 	if err := rescue.Call(func() error { return l.read(ctx, t) }); err != nil {
 		what := "read the events of run " + t.runID.String()
@@ -108,14 +106,13 @@ func (l *Log) read(ctx context.Context, t *tail) error {
 	}
 }
 
-// gatherFor returns how long a tail gathers events before it delivers them.
 func (l *Log) gatherFor(t *tail) time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return min(time.Duration(t.watchers)*gatherPerWatcher, pollEvery)
 }
 
-// drop ends a tail with an error for its watchers, so that the next watcher starts a new one.
+// drop ends a tail with an error for its watchers; the next watcher starts a new one.
 func (l *Log) drop(t *tail, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -15,8 +15,7 @@ import (
 // ReplacedError reports that a watcher was sent events that the stored log does not have.
 type ReplacedError struct {
 	RunID string
-	// AfterSequence is the sequence of the last event that the watcher was sent and the log still has; 0 if there is
-	// none, or it is unknown.
+	// AfterSequence is the last event that the watcher was sent and the log still has; 0 if none or unknown.
 	AfterSequence int64
 }
 
@@ -28,7 +27,6 @@ func (e *ReplacedError) Error() string {
 	)
 }
 
-// LogReplaced is the reason of a ReplacedError.
 const LogReplaced = "LOG_REPLACED"
 
 func (*ReplacedError) Kind() failure.Kind { return failure.DataLoss }
@@ -40,7 +38,7 @@ func (e *ReplacedError) Info() (reason string, metadata map[string]string) {
 	}
 }
 
-// trail has what a watcher was sent: the last event of each generation, the oldest first.
+// trail is the last event of each generation that a watcher was sent, oldest first.
 type trail []store.Place
 
 func (t trail) last() store.Place { return t[len(t)-1] }

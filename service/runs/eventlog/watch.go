@@ -12,9 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// Log reads the events of runs for watchers.
 type Log struct {
-	// pool is the pool for reading; listener has the configuration of the connection that listens.
+	// listener: only its configuration is used, for the connection that listens.
 	pool, listener *pgxpool.Pool
 	waiting        func()
 	log            *slog.Logger
@@ -23,15 +22,15 @@ type Log struct {
 	tails map[uuid.UUID]*tail
 }
 
-// New returns a Log that reads from a pool, and listens on a connection like the ones of another. It calls waiting when
-// it is notified that a run waits to be claimed.
+// waiting is called when a notification says that a run waits to be claimed. listener's configuration is used for the
+// connection that listens.
 func New(pool, listener *pgxpool.Pool, waiting func(), log *slog.Logger) *Log {
 	return &Log{pool: pool, listener: listener, waiting: waiting, log: log, tails: map[uuid.UUID]*tail{}}
 }
 
-// Watch calls send for each event of a run after a place, past ones first, then new ones, and returns the run as it
-// ended. It fails with store.ErrNotFound, with a ReplacedError if the stored log lacks the place, or loses an event
-// that was sent, with the error of send, or with the database's.
+// Watch sends past events first, then new ones, and returns the run as it ended. It fails with store.ErrNotFound, with
+// a ReplacedError if the stored log lacks the place, or loses an event that was sent, with the error of send, or with
+// the database's.
 func (l *Log) Watch(
 	ctx context.Context, runID string, after store.Place, send func(store.Event) error,
 ) (*store.Run, error) {
@@ -65,7 +64,7 @@ func (l *Log) Watch(
 	}
 }
 
-// watchHistory watches until the log is replaced: it fails with store.ErrNoPlace then.
+// watchHistory fails with store.ErrNoPlace when the log is replaced.
 func (l *Log) watchHistory(
 	ctx context.Context, id uuid.UUID, sent *trail, send func(store.Event) error,
 ) (*store.Run, error) {

@@ -9,25 +9,25 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// counters are the server's counters of rows at the last sampling, by relation.
+// The server's counters of rows at the last sampling, by relation.
 type counters struct {
 	stored map[uint32]counter
-	// first is true if there was no sampling before: what was counted until now is not known to be recent.
+	// first: there was no sampling before, so what was counted until now is not known to be recent.
 	first bool
-	// reset is true if all statistics were reset since.
+	// reset: all statistics were reset since.
 	reset bool
-	// changed are the counters to store.
+	// Counters to store.
 	changed []counter
 	seen    map[uint32]bool
 }
 
-// counter has the rows of a relation that were inserted and deleted since its statistics were reset.
+// Rows inserted and deleted since the relation's statistics were reset.
 type counter struct {
 	Relation          uint32
 	Inserted, Deleted int64
 }
 
-// readCounters reads the counters of the last sampling; nil if there was none.
+// nil: there was no sampling before.
 func readCounters(ctx context.Context, tx pgx.Tx, last *time.Time) (*counters, error) {
 	c := &counters{stored: map[uint32]counter{}, seen: map[uint32]bool{}, first: last == nil}
 	if err := tx.QueryRow(
@@ -47,8 +47,7 @@ func readCounters(ctx context.Context, tx pgx.Tx, last *time.Time) (*counters, e
 	return c, err
 }
 
-// since returns how many rows of a relation were inserted and deleted since the last sampling, and whether that may be
-// too few because its statistics were reset.
+// reset: the numbers may be too low, since the relation's statistics were reset.
 func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset bool) {
 	before, known := c.stored[r.OID]
 	c.seen[r.OID] = true
@@ -67,7 +66,7 @@ func (c *counters) since(r inventory.Relation) (inserted, deleted int64, reset b
 	return now.Inserted - before.Inserted, now.Deleted - before.Deleted, false
 }
 
-// store stores the counters that have changed, and deletes the counters of dropped relations.
+// store also deletes the counters of dropped relations.
 func (c *counters) store(ctx context.Context, tx pgx.Tx) error {
 	var (
 		relations, gone   []uint32

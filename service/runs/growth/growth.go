@@ -12,17 +12,16 @@ import (
 
 const day = 24 * time.Hour
 
-// Growth is how much tables grow, by their names.
+// Tables are keyed by name.
 type Growth struct {
-	// Now is when the tables were measured, and LastTime when they were last sampled; nil if they never were.
+	// LastTime is when the tables were last sampled; nil: never.
 	Now      time.Time
 	LastTime *time.Time
 	tables   map[string]past
-	// week and month are the samplings that 7 and 30 days are compared with; nil if none is old enough.
+	// The samplings that 7 and 30 days are compared with; nil if none is old enough.
 	week, month *time.Time
 }
 
-// past has the stored figures of a table.
 type past struct {
 	firstTime         time.Time
 	week, month       *int64 // bytes with indexes at these samplings; nil if it has no sample so old
@@ -30,8 +29,8 @@ type past struct {
 	reset             bool
 }
 
-// selectSamplings selects the samplings to compare with: the last one that is at least so old, or else the first one
-// that is at least a day (of 30 days: a week) old.
+// selectSamplings finds the last sampling that is at least 7 (30) days old, or else the first that is at least a day (a
+// week) old.
 const selectSamplings = `
 SELECT $1::timestamptz, (SELECT max(time) FROM cleanupd.table_sampling),
   COALESCE((SELECT max(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '7 days'),
@@ -39,7 +38,7 @@ SELECT $1::timestamptz, (SELECT max(time) FROM cleanupd.table_sampling),
   COALESCE((SELECT max(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '30 days'),
     (SELECT min(time) FROM cleanupd.table_sampling WHERE time <= $1 - interval '7 days'))`
 
-// selectPast selects what tables were at two samplings ($1, $2), and what was counted since the first one.
+// $1, $2: two samplings. Counted: since the first one.
 const selectPast = `
 SELECT t.name, t.first_time, week.bytes, month.bytes, COALESCE(since.inserted, 0), COALESCE(since.deleted, 0),
   COALESCE(since.reset, false)
@@ -52,7 +51,7 @@ FROM cleanupd.sampled_table t
     FROM cleanupd.table_sample WHERE table_id = t.id AND time > $1) AS since ON true
 WHERE t.drop_time IS NULL`
 
-// Read returns how much tables grow until a time, at which they are measured.
+// Tables are measured at now.
 func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, error) {
 	g := &Growth{tables: map[string]past{}}
 	if err := db.QueryRow(ctx, selectSamplings, now).Scan(&g.Now, &g.LastTime, &g.week, &g.month); err != nil {
@@ -71,15 +70,15 @@ func Read(ctx context.Context, db campaign.Querier, now time.Time) (*Growth, err
 	return g, err
 }
 
-// Rates are how fast a table grows, a day; nil where that is unknown.
+// Per day; nil where unknown.
 type Rates struct {
-	// Week and Month are the bytes, with indexes, over 7 and 30 days.
+	// Bytes, with indexes, over 7 and 30 days.
 	Week, Month *int64
-	// Inserted and Deleted are rows over 7 days, at least.
+	// Rows over 7 days, at least.
 	Inserted, Deleted *int64
 }
 
-// Rates returns how fast a table grows. One that an early sampling did not find was empty then.
+// A table that an early sampling did not find was empty then.
 func (g *Growth) Rates(t *inventory.Table) (r Rates) {
 	p, known := g.tables[t.Name]
 	if g.week == nil || !known {
@@ -96,10 +95,8 @@ func (g *Growth) Rates(t *inventory.Table) (r Rates) {
 	return r
 }
 
-// days returns how many days have passed since a sampling.
 func (g *Growth) days(since time.Time) float64 { return float64(g.Now.Sub(since)) / float64(day) }
 
-// perDay returns by how much a table grew since a sampling, a day.
 func (g *Growth) perDay(now int64, then *int64, firstTime, since time.Time) *int64 {
 	var before int64
 	switch {
@@ -112,17 +109,16 @@ func (g *Growth) perDay(now int64, then *int64, firstTime, since time.Time) *int
 	return &grown
 }
 
-// Point is the size of a table at a time.
 type Point struct {
 	Time  time.Time
 	Rows  int64
 	Bytes int64 // with indexes
 }
 
-// historyDays is for how many days the history of a table is returned.
+// historyDays is the length of a table's history.
 const historyDays = 30
 
-// selectHistory selects the last sample of each day ($2: since when) of tables ($1), and the sample before.
+// selectHistory finds the last sample of each day ($2: since when) of tables ($1), and the sample before.
 const selectHistory = `
 SELECT t.name, s.time, s.rows, s.bytes + s.index_bytes
 FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
@@ -135,7 +131,7 @@ FROM cleanupd.sampled_table t CROSS JOIN LATERAL (
 WHERE t.name = ANY ($1::text[])
 ORDER BY t.name, s.time`
 
-// History returns the sizes of tables over the last 30 days, by their names, where they changed.
+// History has the last 30 days, by table name, only where the size changed.
 func History(ctx context.Context, db campaign.Querier, names []string, now time.Time) (map[string][]Point, error) {
 	rows, _ := db.Query(ctx, selectHistory, names, now.Add(-historyDays*day))
 	history := map[string][]Point{}

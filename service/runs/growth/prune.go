@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// How long samples are kept: all of them for a while, then the last of each week.
+// All samples are kept for a while, then the last of each week.
 const (
 	keepAll    = 90 * 24 * time.Hour
 	keepWeekly = 400 * 24 * time.Hour
@@ -32,7 +32,7 @@ DELETE FROM cleanupd.table_sample s WHERE time < $1 AND EXISTS (
   SELECT FROM cleanupd.table_sample later WHERE later.table_id = s.table_id AND later.time > s.time
     AND later.time < $1)`
 
-// prune thins and deletes old samples, and forgets tables that were dropped long ago.
+// prune also forgets tables that were dropped long ago.
 func prune(ctx context.Context, tx pgx.Tx, now time.Time) error {
 	for _, statement := range []struct {
 		sql   string

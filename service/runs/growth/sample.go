@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// batch has the figures of all tables at a sampling, a column each.
+// All tables at a sampling, one column per field.
 type batch struct {
 	names                   []string
 	rows, bytes, indexBytes []int64
@@ -27,7 +27,7 @@ func newBatch(found *inventory.Inventory) *batch {
 	return b
 }
 
-// count adds the rows that were inserted and deleted since the last sampling.
+// Rows since the last sampling.
 func (b *batch) count(found *inventory.Inventory, c *counters) {
 	for _, t := range found.Tables {
 		var inserted, deleted int64
@@ -41,7 +41,6 @@ func (b *batch) count(found *inventory.Inventory, c *counters) {
 	}
 }
 
-// registerTables stores which tables exist, and which no longer do.
 const registerTables = `
 WITH found AS (SELECT unnest($1::text[]) AS name),
 added AS (
@@ -52,7 +51,7 @@ added AS (
 UPDATE cleanupd.sampled_table t SET drop_time = $2
   WHERE drop_time IS NULL AND NOT EXISTS (SELECT FROM found WHERE found.name = t.name)`
 
-// insertSamples stores the samples of tables that have changed since their last one.
+// Only of tables that have changed since their last sample.
 const insertSamples = `
 WITH found AS (
   SELECT * FROM unnest($1::text[], $3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::boolean[])
@@ -65,7 +64,7 @@ INSERT INTO cleanupd.table_sample (table_id, time, rows, bytes, index_bytes, ins
   WHERE f.inserted > 0 OR f.deleted > 0 OR f.reset
     OR (f.rows, f.bytes, f.index_bytes) IS DISTINCT FROM (last.rows, last.bytes, last.index_bytes)`
 
-// store stores the samples of the tables that have changed, and returns how many these are.
+// changed is how many tables have.
 func (b *batch) store(ctx context.Context, tx pgx.Tx, now time.Time) (changed int64, err error) {
 	if _, err := tx.Exec(ctx, registerTables, b.names, now); err != nil {
 		return 0, err

@@ -15,30 +15,27 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/inventory"
 )
 
-// Sampler samples the tables.
 type Sampler struct {
 	Pool  *pgxpool.Pool
 	Owner *instance.Owner
-	// Masks are the masks of work tables, which are sampled by kind.
+	// Work tables, sampled by kind.
 	Masks []inventory.Mask
 	Log   *slog.Logger
 }
 
 const (
-	// sampleTimeout is how long a sampling may take.
 	sampleTimeout = time.Minute
-	// sampleEvery is how often tables are sampled while no run ends.
-	sampleEvery = "interval '24 hours'"
-	// statementTimeout bounds each statement of a sampling.
+	// While no run ends.
+	sampleEvery      = "interval '24 hours'"
 	statementTimeout = "SET LOCAL statement_timeout = '30s'"
 )
 
-// isDue is the condition that tables are to be sampled: the last sampling was a day ago, or a run that deletes has
-// ended since. A last sampling in the future comes from a clock that was set back.
+// Tables are sampled daily, and after each run that deletes. A last sampling in the future comes from a clock that was
+// set back.
 const isDue = `(last_time IS NULL OR last_time NOT BETWEEN clock_timestamp() - ` + sampleEvery + ` AND clock_timestamp()
 	OR EXISTS (SELECT FROM cleanupd.run WHERE NOT dry_run AND end_time > last_time))`
 
-// Tick samples the tables if that is due. Of several replicas that call it at the same time, one does.
+// Of several replicas that call Tick at the same time, one samples.
 func (s *Sampler) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, sampleTimeout)
 	defer cancel()
@@ -68,8 +65,7 @@ func (s *Sampler) Tick(ctx context.Context) error {
 	})
 }
 
-// lock locks the row of the sampler if a sampling is due and no other replica does it, and returns the time of the last
-// sampling; nil if there was none.
+// locked: a sampling is due and no other replica does it. last is nil if there was none.
 func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err error) {
 	err = tx.QueryRow(ctx, "SELECT last_time FROM cleanupd.table_sampler WHERE "+isDue+" FOR UPDATE SKIP LOCKED").
 		Scan(&last)
@@ -79,8 +75,7 @@ func lock(ctx context.Context, tx pgx.Tx) (last *time.Time, locked bool, err err
 	return last, err == nil, err
 }
 
-// sample samples the tables, and returns how many have changed. last is when they were sampled before; nil if they were
-// not.
+// last is when tables were sampled before; nil: never.
 func (s *Sampler) sample(ctx context.Context, tx pgx.Tx, last *time.Time) (changed int64, err error) {
 	now, err := store.Now(ctx, tx)
 	if err != nil {

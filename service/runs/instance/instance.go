@@ -18,11 +18,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// OtherInstance is the reason why a service changes nothing: another instance owns the database, or it is a copy.
+// OtherInstance: another instance owns the database, or it is a copy, so nothing is changed.
 const OtherInstance = "INSTANCE"
 
-// Own makes a database that no instance owns yet the one of an instance. It fails with a refused.Error of the reason
-// OtherInstance if another instance owns it, or it is a copy.
+// Own also claims a database that no instance owns yet. It fails with a refused.Error of the reason OtherInstance.
 func Own(ctx context.Context, db campaign.Querier, name string) error {
 	stored, now, err := store.ReadIdentities(ctx, db)
 	if err != nil {
@@ -44,7 +43,6 @@ func Own(ctx context.Context, db campaign.Querier, name string) error {
 	}
 }
 
-// compare describes how the identity of a database differs from the stored one.
 func compare(stored, now store.Identity) (differences []string) {
 	if stored.Instance != now.Instance {
 		differences = append(differences,
@@ -60,17 +58,14 @@ func compare(stored, now store.Identity) (differences []string) {
 	return differences
 }
 
-// Owner checks again and again that an instance owns the database.
 type Owner struct {
 	name    string
 	log     *slog.Logger
 	foreign atomic.Bool // as last logged
 }
 
-// NewOwner returns the owner with the name of an instance.
 func NewOwner(name string, log *slog.Logger) *Owner { return &Owner{name: name, log: log} }
 
-// Name returns the name of the instance.
 func (o *Owner) Name() string { return o.name }
 
 // Check fails as Own does.
@@ -84,7 +79,7 @@ func (o *Owner) Lock(ctx context.Context, tx pgx.Tx) error {
 	return o.Check(ctx, tx)
 }
 
-// Owns reports whether the instance owns the database. It logs once if it does not.
+// Owns logs once when the answer becomes no.
 func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 	err := o.Check(ctx, db)
 	refusal := (*refused.Error)(nil)
@@ -98,17 +93,14 @@ func (o *Owner) Owns(ctx context.Context, db campaign.Querier) (bool, error) {
 	return false, nil
 }
 
-// Adoption describes the changes when an instance adopts a database.
 type Adoption struct {
-	// From and To describe the owners.
 	From, To string
-	// Runs are the ids of the active runs, which end.
+	// Active runs, which end.
 	Runs []uuid.UUID
-	// Scheduled says that the schedule is enabled, and will be disabled.
+	// The schedule is enabled, and will be disabled.
 	Scheduled bool
 }
 
-// PreviewAdoption returns what would change if an instance adopted the database.
 func PreviewAdoption(ctx context.Context, db campaign.Querier, name string) (a Adoption, err error) {
 	stored, now, err := store.ReadIdentities(ctx, db)
 	if err != nil {

@@ -20,19 +20,19 @@ import (
 )
 
 const (
-	// queryEvery is how often the database is queried for metrics at most.
+	// At most.
 	queryEvery   = 15 * time.Second
 	queryTimeout = 2 * time.Second
 )
 
-// Database collects the metrics that are read from the database when they are scraped, the same on every replica. It
-// leaves out the ones that could not be read.
+// Metrics read from the database when they are scraped, the same on every replica. Those that cannot be read are left
+// out.
 type Database struct {
-	// Pool is the pool for callers, Tasks where the tasks come from, and Include as in pipeline.Config.
+	// Pool is for callers, and Include as in pipeline.Config.
 	Pool    *pgxpool.Pool
 	Tasks   tasklist.Source
 	Include map[string][]string
-	// Targets are the names of the targets of notifications.
+	// Names of the targets of notifications.
 	Targets []string
 	Log     *slog.Logger
 
@@ -132,7 +132,7 @@ func (d *Database) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// query reads some of the metrics, and records whether that failed.
+// query also records whether it failed.
 func (d *Database) query(ctx context.Context, what string, read func(context.Context) error) {
 	err := rescue.Call(func() error { return read(ctx) })
 	if err != nil {
@@ -142,7 +142,6 @@ func (d *Database) query(ctx context.Context, what string, read func(context.Con
 	d.flag(scrapeError, err != nil, what)
 }
 
-// flag adds a gauge that is 1 or 0.
 func (d *Database) flag(desc *prometheus.Desc, on bool, labels ...string) {
 	value := 0.0
 	if on {
@@ -155,7 +154,6 @@ func (d *Database) gauge(desc *prometheus.Desc, value float64, labels ...string)
 	d.last = append(d.last, prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...))
 }
 
-// queryStatus reads the state of all runs and of the schedule.
 func (d *Database) queryStatus(ctx context.Context) error {
 	s, err := store.GetStatus(ctx, d.Pool)
 	if err != nil {
@@ -181,7 +179,6 @@ func (d *Database) queryStatus(ctx context.Context) error {
 	return nil
 }
 
-// queryRetained reads what the last run of each task retained.
 func (d *Database) queryRetained(ctx context.Context) error {
 	list, err := store.LastRetained(ctx, d.Pool)
 	for _, r := range list {
@@ -195,7 +192,6 @@ func (d *Database) queryRetained(ctx context.Context) error {
 	return err
 }
 
-// queryRefusals reads which guards refuse tasks.
 func (d *Database) queryRefusals(ctx context.Context) error {
 	refusals, err := store.GuardRefusals(ctx, d.Pool)
 	for _, l := range refusals {
@@ -204,7 +200,6 @@ func (d *Database) queryRefusals(ctx context.Context) error {
 	return err
 }
 
-// queryPending reads how many notifications wait to be sent.
 func (d *Database) queryPending(ctx context.Context) error {
 	pending, err := store.PendingNotifications(ctx, d.Pool)
 	if err != nil {
@@ -219,7 +214,7 @@ func (d *Database) queryPending(ctx context.Context) error {
 	return nil
 }
 
-// queryTables reads the age of obsolete rows, and whether the application cleans the database as well.
+// Ages of obsolete rows, and whether the application cleans the database as well.
 func (d *Database) queryTables(ctx context.Context) error {
 	list, err := d.Tasks.Read(ctx, d.Pool)
 	if err != nil {

@@ -26,7 +26,6 @@ var (
 	)
 )
 
-// queryForecast reads whether runs keep up, and when sequences end.
 func (d *Database) queryForecast(ctx context.Context) error {
 	tasks, err := forecast.FallingBehindTasks(ctx, d.Pool)
 	if err != nil {

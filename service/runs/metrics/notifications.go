@@ -5,10 +5,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Notifications counts what this replica did with notifications.
 type Notifications struct{ total *prometheus.CounterVec }
 
-// NewNotifications registers the metrics of notifications to some targets.
 func NewNotifications(r prometheus.Registerer, targets []string) *Notifications {
 	n := &Notifications{promauto.With(r).NewCounterVec(
 		prometheus.CounterOpts{
@@ -26,11 +24,8 @@ func NewNotifications(r prometheus.Registerer, targets []string) *Notifications 
 	return n
 }
 
-// Sent counts a notification that its target accepted.
 func (n *Notifications) Sent(target string) { n.total.WithLabelValues(target, "sent").Inc() }
 
-// Failed counts an attempt to send a notification that failed.
 func (n *Notifications) Failed(target string) { n.total.WithLabelValues(target, "failed").Inc() }
 
-// GivenUp counts a notification that is not sent any more.
 func (n *Notifications) GivenUp(target string) { n.total.WithLabelValues(target, "given_up").Inc() }

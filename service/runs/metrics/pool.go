@@ -8,8 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// RegisterPools registers the metrics of all connections to the main database, with the units and names that Prometheus
-// recommends.
+// Units and names are those that Prometheus recommends.
 func RegisterPools(r prometheus.Registerer, pools ...*pgxpool.Pool) {
 	pools = slices.Compact(pools) // there may be only one
 	sum := func(value func(*pgxpool.Stat) float64) func() float64 {

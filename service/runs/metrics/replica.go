@@ -24,8 +24,7 @@ var (
 	runBuckets   = []float64{1, 5, 15, 60, 300, 900, 1800, 3600, 7200, 14400, 28800}
 )
 
-// Replica has what this replica did and encountered since it started. Its metrics are updated after a COMMIT that was
-// answered; the results of runs are exact.
+// Counters are updated after a COMMIT that was answered; the results of runs are exact.
 type Replica struct {
 	runs           *prometheus.CounterVec
 	runSeconds     *prometheus.HistogramVec
@@ -42,7 +41,6 @@ type Replica struct {
 	messages       *prometheus.CounterVec
 }
 
-// NewReplica registers the metrics of this replica.
 func NewReplica(r prometheus.Registerer) *Replica {
 	f := promauto.With(r)
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -85,7 +83,7 @@ func NewReplica(r prometheus.Registerer) *Replica {
 	return m
 }
 
-// initialize sets every possible series to 0, so that its first increase is seen.
+// Every possible series starts at 0, so that its first increase is seen.
 func (m *Replica) initialize() {
 	for _, dry := range []string{"false", "true"} {
 		for _, state := range []store.State{store.Succeeded, store.Failed, store.Cancelled} {
@@ -116,11 +114,9 @@ func (m *Replica) initialize() {
 	}
 }
 
-// label returns the value of a label for a state.
 func label[S ~string](state S) string { return strings.ToLower(string(state)) }
 
-// RunEnded counts the tasks that were cancelled with a run, and then the run, so that its tasks are counted whenever it
-// is.
+// Counts the tasks that were cancelled with the run first, so that a run's tasks are counted whenever it is.
 func (m *Replica) RunEnded(r *store.Run) {
 	for _, t := range r.Results {
 		if t.State == pipeline.Cancelled {
@@ -132,7 +128,7 @@ func (m *Replica) RunEnded(r *store.Run) {
 	m.runs.WithLabelValues(label(r.State), dry).Inc()
 }
 
-// TaskEnded counts a task, unless the run is a dry run.
+// Dry runs do not count.
 func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	if r.DryRun {
 		return
@@ -144,14 +140,12 @@ func (m *Replica) TaskEnded(r *store.Run, t *store.Result) {
 	}
 }
 
-// observe observes how long something took, if it was started.
 func observe(o prometheus.Observer, start, end *time.Time) {
 	if start != nil {
 		o.Observe(end.Sub(*start).Seconds())
 	}
 }
 
-// Committed counts a batch.
 func (m *Replica) Committed(task string, d purge.Delta) {
 	if d.Empty() {
 		return
@@ -163,7 +157,7 @@ func (m *Replica) Committed(task string, d purge.Delta) {
 	m.batchSeconds.WithLabelValues(task).Observe(time.Since(d.Begun).Seconds())
 }
 
-// Logged counts the messages with a code among events that were written.
+// Counts the messages by code.
 func (m *Replica) Logged(events ...store.Event) {
 	for _, e := range events {
 		if e.Code != "" {
@@ -172,13 +166,10 @@ func (m *Replica) Logged(events ...store.Event) {
 	}
 }
 
-// Throttled counts for how long a batch waited.
 func (m *Replica) Throttled(reason throttle.Reason, d time.Duration) {
 	m.throttled.WithLabelValues(string(reason)).Add(d.Seconds())
 }
 
-// Retried counts a retry after an error with a SQLSTATE.
 func (m *Replica) Retried(state string) { m.retries.WithLabelValues(state).Inc() }
 
-// AttemptFailed counts a run that this replica claimed after a failed attempt.
 func (m *Replica) AttemptFailed() { m.failedAttempts.Inc() }

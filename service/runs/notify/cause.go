@@ -6,10 +6,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Cause is why an event is sent. It is the end of the event's type, and of its id.
+// The end of the event's type, and of its id.
 type Cause string
 
-// Causes.
 const (
 	RunFailed      Cause = "run.failed"
 	GuardRefused   Cause = "guard.refused"
@@ -19,23 +18,22 @@ const (
 	TestRequested  Cause = "test"
 )
 
-// Bounds say how much a run must retain for an event.
+// How much a run must retain for an event.
 type Bounds struct {
-	// Rows and Tables are the lowest numbers with an event; 0 for none.
+	// Lowest numbers with an event; 0: none.
 	Rows, Tables int64
 }
 
-// DefaultBounds are the bounds unless flags have others.
 var DefaultBounds = Bounds{Rows: 1000, Tables: 1}
 
-// occurrence is a cause with the tasks that it is about; none if it is about the run.
+// No tasks: it is about the run.
 type occurrence struct {
 	cause Cause
 	tasks []store.Result
 }
 
-// judge returns the causes of notifications of a run that ended. failedBefore has the names of its tasks that had
-// failed when they were last executed. A run that failed only because of guards is not reported as failed in addition.
+// failedBefore are the run's tasks that had failed when they were last executed. A run that failed only because of
+// guards is not reported as failed in addition.
 func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurrence) {
 	var failed, refusals, retained, recovered []store.Result
 	var rows, tables int64
@@ -73,5 +71,4 @@ func judge(run *store.Run, failedBefore []string, bounds Bounds) (found []occurr
 	return found
 }
 
-// reaches reports whether a number is at least a bound, if there is one.
 func reaches(n, bound int64) bool { return bound > 0 && n >= bound }

@@ -11,14 +11,13 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// typePrefix is the beginning of the types of events.
 const typePrefix = "io.github.cleanupd."
 
-// maxText limits the bytes of a text that comes from the database.
+// In bytes, of a text that comes from the database.
 const maxText = 1000
 
-// Event is a CloudEvent, as it is stored and sent. Its id is made of the run and the cause, or of the missed time, so
-// that it is the same in each attempt, to all targets, and also if it is made again after a failover.
+// Event is a CloudEvent, as stored and sent. Its id is made of the run and the cause, or of the missed time, so that it
+// is the same in each attempt, for all targets, and if it is made again after a failover.
 type Event struct {
 	SpecVersion     string    `json:"specversion"`
 	ID              string    `json:"id"`
@@ -30,7 +29,7 @@ type Event struct {
 	Data            Data      `json:"data"`
 }
 
-// Data is what happened. All its texts are single printable lines, except Description.
+// All texts are single printable lines, except Description.
 type Data struct {
 	Summary     string     `json:"summary"`
 	Description string     `json:"description"`
@@ -42,7 +41,6 @@ type Data struct {
 	DueTime     *time.Time `json:"dueTime,omitempty"` // of a run of the schedule that was missed
 }
 
-// Run describes a run that ended.
 type Run struct {
 	ID             string     `json:"id"`
 	State          string     `json:"state"`
@@ -56,7 +54,6 @@ type Run struct {
 	Tasks          []Task     `json:"tasks,omitempty"` // the ones that the event is about
 }
 
-// Task describes a task of a run.
 type Task struct {
 	Task           string `json:"task"`
 	State          string `json:"state"`
@@ -66,12 +63,10 @@ type Task struct {
 	TablesRetained int64  `json:"tablesRetained"`
 }
 
-// Origin is where events come from.
 type Origin struct {
 	Database, Host, Instance string
 }
 
-// source returns the URI reference of the origin.
 func (o Origin) source() string {
 	source := "/cleanupd"
 	for _, part := range []string{o.Instance, o.Database} {
@@ -82,7 +77,7 @@ func (o Origin) source() string {
 	return source
 }
 
-// event returns an event without a subject and a text.
+// event leaves the subject and the text empty.
 func (o Origin) event(id string, cause Cause, at time.Time) Event {
 	return Event{
 		SpecVersion:     "1.0",
@@ -99,7 +94,6 @@ func (o Origin) event(id string, cause Cause, at time.Time) Event {
 	}
 }
 
-// runEvent returns the event of what happened in a run.
 func (o Origin) runEvent(run *store.Run, what occurrence) Event {
 	e := o.event(run.ID, what.cause, *run.EndTime)
 	e.Subject = "runs/" + run.ID
@@ -108,7 +102,6 @@ func (o Origin) runEvent(run *store.Run, what occurrence) Event {
 	return e
 }
 
-// missedEvent returns the event of a time of the schedule that was missed.
 func (o Origin) missedEvent(due, now time.Time) Event {
 	e := o.event("schedule/"+missedSubject(due), ScheduleMissed, now)
 	due = due.UTC()
@@ -117,10 +110,8 @@ func (o Origin) missedEvent(due, now time.Time) Event {
 	return e
 }
 
-// missedSubject returns the subject of the notifications of a time that was missed.
 func missedSubject(due time.Time) string { return due.UTC().Format(time.RFC3339Nano) }
 
-// testEvent returns an event that says that notifications arrive.
 func (o Origin) testEvent(now time.Time) Event {
 	e := o.event(uuid.NewString(), TestRequested, now)
 	e.write(TestRequested)
@@ -154,7 +145,7 @@ func describe(run *store.Run, tasks []store.Result) *Run {
 	return r
 }
 
-// printable returns a text as one printable line of limited length: names and errors may have been chosen by anyone.
+// One line of limited length: anyone may have chosen names and errors.
 func printable(text string) string {
 	const ellipsis = "…"
 	text = terminal.OneLine(strings.ToValidUTF8(text, "\uFFFD"))

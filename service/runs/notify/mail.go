@@ -22,7 +22,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// mailer sends events by e-mail.
 type mailer struct {
 	host           string
 	port           int
@@ -67,9 +66,9 @@ func (t *Target) parseMail(u *url.URL, o Options) (err error) {
 	return nil
 }
 
-// parseQuery reads the addresses and the name of the password file.
+// Addresses, and the name of the password file.
 func (m *mailer) parseQuery(u *url.URL) error {
-	// A plus sign is a part of an address here, and no space.
+	// A plus sign is part of an address here, not a space.
 	query, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, "+", "%2B"))
 	if err != nil || strings.Trim(u.Path, "/") != "" || u.Fragment != "" {
 		return errors.New("this is not smtp://HOST?to=ADDRESS&from=ADDRESS")
@@ -102,7 +101,7 @@ func (m *mailer) parseQuery(u *url.URL) error {
 	return err
 }
 
-// addresses returns the e-mail addresses in lists of them, without names.
+// Without names.
 func addresses(lists []string) (all []string, err error) {
 	for _, list := range lists {
 		parsed, err := mail.ParseAddressList(list)
@@ -141,8 +140,8 @@ func (m *mailer) send(ctx context.Context, e *Event) error {
 	return err
 }
 
-// sendEach sends an event to each address alone, after one was refused. It fails only if all are refused: another
-// attempt would be no better, and others would get the mail again.
+// After one address was refused, each gets its own mail. Fails only if all are refused: another attempt would be no
+// better, and the others would get the mail again.
 func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error {
 	var refused []error
 	for _, to := range m.to {
@@ -159,7 +158,6 @@ func (m *mailer) sendEach(ctx context.Context, e *Event, password string) error 
 	return nil
 }
 
-// sendTo sends an event to addresses in one mail.
 func (m *mailer) sendTo(ctx context.Context, e *Event, password string, to ...string) error {
 	msg, err := m.message(e, to)
 	if err != nil {
@@ -175,8 +173,7 @@ func (m *mailer) sendTo(ctx context.Context, e *Event, password string, to ...st
 	return err
 }
 
-// hello returns the name by which the client greets the server: that of the machine, if it is a full one, which some
-// servers require, or else its address.
+// Some servers require a full host name; without one it is the address.
 func (m *mailer) hello() string {
 	name, err := os.Hostname()
 	if err == nil && strings.Contains(name, ".") {
@@ -194,7 +191,7 @@ func (m *mailer) hello() string {
 	return "[" + local + "]"
 }
 
-// client returns a client whose connection is closed when the context ends.
+// The connection is closed when the context ends.
 func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, error) {
 	options := []gomail.Option{
 		gomail.WithPort(m.port),
@@ -203,7 +200,7 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 		gomail.WithTLSPolicy(m.policy),
 		gomail.WithTimeout(sendTimeout),
 		gomail.WithDialContextFunc(func(dial context.Context, network, _ string) (net.Conn, error) {
-			// the client's own address has no brackets around one of IPv6
+			// the client's own IPv6 address has no brackets
 			conn, err := (&net.Dialer{}).DialContext(dial, network, net.JoinHostPort(m.host, strconv.Itoa(m.port)))
 			if err != nil {
 				return nil, err
@@ -226,7 +223,7 @@ func (m *mailer) client(ctx context.Context, password string) (*gomail.Client, e
 	return gomail.NewClient(m.host, options...)
 }
 
-// message returns the mail of an event. Its Message-ID is the same in each attempt.
+// The Message-ID is the same in each attempt.
 func (m *mailer) message(e *Event, to []string) (*gomail.Msg, error) {
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	if err := errors.Join(msg.From(m.from), msg.To(to...)); err != nil {

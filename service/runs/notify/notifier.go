@@ -15,29 +15,24 @@ import (
 )
 
 const (
-	// patience is for how long a notification is sent again and again until it is given up.
+	// A notification is retried for this long.
 	patience = 24 * time.Hour
-	// claim is for how long a notification belongs to a replica that sends it.
+	// How long a replica that sends a notification keeps it.
 	claim = 2 * sendTimeout
 )
 
-// Counters counts what became of attempts.
 type Counters interface {
-	// Sent counts a notification that a target accepted, Failed an attempt that failed, and GivenUp a notification that
-	// is not sent any more.
 	Sent(target string)
 	Failed(target string)
 	GivenUp(target string)
 }
 
-// Config configures a Notifier.
 type Config struct {
-	// Targets are where notifications are sent; none for a Notifier that does nothing.
+	// None: the Notifier does nothing.
 	Targets []*Target
 	Bounds  Bounds
 }
 
-// Notifier stores and sends notifications.
 type Notifier struct {
 	Config
 	Pool     *pgxpool.Pool
@@ -45,7 +40,7 @@ type Notifier struct {
 	Origin   Origin
 	Counters Counters
 	Log      *slog.Logger
-	// Clock returns the time, the same on all replicas; nil for the time of the database.
+	// The same on all replicas; nil: the database's time.
 	Clock func(context.Context) (time.Time, error)
 }
 
@@ -56,7 +51,6 @@ func (n *Notifier) now(ctx context.Context) (time.Time, error) {
 	return store.Now(ctx, n.Pool)
 }
 
-// Names returns the names of the targets.
 func (c Config) Names() (names []string) {
 	for _, t := range c.Targets {
 		names = append(names, t.Name)
@@ -64,8 +58,7 @@ func (c Config) Names() (names []string) {
 	return names
 }
 
-// Collect stores the notifications of runs that ended and of times of the schedule that were missed. Each is stored
-// once, whichever replicas call it at the same time.
+// Each notification is stored once, whichever replicas call Collect at the same time.
 func (n *Notifier) Collect(ctx context.Context) error {
 	if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
 		return err
@@ -94,7 +87,7 @@ func (n *Notifier) Collect(ctx context.Context) error {
 	return nil
 }
 
-// dropOld gives up what happened too long ago, and what waits for targets that are not configured any more.
+// Gives up what happened too long ago, and what waits for targets that are no longer configured.
 func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 	before := now.Add(-patience)
 	skipped, err := store.SkipNotNotified(ctx, n.Pool, before)
@@ -111,7 +104,6 @@ func (n *Notifier) dropOld(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// collectRun stores the notifications of a run that ended, and reports whether there was one.
 func (n *Notifier) collectRun(ctx context.Context, tx pgx.Tx, now time.Time) (found bool, err error) {
 	run, err := store.LockNotNotified(ctx, tx)
 	if err != nil || run == nil {
@@ -129,7 +121,6 @@ func (n *Notifier) collectRun(ctx context.Context, tx pgx.Tx, now time.Time) (fo
 	return true, store.SetNotified(ctx, tx, run.UUID())
 }
 
-// collectMissed stores the notifications of a missed time of the schedule, and reports whether there was one.
 func (n *Notifier) collectMissed(ctx context.Context, tx pgx.Tx, now time.Time) (found bool, err error) {
 	due, err := store.LockMissed(ctx, tx)
 	if err != nil || due == nil {
@@ -150,7 +141,7 @@ func (n *Notifier) insert(ctx context.Context, tx pgx.Tx, subject string, cause 
 	return store.InsertNotifications(ctx, tx, subject, string(cause), body, n.Names(), now)
 }
 
-// Deliver sends the notifications for a target whose time has come, one after the other.
+// Delivers what is due, one after the other.
 func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
 	for {
 		if owns, err := n.Owner.Owns(ctx, n.Pool); err != nil || !owns {
@@ -170,8 +161,7 @@ func (n *Notifier) Deliver(ctx context.Context, t *Target) error {
 	}
 }
 
-// attempt sends a notification once, and stores the outcome. If the context ends before the target has answered, the
-// notification is sent again when the claim ends.
+// If the context ends before the target has answered, the notification is sent again when the claim ends.
 func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notification) error {
 	var e Event
 	if err := json.Unmarshal(next.Event, &e); err != nil {
@@ -207,21 +197,18 @@ func (n *Notifier) attempt(ctx context.Context, t *Target, next *store.Notificat
 	return store.SetRetry(ctx, n.Pool, next, now.Add(pause), failure)
 }
 
-// givenUp counts and logs a notification that is not sent any more.
 func (n *Notifier) givenUp(d *store.Notification, failure error) {
 	n.Counters.GivenUp(d.Target)
 	n.Log.Error("a notification was given up", "target", d.Target, "subject", d.Subject, "cause", d.Cause,
 		"attempts", d.Attempts, "error", failure)
 }
 
-// backoff returns the pause after an attempt that failed, by its number: 10 seconds after the first, then twice as long
-// each time, up to half an hour.
+// 10 seconds after the first attempt, then twice as long each time, up to half an hour.
 func backoff(attempts int) time.Duration {
 	const first, most = 10 * time.Second, 30 * time.Minute
 	return min(first<<min(max(attempts-1, 0), 8), most)
 }
 
-// Test sends a test notification to a target.
 func Test(ctx context.Context, t *Target, o Origin) error {
 	e := o.testEvent(time.Now())
 	return t.Send(ctx, &e)

@@ -14,39 +14,35 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// sendTimeout limits an attempt.
+// Per attempt.
 const sendTimeout = 20 * time.Second
 
-// Options configure targets.
 type Options struct {
-	// SecretFile has the secret that signs HTTP requests, and is read for each of them; "" if they are not signed.
+	// The secret that signs HTTP requests, read for each of them; "": not signed.
 	SecretFile string
-	// Roots are the certificate authorities of targets; nil for the system's.
+	// nil: the system's.
 	Roots *x509.CertPool
-	// Insecure allows other hosts than this one without TLS, unless a password would be sent.
-	Insecure bool
-	// UserAgent names this program.
+	// Other hosts than this one are allowed without TLS, unless a password would be sent.
+	Insecure  bool
 	UserAgent string
 }
 
-// Target is where notifications are sent.
 type Target struct {
-	// Name is for people, metrics and the database, and has no secrets.
+	// For people, metrics and the database; has no secrets.
 	Name string
-	// Protection describes how requests or mails are protected, for people.
+	// How requests or mails are protected, for people.
 	Protection string
 
 	sender sender
-	// secrets must not be in errors.
+	// These must not be in errors.
 	secrets []string
 }
 
-// sender sends an event.
 type sender interface {
 	send(ctx context.Context, e *Event) error
 }
 
-// ParseTarget returns the target of a URL. Its errors quote nothing of the URL that may be a secret.
+// Errors quote nothing of the URL that may be a secret.
 func ParseTarget(address string, o Options) (*Target, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Hostname() == "" || u.Opaque != "" {
@@ -70,7 +66,7 @@ func ParseTarget(address string, o Options) (*Target, error) {
 	return t, nil
 }
 
-// Send sends an event. Its error is one printable line without secrets.
+// The error is one printable line without secrets.
 func (t *Target) Send(ctx context.Context, e *Event) error {
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
@@ -87,7 +83,7 @@ func (t *Target) Send(ctx context.Context, e *Event) error {
 	return errors.New(printable(text))
 }
 
-// checkPlain fails if a target without TLS is neither on this host nor allowed.
+// Without TLS a target must be on this host, or allowed.
 func checkPlain(u *url.URL, o Options, alternative string) error {
 	_, password := u.User.Password()
 	switch {
@@ -102,12 +98,11 @@ func checkPlain(u *url.URL, o Options, alternative string) error {
 	return nil
 }
 
-// tlsConfig returns how to connect to a host.
 func tlsConfig(host string, o Options) *tls.Config {
 	return &tls.Config{ServerName: host, RootCAs: o.Roots, MinVersion: tls.VersionTLS12}
 }
 
-// digest returns a few characters that distinguish the URLs of one host. They are too few to find a secret in the URL.
+// A few characters that distinguish the URLs of one host: too few to find a secret in the URL.
 func digest(u url.URL) string {
 	u.User = nil
 	sum := sha256.Sum256([]byte(u.String()))

@@ -8,7 +8,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// words has the texts about a cause, and the command that shows more; %s in it is the id of the run.
+// %s in the command is the id of the run.
 type words struct {
 	happened, remedy, command string
 }
@@ -41,7 +41,6 @@ var wordsOf = map[Cause]words{
 	TestRequested: {"This is a test of notifications", "Nothing happened, and nothing needs to be done.", ""},
 }
 
-// write sets the texts of an event.
 func (e *Event) write(cause Cause) {
 	d, w := &e.Data, wordsOf[cause]
 	d.Summary = w.happened + d.place()
@@ -60,7 +59,6 @@ func (e *Event) write(cause Cause) {
 	d.Description = strings.Join(paragraphs, "\n\n")
 }
 
-// place returns which database of which instance an event is about.
 func (d *Data) place() (text string) {
 	if d.Database != "" {
 		text = fmt.Sprintf(" in the database %q", d.Database)
@@ -74,7 +72,7 @@ func (d *Data) place() (text string) {
 	return text
 }
 
-// facts returns what happened in detail, a line each.
+// One line per fact.
 func (d *Data) facts(cause Cause) (lines []string) {
 	if d.DueTime != nil {
 		lines = append(lines, "A run was due at "+utc(*d.DueTime)+", and did not start within ten minutes.",

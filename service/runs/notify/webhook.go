@@ -17,17 +17,15 @@ import (
 	"time"
 )
 
-// SignatureHeader is the header with the time of an attempt in Unix seconds and the HMAC-SHA256 of "TIME.BODY" in
-// hexadecimal: t=TIME,v1=HMAC.
+// t=TIME,v1=HMAC: the time of an attempt in Unix seconds, and the HMAC-SHA256 of "TIME.BODY" in hexadecimal.
 const SignatureHeader = "Cleanupd-Signature"
 
-// Limits of a response in bytes.
+// Of a response, in bytes.
 const (
 	maxResponse = 64 << 10
 	maxHeaders  = 64 << 10
 )
 
-// webhook sends events by HTTP.
 type webhook struct {
 	url, secretFile, userAgent string
 	client                     *http.Client
@@ -97,12 +95,12 @@ func (w *webhook) send(ctx context.Context, e *Event) error {
 	return fmt.Errorf("the receiver responded %s", status(resp))
 }
 
-// status returns the status of a response with its standard text. The text of the server may be anything.
+// The standard text: the server's own may be anything.
 func status(resp *http.Response) string {
 	return fmt.Sprintf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode))
 }
 
-// ReadSecret reads the secret in a file, without surrounding blanks. It fails if the file is empty.
+// Without surrounding blanks. Fails if the file is empty.
 func ReadSecret(file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -114,7 +112,6 @@ func ReadSecret(file string) ([]byte, error) {
 	return text, nil
 }
 
-// sign returns the value of SignatureHeader.
 func sign(secret, body []byte, at time.Time) string {
 	seconds := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, secret)

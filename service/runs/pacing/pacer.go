@@ -21,30 +21,28 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Pacer pauses, resumes and paces runs, whichever replica executes them.
+// Whichever replica executes the runs.
 type Pacer struct {
-	// Pool is for callers, and Runs for what Tick does.
+	// Pool is for callers, Runs for Tick.
 	Pool, Runs *pgxpool.Pool
 	Owner      *instance.Owner
 	Scheduler  *scheduler.Scheduler
 	Worker     *worker.Worker
-	// Pace is that of scheduled runs whose schedule and windows have none.
+	// Of scheduled runs whose schedule and windows have none.
 	Pace pace.Pace
-	// MaxPause is the longest pause of a run; then it ends.
+	// A run that is paused for longer ends.
 	MaxPause time.Duration
 }
 
-// errEnded reports that a run has ended.
 var errEnded = failure.New(failure.Precondition, "the run has ended")
 
-// awaitRelease is for how long Pause waits until no replica works on the run, and pollEvery how often it looks.
+// awaitRelease is how long Pause waits until no replica works on the run.
 const (
 	awaitRelease = 10 * time.Second
 	pollEvery    = 20 * time.Millisecond
 )
 
-// Pause pauses a run on behalf of a caller, waits until no replica works on it, and returns it. It fails with
-// store.ErrNotFound, or errEnded.
+// Pause returns when no replica works on the run. It fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error) {
 	run, err := p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State == store.Paused && run.PausedBy != store.Schedule {
@@ -72,7 +70,7 @@ func (p *Pacer) Pause(ctx context.Context, id, caller string) (*store.Run, error
 	}
 }
 
-// Resume lets a run continue that is paused, and returns it. It fails with store.ErrNotFound, or errEnded.
+// Resume fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, error) {
 	return p.change(ctx, id, audit.Details{}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.State != store.Paused {
@@ -82,8 +80,7 @@ func (p *Pacer) Resume(ctx context.Context, id, caller string) (*store.Run, erro
 	})
 }
 
-// SetPace changes the pace of a run from its next batch on, and returns the run. It fails with store.ErrNotFound, or
-// errEnded.
+// The pace applies from the next batch on. Fails with store.ErrNotFound, or errEnded.
 func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller string) (*store.Run, error) {
 	return p.change(ctx, id, audit.Details{"pace": to}, func(tx pgx.Tx, run *store.Run, e store.Epoch) error {
 		if run.Pace == to {
@@ -93,7 +90,7 @@ func (p *Pacer) SetPace(ctx context.Context, id string, to pace.Pace, caller str
 	})
 }
 
-// pauseRun pauses a locked run, and logs who did it.
+// The run is locked; so for resumeRun and setPace.
 func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
 	if err := store.PauseRun(ctx, tx, e.RunID, by); err != nil {
 		return err
@@ -101,7 +98,6 @@ func pauseRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
 	return store.LogToRun(ctx, tx, e, message.RunPaused.With("caller", by))
 }
 
-// resumeRun lets a locked run continue that is paused, and logs who did it.
 func resumeRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
 	if err := store.ResumeRun(ctx, tx, e.RunID); err != nil {
 		return err
@@ -109,7 +105,6 @@ func resumeRun(ctx context.Context, tx pgx.Tx, e store.Epoch, by string) error {
 	return store.LogToRun(ctx, tx, e, message.RunContinued.With("caller", by))
 }
 
-// setPace changes the pace of a locked run, and logs who did it.
 func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by string) error {
 	if err := store.SetPace(ctx, tx, e.RunID, to); err != nil {
 		return err
@@ -117,7 +112,7 @@ func setPace(ctx context.Context, tx pgx.Tx, e store.Epoch, to pace.Pace, by str
 	return store.LogToRun(ctx, tx, e, message.PaceChanged.With("pace", to, "caller", by))
 }
 
-// change calls do in a transaction that has locked an active run, with a note in the audit, and returns the run.
+// do runs in a transaction that has locked an active run, with a note in the audit.
 func (p *Pacer) change(
 	ctx context.Context, id string, details audit.Details, do func(tx pgx.Tx, run *store.Run, e store.Epoch) error,
 ) (run *store.Run, err error) {
@@ -157,8 +152,8 @@ func (p *Pacer) change(
 	return run, err
 }
 
-// Tick ends paused runs that have to end, and applies the windows of the schedule to its active run. In a database that
-// belongs to another instance, it only does the former, for dry runs.
+// Tick ends paused runs that have to end, and applies the schedule's windows to its active run. In a database of
+// another instance it only ends dry runs.
 func (p *Pacer) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -177,8 +172,7 @@ func (p *Pacer) Tick(ctx context.Context) error {
 	return pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error { return p.applyWindows(ctx, tx) })
 }
 
-// leaveSilentReplicas ends the batches of paused runs whose replica no longer renews its lease: no other replica claims
-// the run, and does it then.
+// No other replica claims a paused run and ends the batch of a replica that no longer renews its lease, so this does.
 func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	found, err := store.FindLeftPaused(ctx, p.Runs)
 	if err != nil {
@@ -195,8 +189,7 @@ func (p *Pacer) leaveSilentReplicas(ctx context.Context) error {
 	return nil
 }
 
-// endPauses ends the paused runs that were cancelled, that were paused for too long, or whose time limit has passed;
-// only dry runs if dryRuns is set.
+// endPauses ends the paused runs that were cancelled, were paused for too long, or whose time limit has passed.
 func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
 	found, err := store.FindPausesToEnd(ctx, p.Runs, p.MaxPause, dryRuns)
 	if err != nil {
@@ -215,7 +208,6 @@ func (p *Pacer) endPauses(ctx context.Context, dryRuns bool) error {
 	return nil
 }
 
-// end ends a run if it is still paused.
 func (p *Pacer) end(ctx context.Context, id uuid.UUID, o worker.Outcome) error {
 	var ended *store.Run
 	err := pgx.BeginFunc(ctx, p.Runs, func(tx pgx.Tx) error {
@@ -235,7 +227,6 @@ func (p *Pacer) end(ctx context.Context, id uuid.UUID, o worker.Outcome) error {
 	return err
 }
 
-// notFound returns store.ErrNotFound for a run that was pruned or never existed.
 func notFound(err error) error {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return store.ErrNotFound

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// applyWindows pauses, resumes and paces the active run of the schedule if a window has opened or closed.
+// applyWindows acts when a window has opened or closed.
 func (p *Pacer) applyWindows(ctx context.Context, tx pgx.Tx) error {
 	run, err := store.LockWindowedRun(ctx, tx)
 	if err != nil || run == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// recurring has the times of a cron expression in a time zone.
 type recurring struct {
 	*cron.SpecSchedule
 	zone *time.Location
@@ -18,7 +17,7 @@ type recurring struct {
 
 var fiveFields = cron.NewParser(cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow)
 
-// parseCron returns the times of an expression. Its error completes a sentence that begins with the name of a field.
+// The error completes a sentence that begins with the name of a field.
 func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	if strings.Contains(expression, "=") { // the library would read a time zone there
 		return nil, errors.New("has five fields: minute, hour, day of the month, month, day of the week")
@@ -43,10 +42,10 @@ func parseCron(expression string, zone *time.Location) (*recurring, error) {
 	return &recurring{spec, zone}, nil
 }
 
-// toSeven matches 7, or a range that ends with it, in a list of days of the week.
+// Matches 7, or a range that ends with it, in a list of days of the week.
 var toSeven = regexp.MustCompile(`^(?:([0-7])-)?7(?:/([1-9]\d{0,2}))?$`)
 
-// sundayAsZero replaces such parts by lists of days: the library accepts Sunday only as 0.
+// The library accepts Sunday only as 0.
 func sundayAsZero(days string) string {
 	parts := strings.Split(days, ",")
 	for i, part := range parts {
@@ -71,11 +70,11 @@ func sundayAsZero(days string) string {
 	return strings.Join(parts, ",")
 }
 
-// star is the bit with which the library marks a field that is an asterisk.
+// The library marks a field that is an asterisk with this bit.
 const star = 1 << 63
 
-// next returns the first time after a time. A time that clocks repeat in autumn comes once, and one that they skip in
-// spring comes right after the change, unless the expression is for every hour: then every hour that passes counts.
+// A time that clocks repeat in autumn comes once, and one that they skip in spring comes right after the change, unless
+// the expression is for every hour: then every hour that passes counts.
 func (r *recurring) next(after time.Time) time.Time {
 	at := after.In(r.zone)
 	if r.Hour&star != 0 {
@@ -91,8 +90,7 @@ func (r *recurring) next(after time.Time) time.Time {
 	}
 }
 
-// nextHour returns the first time after a time for an expression for every hour. It searches from one clock change to
-// the next.
+// Searches from one clock change to the next.
 func (r *recurring) nextHour(at time.Time) time.Time {
 	for wall := shown(at); ; {
 		next := r.Next(wall)
@@ -108,13 +106,13 @@ func (r *recurring) nextHour(at time.Time) time.Time {
 	}
 }
 
-// shown returns the wall clock time at an instant, as a time in UTC.
+// The wall clock time, as a time in UTC.
 func shown(at time.Time) time.Time {
 	_, offset := at.Zone()
 	return at.Add(time.Duration(offset) * time.Second).UTC()
 }
 
-// instant returns when a wall clock of the zone first shows a time, or the clock change that skips it.
+// When a wall clock of the zone first shows a time, or the clock change that skips it.
 func instant(wall time.Time, zone *time.Location) time.Time {
 	at := time.Date(wall.Year(), wall.Month(), wall.Day(), wall.Hour(), wall.Minute(), 0, 0, zone)
 	from, to := at.ZoneBounds()

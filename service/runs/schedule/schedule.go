@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Schedule says when runs of the whole pipeline start automatically.
+// Runs of the whole pipeline.
 type Schedule struct {
 	Cron            string     // five fields; "" if it starts Once
 	MoreCrons       []string   // in addition to Cron
@@ -33,11 +33,10 @@ type Schedule struct {
 	LastRunID   string     // "" before the first one, or if it was pruned
 }
 
-// Default returns the schedule until another one is stored, still to be completed. It is enabled on the replicas that
-// keep the schedule, and stored by them.
+// Used until another schedule is stored; Complete fills in the rest. The replicas that keep the schedule store it.
 func Default(enabled bool) Schedule { return Schedule{Enabled: enabled, ContinueOnError: true} }
 
-// Etag returns the etag of a stored schedule. It leaves out what callers cannot set.
+// Without what callers cannot set.
 func (s *Schedule) Etag() string {
 	var once time.Time
 	if s.Once != nil {
@@ -47,7 +46,7 @@ func (s *Schedule) Etag() string {
 		fmt.Sprint(s.Windows), s.PauseStopsClock)
 }
 
-// WindowsDiffer reports whether other windows, or other paces in them, apply than by another schedule.
+// Windows, or the paces in them.
 func (s *Schedule) WindowsDiffer(other *Schedule) bool {
 	if len(s.Windows) == 0 && len(other.Windows) == 0 {
 		return false
@@ -87,17 +86,15 @@ func (s *Schedule) String() string {
 	return when
 }
 
-// crons returns all of its expressions.
 func (s *Schedule) crons() []string { return slices.Concat([]string{s.Cron}, s.MoreCrons) }
 
-// defaultCron is the expression of a schedule that has none.
 const defaultCron = "0 4 * * *"
 
-// maxMoreCrons is how many expressions a schedule may have in addition to the first one.
+// In addition to the first expression.
 const maxMoreCrons = 20
 
-// Complete fills in what was omitted, and sets the next time after now. timeZone is the setting TimeZone of the
-// database. It fails with an failure.Violations.
+// Complete fills in what was omitted, and sets the next time after now. timeZone is the database's TimeZone. It fails
+// with failure.Violations.
 func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	var wrong failure.Violations
 	if s.TimeZone == "" {
@@ -134,11 +131,10 @@ func (s *Schedule) Complete(now time.Time, timeZone string) error {
 	return wrong.Err()
 }
 
-// MaxTimeLimit is the greatest time limit of a run: 100 years of 365 days.
+// 100 years of 365 days.
 const MaxTimeLimit = 36_500 * 24 * time.Hour
 
-// TimeLimitProblem returns why a time limit of a run is invalid; "" if it is valid. The database stores microseconds. 0
-// stands for no limit.
+// "": valid. The database stores microseconds. 0 means no limit.
 func TimeLimitProblem(limit time.Duration) string {
 	if limit == 0 || (time.Microsecond <= limit && limit <= MaxTimeLimit) {
 		return ""
@@ -146,7 +142,7 @@ func TimeLimitProblem(limit time.Duration) string {
 	return "must be from a microsecond to 36500 days"
 }
 
-// earliest returns the first time of any of the expressions after now, and their violations.
+// The first time of any expression after now.
 func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Time, wrong failure.Violations) {
 	for i, expression := range s.crons() {
 		times, err := parseCron(expression, zone)
@@ -165,7 +161,7 @@ func (s *Schedule) earliest(now time.Time, zone *time.Location) (first *time.Tim
 	return first, wrong
 }
 
-// Next returns the first time of a complete schedule after now, or nil after the last one.
+// Of a complete schedule; nil after the last time.
 func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	if s.Once != nil {
 		return nil, nil
@@ -178,14 +174,14 @@ func (s *Schedule) Next(now time.Time) (*time.Time, error) {
 	return next, wrong.Err()
 }
 
-// Upcoming returns the starts within upcomingFor of the first one, but no fewer and no more than these numbers.
+// Starts within upcomingFor of the first one, but no fewer and no more than these numbers.
 const (
 	upcomingFor  = 7 * 24 * time.Hour
 	fewestStarts = 5
 	mostStarts   = 100
 )
 
-// Upcoming returns the next starts, the soonest first; nil if none is due.
+// Soonest first; nil if none is due.
 func (s *Schedule) Upcoming() (starts []time.Time, err error) {
 	for next := s.NextRunTime; next != nil && len(starts) < mostStarts; {
 		if len(starts) >= fewestStarts && next.Sub(starts[0]) >= upcomingFor {

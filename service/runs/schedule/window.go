@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Window is a weekly time in which the runs of the schedule may work. Its JSON is stored.
+// Weekly. Its JSON is stored.
 type Window struct {
 	Days  []string  `json:"days,omitempty"` // the days on which it opens, as in days; every day if it is empty
 	Start string    `json:"start"`          // HH:MM
@@ -18,10 +18,9 @@ type Window struct {
 	Pace  pace.Pace `json:"pace,omitempty"` // "" for that of the schedule
 }
 
-// days are the names of the days of the week, in the order of time.Weekday.
+// In the order of time.Weekday.
 var days = []string{"SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"}
 
-// maxWindows is how many windows a schedule may have.
 const maxWindows = 20
 
 func (w Window) String() string {
@@ -35,10 +34,8 @@ func (w Window) String() string {
 	return text
 }
 
-// clock is the layout of the times of windows.
 const clock = "15:04"
 
-// invalidWindows returns the violations of the windows.
 func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	if len(s.Windows) > maxWindows {
 		wrong.Addf("schedule.windows", "has %d windows: %d at most", len(s.Windows), maxWindows)
@@ -61,17 +58,17 @@ func (s *Schedule) invalidWindows() (wrong failure.Violations) {
 	return wrong
 }
 
-// Phase is a time in which the same windows are open.
+// A time in which the same windows are open.
 type Phase struct {
 	Open  bool      // a window is
 	Pace  pace.Pace // of the first one that is; "" for that of the schedule
 	Until time.Time // when the next window opens or closes
 }
 
-// longest is the number of days within which any window opens or closes.
+// Days within which any window opens or closes.
 const longest = 8
 
-// Phase returns the phase of a complete schedule at a time; nil without windows.
+// Of a complete schedule; nil without windows.
 func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	if len(s.Windows) == 0 {
 		return nil, nil
@@ -101,7 +98,7 @@ func (s *Schedule) Phase(now time.Time) (*Phase, error) {
 	return p, nil
 }
 
-// on returns when the window opens and closes, if it opens on a day.
+// open: the window opens on that day.
 func (w Window) on(day time.Time, zone *time.Location) (from, to time.Time, opens bool) {
 	if len(w.Days) > 0 && !slices.Contains(w.Days, days[day.Weekday()]) {
 		return from, to, false

@@ -21,20 +21,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Scheduler starts the runs of the schedule.
 type Scheduler struct {
-	// Enabled says that this replica keeps the schedule.
+	// This replica keeps the schedule.
 	Enabled bool
 	Pool    *pgxpool.Pool
 	Owner   *instance.Owner
 	Tasks   tasklist.Source
-	// Pace is that of runs whose schedule has none.
+	// Of runs whose schedule has none.
 	Pace pace.Pace
 	Log  *slog.Logger
 }
 
 // Tick starts a run that is due, or that a replica without the schedule left pending, and stores the default schedule
-// if none is stored. One of several replicas that call it at the same time does it.
+// if none is stored. Of several replicas that call it at the same time, one does it.
 func (s *Scheduler) Tick(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, store.Timeout)
 	defer cancel()
@@ -72,8 +71,8 @@ func insertDefault(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// skipMissed sets the next time of a schedule that was stored on another timeline. A run that was missed is not caught
-// up: in the data of this timeline it may delete other rows than expected.
+// A schedule that was stored on another timeline gets a new next time. A missed run is not caught up: in the data of
+// this timeline it may delete other rows than expected.
 func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	stored, err := store.LockScheduleOfOtherTimeline(ctx, tx)
 	if err != nil || stored == nil {
@@ -96,8 +95,7 @@ func (s *Scheduler) skipMissed(ctx context.Context, tx pgx.Tx) error {
 	return store.SetNextTime(ctx, tx, next)
 }
 
-// startDue starts one run, however many times have passed, and sets the next time. While another run is active, the new
-// one is pending.
+// One run starts, however many times have passed. While another run is active, it is pending.
 func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	stored, err := store.LockDueSchedule(ctx, tx)
 	if err != nil || stored == nil {
@@ -120,8 +118,8 @@ func (s *Scheduler) startDue(ctx context.Context, tx pgx.Tx) error {
 	return s.StartPending(ctx, tx, stored)
 }
 
-// LockPending locks the schedule, which comes before any other lock when a run ends, and returns it if a run is
-// pending; nil if none is, or this replica does not keep the schedule, or another instance owns the database.
+// Locked before any other lock when a run ends. nil: no run is pending, or this replica does not keep the schedule, or
+// another instance owns the database.
 func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if !s.Enabled {
 		return nil, nil
@@ -137,7 +135,7 @@ func (s *Scheduler) LockPending(ctx context.Context, tx pgx.Tx) (*schedule.Sched
 	return pending, err
 }
 
-// StartPending starts the run of a schedule. While another run is active, it remains pending.
+// While another run is active, the run remains pending.
 func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedule.Schedule) error {
 	var (
 		plan      uuid.UUID
@@ -148,7 +146,7 @@ func (s *Scheduler) StartPending(ctx context.Context, tx pgx.Tx, pending *schedu
 		if plan, err = store.ParseID(pending.NextPlan); err != nil {
 			return err
 		}
-		// A plan that was pruned by now is refused when the run starts.
+		// A plan that was pruned meanwhile is refused when the run starts.
 		if dryRun, err := store.GetRun(ctx, tx, plan); err == nil {
 			planTasks = dryRun.Started()
 		}

@@ -23,9 +23,9 @@ type ClaimQuery struct {
 	args            pgx.StrictNamedArgs
 }
 
-// Waiting selects the runs that are queued, or whose replica no longer renews its lease, except the ones that this
-// replica works on, and any with a task that this replica cannot run: of another kind than kinds, or built into a newer
-// version alone.
+// Waiting selects runs that are queued, or whose replica no longer renews its lease, except those that this replica
+// works on, and those with a task that this replica cannot run: of a kind not in kinds, or built only into a newer
+// version.
 func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
 	return ClaimQuery{
 		`(state = 'QUEUED' OR state = 'RUNNING' AND lease_until < clock_timestamp())
@@ -37,27 +37,23 @@ func Waiting(working []uuid.UUID, builtIn, kinds []string) ClaimQuery {
 	}
 }
 
-// DryRuns restricts candidates to dry runs.
 func (c ClaimQuery) DryRuns() ClaimQuery {
 	c.condition += " AND dry_run"
 	return c
 }
 
-// Interrupted selects a run that was interrupted in its epoch. It may still be locked by a transaction of its worker
-// that was cut off.
+// The run may still be locked by a transaction of its worker that was cut off.
 func Interrupted(e Epoch) ClaimQuery {
 	return ClaimQuery{
 		"state = 'RUNNING' AND id = @run_id AND epoch = @epoch", " FOR UPDATE", e.args(pgx.StrictNamedArgs{}),
 	}
 }
 
-// Exist reports whether there are candidates.
 func (c ClaimQuery) Exist(ctx context.Context, db campaign.Querier) (exist bool, err error) {
 	err = db.QueryRow(ctx, "SELECT EXISTS (SELECT FROM cleanupd.run WHERE "+c.condition+")", c.args).Scan(&exist)
 	return exist, err
 }
 
-// Claim is a run as a replica claimed it.
 type Claim struct {
 	Epoch
 	DryRun          bool
@@ -71,13 +67,13 @@ type Claim struct {
 	LeaseUntil      time.Time
 	Resumed         bool // it was claimed before, and may have done something
 	FailedAttempts  int  // the last ones, without progress
-	// State and Replica are as before the claim.
+	// As before the claim.
 	State   State
 	Replica string
 }
 
-// ClaimRun claims the first candidate for a replica and begins an epoch of it. It returns nil without a candidate. An
-// attempt counts as failed if it made no progress, unless its replica released the run, or had not confirmed its start.
+// ClaimRun begins an epoch of the first candidate; nil without one. An attempt counts as failed if it made no progress,
+// unless its replica released the run, or had not confirmed its start.
 func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, lease time.Duration) (*Claim, error) {
 	args := maps.Clone(from.args)
 	args["replica"], args["lease"] = replica, lease
@@ -103,11 +99,9 @@ func ClaimRun(ctx context.Context, tx pgx.Tx, from ClaimQuery, replica string, l
 	return c, err
 }
 
-// ErrNotClaimed reports that a claim was not committed.
 var ErrNotClaimed = errors.New("the claim was not committed")
 
-// VerifyClaim waits until the transaction of a claim has ended, whose COMMIT was not answered. It fails with
-// ErrNotClaimed.
+// VerifyClaim waits for the end of a claim's transaction whose COMMIT was not answered. It fails with ErrNotClaimed.
 func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error {
 	var committed bool
 	err := tx.QueryRow(
@@ -122,15 +116,13 @@ func VerifyClaim(ctx context.Context, tx pgx.Tx, c *Claim, replica string) error
 	return err
 }
 
-// ClaimedTask is a chosen task of a run that was claimed.
 type ClaimedTask struct {
 	Name   string
 	State  pipeline.State
 	Cursor purge.Cursor
 }
 
-// ClaimTasks begins the epoch of a run's tasks, and returns the chosen ones in order. It waits for a batch that the
-// previous worker is just committing.
+// ClaimTasks returns the chosen tasks in order. It waits for a batch that the previous worker is just committing.
 func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -141,8 +133,7 @@ func ClaimTasks(ctx context.Context, tx pgx.Tx, e Epoch) ([]ClaimedTask, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[ClaimedTask])
 }
 
-// ResetCounts sets the counts of the current task of a dry run to 0: it has no cursor, and is counted from its
-// beginning.
+// The current task of a dry run has no cursor, and is counted from its beginning.
 func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -156,31 +147,31 @@ func ResetCounts(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// The reasons to stop a run, as in its error.
+// Reasons to stop a run, as in its error.
 const (
 	StopCancelled   = "cancelled by request"
 	StopMaxDuration = "max_duration reached"
-	// StopPaused only ends the attempt: the run is paused.
+	// Only the attempt ends: the run is paused.
 	StopPaused = "paused"
 )
 
-// limitReached is the SQL condition that the time limit of a run is reached. It compares intervals, in which a day has
-// 24 hours: a day that is added to a time does not if the clock is changed on it.
+// limitReached: the run's time limit is reached. It compares intervals, in which a day has 24 hours: adding a day to a
+// time would not, where the clock is changed on that day.
 const limitReached = `clock_timestamp() - start_time - CASE WHEN pause_stops_clock THEN paused_for
 	+ COALESCE(clock_timestamp() - pause_time, '0') ELSE '0' END >= max_duration`
 
-// Order says what a worker has to do from its next batch on.
+// Order is what a worker has to do from its next batch on.
 type Order struct {
 	Stop string // why the run must stop; "" if it need not
 	Pace pace.Pace
 }
 
-// order is the SQL for the fields of an Order, as an array; NULL if the epoch has ended.
+// order has the fields of an Order, as an array; NULL if the epoch has ended.
 const order = `(SELECT ARRAY[CASE WHEN cancel_requested THEN '` + StopCancelled + `' WHEN ` + limitReached + ` THEN '` +
 	StopMaxDuration + `' WHEN state = 'PAUSED' THEN '` + StopPaused + `' ELSE '' END, pace]
 	FROM cleanupd.run WHERE ` + inEpoch + `)`
 
-// ParseOrder returns the order that a statement returned; nil if the epoch has ended.
+// nil: the epoch has ended.
 func ParseOrder(fields []string) *Order {
 	if fields == nil {
 		return nil
@@ -188,7 +179,7 @@ func ParseOrder(fields []string) *Order {
 	return &Order{fields[0], pace.Pace(fields[1])}
 }
 
-// RequestCancel requests that a run be stopped, and reports whether no replica works on it.
+// idle: no replica works on the run.
 func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err error) {
 	err = tx.QueryRow(ctx, `UPDATE cleanupd.run SET cancel_requested = true WHERE id = $1 AND `+active+`
 		RETURNING `+idleRun, id).
@@ -199,7 +190,7 @@ func RequestCancel(ctx context.Context, tx pgx.Tx, id uuid.UUID) (idle bool, err
 	return idle, err
 }
 
-// StopTasks ends the tasks of a run that have not ended, and returns the one that was running.
+// running: the task that was running.
 func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err error) {
 	if err := addPause(ctx, tx, e.RunID); err != nil {
 		return nil, err
@@ -216,7 +207,6 @@ func StopTasks(ctx context.Context, tx pgx.Tx, e Epoch) (running []string, err e
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// EndRun stores the final state of a run with its error and cause, and sets when it ended.
 func EndRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, run *Run) error {
 	return tx.QueryRow(
 		ctx,

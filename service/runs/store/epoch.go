@@ -12,38 +12,35 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Timeout limits short transactions of the service's own: a connection that does not answer must not block a replica
-// forever.
+// Of short transactions of the service's own: a connection that does not answer must not block a replica forever.
 const Timeout = 10 * time.Second
 
-// ErrFenced reports that the epoch of a worker has ended: it does not have the run any more.
+// The worker does not have the run any more.
 var ErrFenced = fmt.Errorf("%w: another replica has it, it has ended, or the database server was restarted or replaced",
 	pipeline.ErrLost)
 
-// Epoch is the time for which one worker has a run. Everything the worker writes is written only during its epoch.
+// Epoch is the time for which one worker has a run. Everything that the worker writes is written only during its epoch.
 type Epoch struct {
 	RunID  uuid.UUID
 	Number int64
 }
 
-// args adds the epoch to the arguments of a statement.
 func (e Epoch) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	args["run_id"], args["epoch"] = e.RunID, e.Number
 	return args
 }
 
-// inEpoch is the condition that a run is in an epoch, on the server where that began: a worker whose connections lead
-// to another server may have written what this one never received. The history of a server does not change while it
-// runs, and every role may read when it was started, also where timelines are hidden.
+// inEpoch also compares the server on which the epoch began: a worker whose connections lead to another server may have
+// written what this one never received. The history of a server does not change while it runs, and every role may read
+// when it was started, even where timelines are hidden.
 const inEpoch = "id = @run_id AND epoch = @epoch AND server_start = pg_postmaster_start_time()"
 
-// newEpoch begins an epoch of a run, in an UPDATE of it. No two epochs have the same number, not even in two histories
-// of the database, as after a failover to a standby that lagged, or a restore: a generation of events belongs to one
-// worker.
+// No two epochs have the same number, not even in two histories of the database, as after a failover to a standby that
+// lagged, or a restore: a generation of events belongs to one worker.
 const newEpoch = "epoch = greatest(epoch + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint), " +
 	"server_start = pg_postmaster_start_time()"
 
-// BeginEpoch begins an epoch of a run and its tasks, and so fences the worker that has it.
+// BeginEpoch fences the worker that has the run.
 func BeginEpoch(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Epoch, error) {
 	e := Epoch{RunID: id}
 	if err := tx.QueryRow(ctx, "UPDATE cleanupd.run SET "+newEpoch+" WHERE id = $1 RETURNING epoch", id).
@@ -54,20 +51,18 @@ func BeginEpoch(ctx context.Context, tx pgx.Tx, id uuid.UUID) (Epoch, error) {
 	return e, err
 }
 
-// LockEpoch locks a run. It fails with ErrFenced if the epoch has ended.
+// LockEpoch fails with ErrFenced if the epoch has ended.
 func LockEpoch(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return fencedIfNone(
 		tx.Exec(ctx, "SELECT FROM cleanupd.run WHERE "+inEpoch+" FOR UPDATE", e.args(pgx.StrictNamedArgs{})))
 }
 
-// LockRun locks a run, and returns its state and epoch.
 func LockRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) (state State, e Epoch, err error) {
 	e.RunID = id
 	err = tx.QueryRow(ctx, "SELECT state, epoch FROM cleanupd.run WHERE id = $1 FOR UPDATE", id).Scan(&state, &e.Number)
 	return state, e, err
 }
 
-// Execer is implemented by pools and transactions.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
@@ -81,12 +76,12 @@ const progressHash = `(SELECT md5(string_agg(concat_ws(' ', t.state, CASE WHEN N
 	THEN concat_ws(' ', t.rows_deleted, t.rows_updated, t.tables_dropped, t.cursor) END), ',' ORDER BY t.position))
 		FROM cleanupd.task t WHERE t.run_id = run.id)`
 
-// RenewLease renews the lease of a run. It fails with ErrFenced.
+// RenewLease fails with ErrFenced.
 func RenewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration) error {
 	return renewLease(ctx, db, e, lease, "")
 }
 
-// ConfirmStart renews the lease of a run and records its progress. If the worker makes none from now on, its attempt
+// ConfirmStart renews the lease of a run and records its progress. If the worker makes none from then on, its attempt
 // counts as failed.
 func ConfirmStart(ctx context.Context, db Execer, e Epoch, lease time.Duration) error {
 	return renewLease(ctx, db, e, lease, ", progress_hash = "+progressHash)
@@ -101,8 +96,7 @@ func renewLease(ctx context.Context, db Execer, e Epoch, lease time.Duration, as
 	))
 }
 
-// ReleaseLease gives up the lease of a run, and notifies the replicas that it waits. It does nothing if another replica
-// has the run.
+// ReleaseLease tells the replicas that the run waits. It does nothing if another replica has the run.
 func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(
 		ctx,
@@ -115,8 +109,8 @@ func ReleaseLease(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return NotifyWaiting(ctx, tx, e.RunID)
 }
 
-// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim of the run does
-// not count it as failed. Progress it has made remains recorded. It waits for no standby.
+// DiscountAttempt makes the current attempt one whose start was not confirmed, so that the next claim does not count it
+// as failed. Progress it made remains recorded. It waits for no standby.
 func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	if _, err := tx.Exec(ctx, "SET LOCAL synchronous_commit = off"); err != nil {
 		return err
@@ -132,7 +126,6 @@ func DiscountAttempt(ctx context.Context, tx pgx.Tx, e Epoch) error {
 	return err
 }
 
-// fencedIfNone returns ErrFenced if a statement affected no row.
 func fencedIfNone(tag pgconn.CommandTag, err error) error {
 	if err == nil && tag.RowsAffected() == 0 {
 		return ErrFenced
@@ -140,5 +133,5 @@ func fencedIfNone(tag pgconn.CommandTag, err error) error {
 	return err
 }
 
-// WriteProbe is a statement that changes nothing. It fails where the database is read-only, or lacks the schema.
+// WriteProbe changes nothing. It fails where the database is read-only, or lacks the schema.
 const WriteProbe = "UPDATE cleanupd.run SET epoch = epoch WHERE false"

@@ -19,10 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Kind is the kind of an event.
 type Kind string
 
-// Kinds of events.
 const (
 	RunStarted   Kind = "run_started"
 	TaskStarted  Kind = "task_started"
@@ -32,7 +30,7 @@ const (
 	RunFinished  Kind = "run_finished"
 )
 
-// Event is something that happened in a run. Which fields are set depends on its kind.
+// Event is something that happened in a run. Its kind decides which fields are set.
 type Event struct {
 	RunID string `json:"-"`
 	Place `json:"-"`
@@ -47,40 +45,39 @@ type Event struct {
 	Result   *Result        `json:"Result,omitempty"`   // task_finished
 	Level    severity.Level `json:"Level,omitempty"`    // log
 	Message  string         `json:"Message,omitempty"`  // log
-	// Code and Params are those of the message of a log event.
+	// Of the message of a log event.
 	Code   string            `json:"Code,omitempty"`
 	Params map[string]string `json:"Params,omitempty"`
 
 	derived *derived // shared by all copies of an event that was read
 }
 
-// LogEvent returns the event of a message about a task; "" if it is about the run.
+// task is "" if the message is about the run.
 func LogEvent(task string, m message.Message) Event {
 	return Event{Kind: LogLine, Level: m.Level, Task: task, Message: m.Text, Code: m.Code, Params: m.Params}
 }
 
-// Place is where an event is in the log of its run. A log that is replaced by another history of the database may have
-// another event with the same sequence, but not with the same generation too.
+// Place is where an event is in its run's log. A log that another history of the database replaced may have another
+// event with the same sequence, but not with the same generation too.
 type Place struct {
 	Sequence int64
-	// Generation is the epoch in which the event was written; 0 if that is unknown.
+	// Generation is the epoch in which the event was written; 0: unknown.
 	Generation int64
 }
 
-// derived is a value that is made from an event when it is first needed.
+// derived is made from an event when it is first needed.
 type derived struct {
 	sync.Once
 	value any
 	err   error
 }
 
-// Once returns what derive makes of the event. derive is called once for all callers that share one reading of it.
+// Once calls derive once for all callers that share one reading of the event.
 func (e Event) Once(derive func() (any, error)) (any, error) {
 	e.derived.Do(func() { e.derived.value, e.derived.err = derive() })
 	return e.derived.value, e.derived.err
 }
 
-// Progress is how far a task is.
 type Progress struct {
 	Object        string  `json:"Object"`
 	RowsDeleted   int64   `json:"RowsDeleted"`
@@ -90,30 +87,29 @@ type Progress struct {
 	Batches       int64   `json:"Batches"`
 	RowsExpected  *int64  `json:"RowsExpected"`
 	RowsPerSecond float64 `json:"RowsPerSecond"`
-	// Scan is how the rows of the table are found, and Throttle why the next batch waits. Both are stored as text.
+	// Both are stored as text.
 	Scan     purge.Scan     `json:"Scan,omitzero"`
 	Throttle purge.Throttle `json:"Throttle,omitzero"`
 	Pace     pace.Pace      `json:"Pace,omitempty"`
 }
 
-// Channel is the channel of notifications: that a run has new events, or waits to be claimed.
+// Notifications say that a run has new events, or waits to be claimed.
 const Channel = "cleanupd"
 
-// NotifyWaiting notifies the replicas that a run waits to be claimed.
 func NotifyWaiting(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, "SELECT pg_notify($1, $2)", Channel, fmt.Sprintf("%s 0", id))
 	return err
 }
 
-// ParseNotification returns the run of a notification, and whether it waits to be claimed.
+// waiting: the run waits to be claimed.
 func ParseNotification(payload string) (id uuid.UUID, waiting bool) {
 	text, sequence, _ := strings.Cut(payload, " ")
 	id, _ = uuid.Parse(text)
 	return id, sequence == "0"
 }
 
-// AppendEvents writes events to the log of a run, and notifies the replicas. It fails with ErrFenced if the epoch has
-// ended. The row of the run remains locked until the transaction ends, so that sequences are committed in order.
+// AppendEvents also notifies the replicas. It fails with ErrFenced if the epoch has ended. The row of the run remains
+// locked until the transaction ends, so that sequences are committed in order.
 func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) error {
 	return fencedIfNone(tx.Exec(
 		ctx,
@@ -127,11 +123,10 @@ func AppendEvents(ctx context.Context, tx pgx.Tx, e Epoch, events ...Event) erro
 	))
 }
 
-// ErrNoPlace reports that the log of a run does not have a place.
+// ErrNoPlace: the log of the run does not have the place.
 var ErrNoPlace = errors.New("the log was replaced")
 
-// ReadEvents reads up to limit events of a run after a place, and returns that place with its generation. It fails with
-// ErrNotFound or ErrNoPlace.
+// ReadEvents returns the place after which it read with its generation. It fails with ErrNotFound or ErrNoPlace.
 func ReadEvents(
 	ctx context.Context, db campaign.Querier, id uuid.UUID, after Place, limit int,
 ) (Place, []Event, error) {
@@ -173,9 +168,9 @@ func ReadEvents(
 	return at, page[1:], nil
 }
 
-// SharedSequence returns the sequence of the last event that the log of a run has in common with another history of it;
-// 0 if they share none, or it is unknown. places has the last event of each generation of that history: logs that share
-// an event share all events before. It fails with ErrNotFound.
+// SharedSequence is the last event that the log of a run has in common with another history of it; 0 if none, or
+// unknown. places has the last event of each generation of that history: logs that share an event share all events
+// before. It fails with ErrNotFound.
 func SharedSequence(ctx context.Context, db campaign.Querier, id uuid.UUID, places []Place) (shared int64, err error) {
 	var sequences, generations []int64
 	for _, p := range places {

@@ -25,13 +25,12 @@ type GuardRefusal struct {
 	Time  time.Time
 }
 
-// GuardLimits reads the limits of the guards. The ones that are not stored have their defaults.
+// Limits that are not stored have their defaults.
 func GuardLimits(ctx context.Context, db campaign.Querier) (guard.Limits, error) {
 	return readLimits(ctx, db, "")
 }
 
-// LockGuardLimits locks and reads the limits of the guards. It stores the defaults first if none are stored, since only
-// a row can be locked.
+// LockGuardLimits stores the defaults first if no limits are stored, since only a row can be locked.
 func LockGuardLimits(ctx context.Context, tx pgx.Tx) (guard.Limits, error) {
 	if _, err := tx.Exec(
 		ctx, "INSERT INTO cleanupd.guards (settings) VALUES ($1) ON CONFLICT DO NOTHING", guard.DefaultLimits,
@@ -54,8 +53,7 @@ func readLimits(ctx context.Context, db campaign.Querier, lock string) (guard.Li
 	return limits, json.Unmarshal(stored, &limits)
 }
 
-// SetGuardLimits replaces the limits of the guards, which LockGuardLimits has read, and releases refusals by guards
-// whose limits change.
+// SetGuardLimits needs the limits that LockGuardLimits read. It releases refusals by guards whose limits change.
 func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits) error {
 	if _, err := tx.Exec(ctx, "UPDATE cleanupd.guards SET settings = $1", limits); err != nil {
 		return err
@@ -67,7 +65,6 @@ func SetGuardLimits(ctx context.Context, tx pgx.Tx, before, limits guard.Limits)
 	return err
 }
 
-// GuardRefusals reads which guards have refused tasks since they tripped.
 func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -77,7 +74,7 @@ func GuardRefusals(ctx context.Context, db campaign.Querier) ([]GuardRefusal, er
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[GuardRefusal])
 }
 
-// ReleaseRefusals releases the guards that tripped with other values of options than the effective ones.
+// Releases the guards that tripped with other values of options than the effective ones.
 func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string) error {
 	_, err := tx.Exec(
 		ctx,
@@ -88,7 +85,7 @@ func ReleaseRefusals(ctx context.Context, tx pgx.Tx, effective map[string]string
 	return err
 }
 
-// GuardHistory reads what the guards compare with when they judge a task of a run.
+// GuardHistory is what the guards compare with when they judge a task.
 func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) (*guard.History, error) {
 	h := &guard.History{}
 	var err error
@@ -115,10 +112,10 @@ func GuardHistory(ctx context.Context, db campaign.Querier, id uuid.UUID, task s
 		Scan(&h.LastStart)
 }
 
-// noFirstRun is the SQL of whether no run by hand, or of a saved plan, has succeeded in the database.
+// No run by hand, or of a saved plan, has succeeded in the database.
 const noFirstRun = "NOT EXISTS (SELECT FROM cleanupd.first_run)"
 
-// isUnattended reports whether the schedule started a run without a saved plan before any other run succeeded.
+// Unattended: the schedule started the run without a saved plan before any other run succeeded.
 func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unattended bool, err error) {
 	return unattended, db.QueryRow(
 		ctx,
@@ -128,8 +125,7 @@ func isUnattended(ctx context.Context, db campaign.Querier, id uuid.UUID) (unatt
 	).Scan(&unattended)
 }
 
-// provenBasis returns the basis of a policy when a run last did it by a saved plan; empty if none did, and for another
-// task.
+// The basis of a policy when a run last did it by a saved plan; "" if none did, and for other tasks.
 func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis string, err error) {
 	err = db.QueryRow(ctx, "SELECT proven_basis FROM cleanupd.policy WHERE $1 || name = $2", policy.Prefix, task).
 		Scan(&basis)
@@ -139,7 +135,7 @@ func provenBasis(ctx context.Context, db campaign.Querier, task string) (basis s
 	return basis, err
 }
 
-// NextIsUnattended reports whether a run that the schedule starts next, without a saved plan, is unattended.
+// Whether the schedule's next run, without a saved plan, is unattended.
 func NextIsUnattended(ctx context.Context, db campaign.Querier) (unattended bool, err error) {
 	return unattended, db.QueryRow(ctx, "SELECT "+noFirstRun).Scan(&unattended)
 }
@@ -165,8 +161,8 @@ func readRefusals(ctx context.Context, db campaign.Querier, task string) ([]guar
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[guard.Refusal])
 }
 
-// readDeletions reads how many rows runs have deleted from each table: other runs, and this one unless it is a dry run.
-// Recent rows are without any whose deletion was accepted as an unusual share of the table.
+// By table: what other runs have deleted, and this one unless it is a dry run. Recent rows exclude those whose deletion
+// was accepted as an unusual share of the table.
 func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]guard.Deletions, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -205,7 +201,7 @@ func readDeletions(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[
 	return deletions, err
 }
 
-// readCutoffs reads the cutoffs of a task when it last succeeded, by the options with their delays.
+// By the options with their delays, when the task last succeeded.
 func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[string]guard.CutoffRecord, error) {
 	rows, _ := db.Query(ctx, "SELECT delay, cutoff, reference_time, clock_offset FROM cleanupd.cutoff WHERE task = $1",
 		task)
@@ -223,8 +219,8 @@ func readCutoffs(ctx context.Context, db campaign.Querier, task string) (map[str
 	return cutoffs, err
 }
 
-// RecordJudgement stores which guards refused a task of a run that deletes, releases the ones that no longer do,
-// and stores the cutoffs of a task that succeeded. accepted are the guards that the run was allowed to pass.
+// RecordJudgement stores the guards that refused a task of a run that deletes, releases those that no longer do, and
+// stores the cutoffs of a task that succeeded. accepted are the guards that the run may pass.
 func RecordJudgement(
 	ctx context.Context, tx pgx.Tx, id uuid.UUID, task string, o pipeline.Outcome, accepted []guard.Trip,
 ) error {
@@ -254,7 +250,7 @@ func RecordJudgement(
 			)
 		}
 	}
-	// Even if the task failed before the guards judged it: they will judge it again.
+	// This holds even if the task failed before the guards judged it: they will judge it again.
 	if o.Trips == nil && o.State != pipeline.NotRun && o.Reason != refused.PlanStale {
 		for _, a := range accepted {
 			b.Queue("DELETE FROM cleanupd.guard_refusal WHERE task = $1 AND guard = $2 AND table_name = $3", task,
@@ -303,7 +299,6 @@ func RecordDeletions(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// Deletion is a run that deleted rows of a table.
 type Deletion struct {
 	RunID       string
 	StartTime   time.Time
@@ -311,7 +306,7 @@ type Deletion struct {
 	Tasks       []string // the ones that did; nil if the run was pruned
 }
 
-// Deletions reads the last runs, up to limit, that deleted rows of a table.
+// The last runs, at most limit.
 func Deletions(ctx context.Context, db campaign.Querier, table string, limit int) ([]Deletion, error) {
 	rows, _ := db.Query(
 		ctx,

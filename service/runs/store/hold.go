@@ -15,13 +15,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/plan"
 )
 
-// ErrNoHold reports that a hold does not exist.
 var ErrNoHold = failure.New(failure.NotFound, "no such hold")
 
-// HoldKind is the kind of rows that a hold covers.
 type HoldKind string
 
-// Kinds of holds.
 const (
 	HoldDeliveries HoldKind = "DELIVERIES"
 	HoldLists      HoldKind = "LISTS"
@@ -35,10 +32,10 @@ const (
 type Hold struct {
 	ID   string
 	Kind HoldKind
-	// IDs are the ids of the rows it covers, or Table is the name of the table.
+	// The rows it covers: those with these ids, or those of Table.
 	IDs   []int64
 	Table string
-	// NotCovered are tables that refer to its recipients by another column than iRecipientId.
+	// Tables that refer to its recipients by another column than iRecipientId.
 	NotCovered  []string
 	Reason      string
 	CreatedBy   string
@@ -51,26 +48,24 @@ type Hold struct {
 const holdColumns = "id::text, kind, ids, table_name, not_covered, reason, created_by, create_time, expire_time, " +
 	"release_time, released_by"
 
-// holdApplies returns the condition that a hold applies at a time.
 func holdApplies(at string) string {
 	return "release_time IS NULL AND (expire_time IS NULL OR expire_time > " + at + ")"
 }
 
-// LockHolds makes transactions that create holds wait for each other, so that the numbers of holds are in the order of
-// their commits.
+// LockHolds makes transactions that create holds wait for each other, so that holds are numbered in the order of their
+// commits.
 func LockHolds(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '5s'; LOCK TABLE cleanupd.hold IN SHARE ROW EXCLUSIVE MODE")
 	return err
 }
 
-// CountIDsOnHold returns how many ids are on hold, in all holds together.
+// In all holds together.
 func CountIDsOnHold(ctx context.Context, db campaign.Querier) (n int, err error) {
 	err = db.QueryRow(ctx,
 		"SELECT COALESCE(sum(cardinality(ids)), 0) FROM cleanupd.hold WHERE "+holdApplies("clock_timestamp()")).Scan(&n)
 	return n, err
 }
 
-// InsertHold stores a hold and returns it as stored.
 func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -94,7 +89,7 @@ func InsertHold(ctx context.Context, tx pgx.Tx, h Hold) (*Hold, error) {
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToAddrOfStructByPos[Hold])
 }
 
-// ReleaseHold ends a hold, and returns it; a hold that was released before is not changed. It fails with ErrNoHold.
+// A hold that was released before is not changed. ReleaseHold fails with ErrNoHold.
 func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	key, err := uuid.Parse(id)
 	if err != nil {
@@ -114,8 +109,8 @@ func ReleaseHold(ctx context.Context, tx pgx.Tx, id, by string) (*Hold, error) {
 	return h, err
 }
 
-// ListHolds reads a page of the holds, newest first, and the token of the next page; "" on the last page. ended
-// includes holds that were released or have expired. It fails with pagetoken.ErrInvalid.
+// Newest first; the token is "" on the last page. ended includes holds that were released or have expired. ListHolds
+// fails with pagetoken.ErrInvalid.
 func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, token string) ([]Hold, string, error) {
 	before, err := pagetoken.ParseNumber(token)
 	if err != nil {
@@ -143,8 +138,7 @@ func ListHolds(ctx context.Context, db campaign.Querier, ended bool, size int, t
 	return holds, next, nil
 }
 
-// EffectiveHolds reads the holds that apply at a time, and the number of the last hold that was created when it
-// asks.
+// last is the number of the newest hold when the statement runs.
 func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all plan.Holds, last int64, err error) {
 	rows, _ := db.Query(
 		ctx,
@@ -181,7 +175,7 @@ func EffectiveHolds(ctx context.Context, db campaign.Querier, at time.Time) (all
 	return all, last, err
 }
 
-// DeletingRuns reads the ids of the runs that delete now: with a task, or with any if it is "".
+// Runs that delete now: with a task, or with any if it is "".
 func DeletingRuns(ctx context.Context, db campaign.Querier, task string) ([]uuid.UUID, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -25,17 +25,16 @@ import (
 )
 
 // The slots that a run may take, in order. Each has one active run at most. Dry runs of viewers share one, so that
-// another one is left to callers who may do more.
+// another is left to callers who may do more.
 var (
 	DeletingSlots  = []int16{0}
 	DryRunSlots    = []int16{2, 1}
 	ViewerRunSlots = []int16{1}
 )
 
-// Schedule is what RequestedBy says of scheduled runs. The names of callers contain a colon.
+// Schedule is the RequestedBy of scheduled runs. The names of callers contain a colon.
 const Schedule = "schedule"
 
-// NewRun is a run to insert.
 type NewRun struct {
 	Slots           []int16
 	DryRun          bool
@@ -50,20 +49,19 @@ type NewRun struct {
 	Accepted        []guard.Trip
 	Pipeline        []plan.Task // all tasks
 	Chosen          []string    // the names of its tasks
-	// RequestID is the id of the request, and RequestDigest a digest of the rest of it; uuid.Nil if it has none.
+	// RequestDigest is a digest of the rest of the request; RequestID is uuid.Nil if it has none.
 	RequestID     uuid.UUID
 	RequestDigest []byte
 }
 
-// requestLifetime is for how long a repeated request returns the run that the first one started, by the clock of the
-// database.
+// requestLifetime is how long a repeated request returns the first one's run, by the clock of the database.
 const requestLifetime = "'24 hours'"
 
-// ErrRequestReused reports that a request has the id of another one.
+// The request has the id of another one.
 var ErrRequestReused = failure.Field("request_id", "is the id of another request of the last 24 hours")
 
-// FindRequested returns the run that a request of this id started, nil if there is none. It fails with ErrRequestReused
-// if the digest of that request was another one.
+// nil: no run was started by a request of this id. FindRequested fails with ErrRequestReused if that request had
+// another digest.
 func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID, digest []byte) (*Run, error) {
 	var id uuid.UUID
 	var same bool
@@ -82,11 +80,11 @@ func FindRequested(ctx context.Context, db campaign.Querier, requestID uuid.UUID
 	return GetRun(ctx, db, id)
 }
 
-// TraceHeader is the header of the W3C trace context in which the span that requested a run is stored.
+// The W3C trace context in which the span that requested a run is stored.
 const TraceHeader = "traceparent"
 
-// InsertRun stores a run in a free slot, and notifies the replicas that it waits to be claimed. It returns nil if no
-// slot is free, or if another call has stored a run of the same request meanwhile.
+// InsertRun returns nil if no slot is free, or if another call has stored a run of the same request meanwhile. It tells
+// the replicas that the run waits.
 func InsertRun(ctx context.Context, tx pgx.Tx, r NewRun) (*Run, error) {
 	id, err := uuid.NewV7()
 	if err != nil {

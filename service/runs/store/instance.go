@@ -10,14 +10,14 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Identity is the identity of a database, and the name of the instance that cleans it.
+// Which database it is, and the instance that cleans it.
 type Identity struct {
 	Instance    string
 	System      string // the system identifier of the server; "" if no instance cleans the database
 	DatabaseOID int64
 }
 
-// ReadIdentities reads the identity that is stored, and the one that the database has now, without an instance.
+// The stored identity, and the one that the database has now, without an instance.
 func ReadIdentities(ctx context.Context, db campaign.Querier) (stored, now Identity, err error) {
 	err = db.QueryRow(
 		ctx,
@@ -34,7 +34,7 @@ func LockIdentity(ctx context.Context, tx pgx.Tx) error {
 	return err
 }
 
-// InsertIdentity stores the identity of a database, unless one is stored.
+// Does nothing if an identity is stored.
 func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error {
 	return db.QueryRow(ctx, `WITH first AS (INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
 		VALUES ($1, $2, $3) ON CONFLICT (only_row) DO NOTHING RETURNING 1)
@@ -42,8 +42,7 @@ func InsertIdentity(ctx context.Context, db campaign.Querier, i Identity) error 
 		Scan(new(int64))
 }
 
-// SetIdentity stores that an instance cleans the database with the identity it has now. It waits for transactions with
-// LockIdentity.
+// SetIdentity waits for transactions with LockIdentity.
 func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 	_, err := tx.Exec(ctx, `INSERT INTO cleanupd.instance (name, system_identifier, database_oid)
 		SELECT $1, (SELECT system_identifier::text FROM pg_control_system()), oid FROM pg_database
@@ -54,7 +53,7 @@ func SetIdentity(ctx context.Context, tx pgx.Tx, instance string) error {
 	return err
 }
 
-// ActiveIDs reads the ids of the active runs, and whether the schedule is enabled.
+// Of active runs; scheduled: the schedule is enabled.
 func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, scheduled bool, err error) {
 	err = db.QueryRow(ctx, `SELECT ARRAY(SELECT id FROM cleanupd.run WHERE `+active+`
 		ORDER BY create_time), EXISTS (SELECT FROM cleanupd.schedule WHERE enabled)`).
@@ -62,7 +61,6 @@ func ActiveIDs(ctx context.Context, db campaign.Querier) (ids []uuid.UUID, sched
 	return ids, scheduled, err
 }
 
-// Replica is a process of the service.
 type Replica struct {
 	Name      string
 	Version   string
@@ -71,7 +69,7 @@ type Replica struct {
 	SeenTime  time.Time
 }
 
-// RecordReplica stores that a replica is running, and deletes replicas that have been silent for a day.
+// RecordReplica also deletes replicas that have been silent for a day.
 func RecordReplica(ctx context.Context, db Execer, name, version string, schedule bool) error {
 	_, err := db.Exec(
 		ctx,
@@ -84,13 +82,11 @@ func RecordReplica(ctx context.Context, db Execer, name, version string, schedul
 	return err
 }
 
-// DeleteReplica stores that a replica has stopped.
 func DeleteReplica(ctx context.Context, db Execer, name string) error {
 	_, err := db.Exec(ctx, "DELETE FROM cleanupd.replica WHERE name = $1", name)
 	return err
 }
 
-// Replicas reads the replicas that were seen lately.
 func Replicas(ctx context.Context, db campaign.Querier, lately time.Duration) ([]Replica, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// The SQLSTATEs of the service's own: the epoch has ended, or a hold was created, or the policy changed, since the task
+// SQLSTATEs of the service's own: the epoch has ended, or a hold was created or the policy changed since the task
 // began.
 const (
 	stateFenced        = "CU001"
@@ -22,27 +22,25 @@ const (
 	statePolicyChanged = "CU003"
 )
 
-// PolicyRevision is the SQL for what changes if the rule of a policy does, or if it is enabled or disabled.
+// PolicyRevision changes if the rule of a policy does, or if it is enabled or disabled.
 const PolicyRevision = "md5(concat(rule - '{description,limit}'::text[], relations))"
 
 // Known is what a task has read that may change while it works.
 type Known struct {
-	// LastHold is the number of the last hold; nil if holds do not matter.
+	// Number of the last hold; nil if holds do not matter.
 	LastHold *int64
-	// Policy is the name of the policy that the task carries out, of which it has read Revision; nil if that does not
-	// matter.
+	// The policy that the task carries out, and the revision that it has read; nil if that does not matter.
 	Policy, Revision *string
 }
 
-// args adds what is known to the arguments of a statement.
 func (k Known) args(args pgx.StrictNamedArgs) pgx.StrictNamedArgs {
 	args["last_hold"], args["policy"], args["revision"] = k.LastHold, k.Policy, k.Revision
 	return args
 }
 
 // orFail returns a query of the order of a run. It fails, and its transaction with it, if from has no order because the
-// epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is not @revision; NULL if
-// that does not matter.
+// epoch has ended, if a hold was created after @last_hold, or if the revision of @policy is not @revision; NULL if that
+// does not matter.
 func orFail(from string) string {
 	return `SELECT CASE WHEN count(fields) <> 1 THEN ARRAY[cleanupd.fenced()]
 		WHEN (SELECT max(number) FROM cleanupd.hold) > @last_hold::bigint THEN ARRAY[cleanupd.hold_created()]
@@ -51,8 +49,8 @@ func orFail(from string) string {
 		ELSE max(fields) END FROM ` + from
 }
 
-// askToProceed queries the order; writeLedger also writes the counts of a batch, and the size that its tables
-// had before their first batch.
+// askToProceed queries the order; writeLedger also writes the counts of a batch, and the size that its tables had
+// before their first batch.
 var (
 	askToProceed = orFail("(SELECT " + order + " AS fields) AS asked")
 
@@ -81,24 +79,21 @@ counts AS (
 ` + orFail("counts")
 )
 
-// setRetained sets the columns of the rows that a task retained.
 const setRetained = `rows_failed = @failed, rows_locked = @locked, rows_suppressed = @suppressed, rows_dependent =
 	@dependent,
 	rows_on_hold = @on_hold, tables_retained = @tables_retained`
 
-// addRetained adds the rows that a task retained to the arguments of a statement.
 func addRetained(args pgx.StrictNamedArgs, r purge.Retained) {
 	args["failed"], args["locked"], args["suppressed"] = r.Failed, r.Locked, r.Suppressed
 	args["dependent"], args["on_hold"], args["tables_retained"] = r.Dependent, r.OnHold, r.Tables
 }
 
-// ProceedStatement returns a query of the order of a run, for ParseOrder. LedgerError translates its errors.
+// ParseOrder reads the result, and LedgerError translates the errors.
 func ProceedStatement(e Epoch, k Known) (sql string, args pgx.StrictNamedArgs) {
 	return askToProceed, e.args(k.args(pgx.StrictNamedArgs{}))
 }
 
-// LedgerStatement returns a statement that adds a batch to the exact counts of a task. Its result and its errors are as
-// with ProceedStatement.
+// LedgerStatement adds a batch to the exact counts of a task. Results and errors are as with ProceedStatement.
 func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, args pgx.StrictNamedArgs) {
 	args = e.args(k.args(pgx.StrictNamedArgs{
 		"task":     task,
@@ -123,7 +118,7 @@ func LedgerStatement(e Epoch, k Known, task string, d purge.Delta) (sql string, 
 	return writeLedger, args
 }
 
-// Batches returns how many batches a delta counts as.
+// How many batches a delta counts as.
 func Batches(d purge.Delta) int64 {
 	if d.Empty() {
 		return 0
@@ -131,8 +126,7 @@ func Batches(d purge.Delta) int64 {
 	return max(d.Statements, 1)
 }
 
-// LedgerError translates an error of a statement of the ledger to ErrFenced, pipeline.ErrHoldCreated or
-// pipeline.ErrPolicyChanged.
+// LedgerError returns ErrFenced, pipeline.ErrHoldCreated or pipeline.ErrPolicyChanged where the ledger raised it.
 func LedgerError(err error) error {
 	switch {
 	case sqlstate.Is(err, stateFenced):
@@ -145,14 +139,13 @@ func LedgerError(err error) error {
 	return err
 }
 
-// StartedTask is a task of a run as StartTask found it.
 type StartedTask struct {
 	Order   *Order // nil if the epoch has ended
 	Started bool   // now, and not by a previous worker
 	Progress
 }
 
-// StartTask starts a task, unless a previous worker has started it.
+// Unless a previous worker has started the task.
 func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedTask, err error) {
 	var fields []string
 	err = tx.QueryRow(
@@ -169,8 +162,7 @@ func StartTask(ctx context.Context, tx pgx.Tx, e Epoch, name string) (t StartedT
 	return t, err
 }
 
-// FinishTask stores the outcome of a task, with what a dry run has found. It locks the run before the task, as pauses
-// and AppendEvents do.
+// With what a dry run has found. FinishTask locks the run before the task, as pauses and AppendEvents do.
 func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline.Outcome) error {
 	args := e.args(pgx.StrictNamedArgs{
 		"task":       task,
@@ -206,7 +198,7 @@ func FinishTask(ctx context.Context, tx pgx.Tx, e Epoch, task string, o pipeline
 	return err
 }
 
-// DoneByTable reads how many rows a task has deleted and updated, by relation.
+// Rows that a task has deleted and updated, by relation.
 func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]purge.Space, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT relation, root, rows_deleted, rows_updated, rows_cascaded FROM cleanupd.space WHERE run_id = $1 AND task "+
@@ -217,8 +209,8 @@ func DoneByTable(ctx context.Context, db campaign.Querier, id uuid.UUID, task st
 	})
 }
 
-// Emptied reads the quoted names of the tables that a task of a run, or any task if it is "", has deleted rows from,
-// the ones with the most rows first.
+// Quoted names of the tables that a task, or any task of the run if it is "", has deleted rows from, those with the
+// most rows first.
 func Emptied(ctx context.Context, db campaign.Querier, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,

@@ -12,15 +12,13 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate creates the schema cleanupd, or updates it.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Up(ctx, conn, migrations, "schema_version")
 }
 
-// MigrationPending reports whether Migrate would create or change tables.
 func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "schema_version")
 }
 
-// SchemaSQL returns what creates the tables of Migrate, without rows.
+// Without rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "schema_version") }

@@ -13,10 +13,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// MissedAfter is how late a run of the schedule may start before its time counts as missed.
+// A scheduled run that starts later than this counts as missed.
 const MissedAfter = 10 * time.Minute
 
-// RecordMissed stores that the next time of the schedule was missed, if it passed longer ago than grace.
+// RecordMissed stores a missed time of the schedule once it has passed by more than grace.
 func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
 	_, err := db.Exec(
 		ctx,
@@ -26,11 +26,10 @@ func RecordMissed(ctx context.Context, db Execer, grace time.Duration) error {
 	return err
 }
 
-// Condition of the runs that ended, and whose notifications are not stored.
+// Runs that ended, and whose notifications are not stored.
 const notNotified = "end_time IS NOT NULL AND NOT dry_run AND NOT notified"
 
-// LockNotNotified locks and reads the oldest run that ended, and whose notifications are not stored; nil if there is
-// none. It skips a run that another replica has locked.
+// LockNotNotified reads the oldest such run; nil if there is none. It skips a run that another replica has locked.
 func LockNotNotified(ctx context.Context, tx pgx.Tx) (*Run, error) {
 	var id uuid.UUID
 	err := tx.QueryRow(
@@ -49,14 +48,12 @@ func LockNotNotified(ctx context.Context, tx pgx.Tx) (*Run, error) {
 	return list[0], nil
 }
 
-// SetNotified stores that the notifications of a run are stored.
 func SetNotified(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET notified = true WHERE id = $1", id)
 	return err
 }
 
-// FailedBefore returns the names of a run's tasks that failed when a run last executed them before it. All tasks of a
-// run that failed as a whole count.
+// The run's tasks that failed when a run last executed them before it. All tasks of a run that failed as a whole count.
 func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -75,8 +72,8 @@ func FailedBefore(ctx context.Context, db campaign.Querier, id uuid.UUID) ([]str
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// LockMissed locks and returns the oldest time of the schedule that was missed, and whose notifications are not stored;
-// nil if there is none. It skips one that another replica has locked.
+// The oldest missed time whose notifications are not stored; nil if there is none. LockMissed skips one that another
+// replica has locked.
 func LockMissed(ctx context.Context, tx pgx.Tx) (due *time.Time, err error) {
 	err = tx.QueryRow(
 		ctx,
@@ -88,14 +85,13 @@ func LockMissed(ctx context.Context, tx pgx.Tx) (due *time.Time, err error) {
 	return due, err
 }
 
-// SetMissedNotified stores that the notifications of a missed time are stored.
 func SetMissedNotified(ctx context.Context, tx pgx.Tx, due time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.missed_run SET notified = true WHERE due_time = $1", due)
 	return err
 }
 
-// SkipNotNotified makes runs that ended before a time, and times of the schedule whose absence was found before it,
-// ones that are not notified, and returns how many there are.
+// No notifications are sent about runs that ended, and times found to be missed, before a time. skipped is how many
+// there are.
 func SkipNotNotified(ctx context.Context, db Execer, before time.Time) (skipped int64, err error) {
 	for _, sql := range []string{
 		"UPDATE cleanupd.run SET notified = true WHERE " + notNotified + " AND end_time < $1",
@@ -110,17 +106,16 @@ func SkipNotNotified(ctx context.Context, db Execer, before time.Time) (skipped 
 	return skipped, nil
 }
 
-// Notification is an event that is sent to a target.
 type Notification struct {
 	Subject, Cause, Target string
 	Event                  json.RawMessage
 	CreateTime             time.Time
 	Attempts               int
-	// Error is the one of the last attempt; "" if there was none.
+	// Of the last attempt; "" if there was none.
 	Error string
 }
 
-// InsertNotifications stores an event for each of some targets, unless it is stored.
+// One for each target, unless it is stored.
 func InsertNotifications(
 	ctx context.Context, tx pgx.Tx, subject, cause string, event json.RawMessage, targets []string, now time.Time,
 ) error {
@@ -142,8 +137,7 @@ func InsertNotifications(
 
 const notificationColumns = "subject, cause, target, event, create_time, attempts, error"
 
-// ClaimNotification begins an attempt to send the oldest notification for a target whose time has come; nil if there is
-// none. No replica claims it again before until.
+// The oldest notification for a target that is due; nil if there is none. No replica claims it again before until.
 func ClaimNotification(
 	ctx context.Context, db campaign.Querier, target string, now, until time.Time,
 ) (*Notification, error) {
@@ -163,22 +157,19 @@ func ClaimNotification(
 	return n, err
 }
 
-// SetSent stores that a notification was sent.
 func SetSent(ctx context.Context, db Execer, n *Notification, now time.Time) error {
 	return setNotification(ctx, db, n, "state = 'SENT', end_time = @time, error = @error", now, "")
 }
 
-// SetRetry stores that an attempt to send a notification failed, and when the next one is due.
 func SetRetry(ctx context.Context, db Execer, n *Notification, next time.Time, failure error) error {
 	return setNotification(ctx, db, n, "next_time = @time, error = @error", next, failure.Error())
 }
 
-// SetGivenUp stores that a notification is not sent.
 func SetGivenUp(ctx context.Context, db Execer, n *Notification, now time.Time, failure error) error {
 	return setNotification(ctx, db, n, "state = 'GIVEN_UP', end_time = @time, error = @error", now, failure.Error())
 }
 
-// setNotification changes a pending notification, unless another replica has claimed it since.
+// Changes nothing if another replica has claimed the notification since.
 func setNotification(
 	ctx context.Context, db Execer, n *Notification, assignments string, at time.Time, failure string,
 ) error {
@@ -198,8 +189,7 @@ func setNotification(
 	return err
 }
 
-// GiveUpOthers gives up the notifications that were stored before a time for other targets than these, and returns
-// them.
+// Gives up the notifications that were stored before a time for other targets than these.
 func GiveUpOthers(
 	ctx context.Context, db campaign.Querier, targets []string, before, now time.Time,
 ) ([]*Notification, error) {
@@ -213,7 +203,6 @@ func GiveUpOthers(
 	return pgx.CollectRows(rows, pgx.RowToAddrOfStructByPos[Notification])
 }
 
-// PendingNotifications returns how many notifications wait to be sent, by target.
 func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]float64, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT target, count(*)::float8 FROM cleanupd.notification WHERE state = 'PENDING' GROUP BY target")
@@ -226,8 +215,8 @@ func PendingNotifications(ctx context.Context, db campaign.Querier) (map[string]
 	return pending, err
 }
 
-// PruneNotifications deletes the notifications that were sent or given up, and the missed times that were notified,
-// longer ago than the history.
+// Deletes the notifications that were sent or given up, and the missed times that were notified, longer ago than the
+// history.
 func PruneNotifications(ctx context.Context, db Execer, history time.Duration) error {
 	for _, sql := range []string{
 		"DELETE FROM cleanupd.notification WHERE end_time < clock_timestamp() - $1::interval",

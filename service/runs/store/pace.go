@@ -13,17 +13,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// idleRun is the SQL condition that no replica works on an active run.
+// No replica works on an active run.
 const idleRun = "(state = 'QUEUED' OR replica = '' OR lease_until < clock_timestamp())"
 
-// ReadOrder reads the order of a run; nil if the epoch has ended.
+// nil: the epoch has ended.
 func ReadOrder(ctx context.Context, db campaign.Querier, e Epoch) (*Order, error) {
 	var fields []string
 	err := db.QueryRow(ctx, "SELECT "+order, e.args(pgx.StrictNamedArgs{})).Scan(&fields)
 	return ParseOrder(fields), err
 }
 
-// IsIdle reports whether no replica works on a run that has not ended.
 func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, err error) {
 	err = db.QueryRow(ctx, "SELECT "+idleRun+" FROM cleanupd.run WHERE id = $1 AND "+active, id).Scan(&idle)
 	if errors.Is(err, pgx.ErrNoRows) {
@@ -32,8 +31,8 @@ func IsIdle(ctx context.Context, db campaign.Querier, id uuid.UUID) (idle bool, 
 	return idle, err
 }
 
-// PauseRun pauses a locked run that has not ended. by is who does it. If it is paused already, a new pause begins, so
-// that the time of the first one does not count for the longest pause.
+// The run is locked. If it is paused already, a new pause begins, so that the time of the first one does not count for
+// the longest pause.
 func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -48,7 +47,7 @@ func PauseRun(ctx context.Context, tx pgx.Tx, id uuid.UUID, by string) error {
 	return err
 }
 
-// ResumeRun lets a locked run that is paused continue: its replica, if it has not left the run yet, or any other.
+// The run, which is locked, continues on its replica, if that has not left it yet, or on any other.
 func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	if err := addPause(ctx, tx, id); err != nil {
 		return err
@@ -66,7 +65,7 @@ func ResumeRun(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return NotifyWaiting(ctx, tx, id)
 }
 
-// addPause adds the current pause of a run, if it is paused, to those of the task that it pauses.
+// Adds the current pause of a run, if it is paused, to those of the task that it pauses.
 func addPause(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	_, err := tx.Exec(
 		ctx,
@@ -78,14 +77,13 @@ func addPause(ctx context.Context, tx pgx.Tx, id uuid.UUID) error {
 	return err
 }
 
-// SetPace changes the pace of a run.
 func SetPace(ctx context.Context, tx pgx.Tx, id uuid.UUID, p pace.Pace) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET pace = $2 WHERE id = $1", id, p)
 	return err
 }
 
-// LogToRun writes a message to the log of a locked run, whether or not a replica works on it. If the server was
-// restarted since the epoch of the run began, it begins another one.
+// LogToRun works whether or not a replica works on the locked run. If the server was restarted since the epoch of the
+// run began, it begins another epoch.
 func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error {
 	err := AppendEvents(ctx, tx, e, LogEvent("", m))
 	if !errors.Is(err, ErrFenced) {
@@ -97,15 +95,14 @@ func LogToRun(ctx context.Context, tx pgx.Tx, e Epoch, m message.Message) error 
 	return AppendEvents(ctx, tx, e, LogEvent("", m))
 }
 
-// PausedRun is a run that is paused and has to end.
+// A paused run that has to end.
 type PausedRun struct {
 	ID   uuid.UUID
 	Stop string // why; "" because of the longest pause
 }
 
-// FindPausesToEnd reads the paused runs that no replica works on and that were cancelled, whose time limit has passed,
-// or that were paused for longer than longest; only dry runs if dryRuns is set. A pause outside of the windows of the
-// schedule ends by itself.
+// Paused runs that no replica works on and that were cancelled, whose time limit has passed, or that were paused for
+// longer than longest. A pause outside the windows of the schedule ends by itself.
 func FindPausesToEnd(
 	ctx context.Context, db campaign.Querier, longest time.Duration, dryRuns bool,
 ) ([]PausedRun, error) {
@@ -120,7 +117,7 @@ func FindPausesToEnd(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[PausedRun])
 }
 
-// FindLeftPaused reads the paused runs whose replica no longer renews its lease.
+// Paused runs whose replica no longer renews its lease.
 func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -130,7 +127,7 @@ func FindLeftPaused(ctx context.Context, db campaign.Querier) ([]Epoch, error) {
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Epoch])
 }
 
-// WindowedRun is an active run of the schedule, to which its windows apply.
+// An active run of the schedule, to which its windows apply.
 type WindowedRun struct {
 	Epoch
 	State    State
@@ -138,8 +135,7 @@ type WindowedRun struct {
 	Pace     pace.Pace
 }
 
-// LockWindowedRun locks and reads the run for which a window has opened or closed. It returns nil without such a run,
-// or while another replica has locked it.
+// The run for which a window has opened or closed; nil without such a run, or while another replica has locked it.
 func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -155,13 +151,13 @@ func LockWindowedRun(ctx context.Context, tx pgx.Tx) (*WindowedRun, error) {
 	return &r, err
 }
 
-// SetWindowUntil stores when windows apply to a run again; nil without windows.
+// Until when the windows leave the run as it is; nil without windows.
 func SetWindowUntil(ctx context.Context, tx pgx.Tx, id uuid.UUID, until *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = $2 WHERE id = $1", id, until)
 	return err
 }
 
-// ReapplyWindows lets the windows of the schedule apply again to its active run.
+// Windows apply again to the active run of the schedule.
 func ReapplyWindows(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.run SET window_until = '-infinity' WHERE requested_by = $1 AND "+active,
 		Schedule)

@@ -8,8 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/guard"
 )
 
-// PruneRuns deletes the runs that ended longer ago than the history, with their events, one by one: a run may have many
-// events. What guards compare with is kept for longer.
+// PruneRuns deletes runs one by one: a run may have many events. What guards compare with is kept for longer.
 func PruneRuns(ctx context.Context, db Execer, history time.Duration) error {
 	for {
 		tag, err := db.Exec(ctx, `DELETE FROM cleanupd.run WHERE id = (

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/preview"
 )
 
-// selectRun selects runs in one consistent snapshot, with the results of their tasks, and a view (%s).
+// One consistent snapshot; %s is the view.
 const selectRun = `
 SELECT id::text, state, dry_run, requested_by, reference_time, create_time, start_time, end_time, error, cause,
   COALESCE(plan::text, ''), what_if, accepted_guards, last_sequence,
@@ -32,10 +32,10 @@ SELECT id::text, state, dry_run, requested_by, reference_time, create_time, star
     FROM cleanupd.task WHERE run_id = r.id), %s
 FROM cleanupd.run AS r `
 
-// View is how much of a run is read.
+// How much of a run is read.
 type View string
 
-// Full has the tables that a task deleted from or made smaller, and what a dry run has found; Basic leaves them out.
+// Basic leaves out the tables that a task deleted from or made smaller, and what a dry run has found.
 const (
 	Basic View = "NULL::json, NULL::json"
 	Full  View = `(SELECT json_agg(json_build_object('Task', task, 'Relation', relation, 'RowsDeleted', rows_deleted,
@@ -50,7 +50,6 @@ const (
   (SELECT json_object_agg(name, preview) FROM cleanupd.task WHERE run_id = r.id AND preview IS NOT NULL)`
 )
 
-// readRuns reads runs with the results of their tasks.
 func readRuns(ctx context.Context, db campaign.Querier, v View, where string, args ...any) ([]*Run, error) {
 	rows, _ := db.Query(ctx, fmt.Sprintf(selectRun, v)+where, args...)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Run, error) {
@@ -74,7 +73,7 @@ func readRuns(ctx context.Context, db campaign.Querier, v View, where string, ar
 	})
 }
 
-// GetRun reads a run. It fails with ErrNotFound.
+// GetRun fails with ErrNotFound.
 func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error) {
 	list, err := readRuns(ctx, db, Full, "WHERE id = $1", id)
 	if err != nil {
@@ -86,28 +85,26 @@ func GetRun(ctx context.Context, db campaign.Querier, id uuid.UUID) (*Run, error
 	return list[0], nil
 }
 
-// ActiveRuns reads the active runs in some slots.
+// In some slots.
 func ActiveRuns(ctx context.Context, db campaign.Querier, slots []int16) ([]*Run, error) {
 	return readRuns(ctx, db, Basic, "WHERE slot = ANY ($1) AND "+active+" ORDER BY slot", slots)
 }
 
-// Filter selects runs. Its zero value selects all of them.
+// The zero value selects all runs.
 type Filter struct {
 	State  State  // "" for any
 	Task   string // one that was chosen; "" for any
 	DryRun *bool  // nil for both
-	// From and Before limit when a run was requested, the latter exclusively; nil for no limit.
+	// By when a run was requested, Before exclusively; nil: no limit.
 	From, Before *time.Time
 }
 
-// runKey is the key of a list of runs.
 type runKey struct {
 	CreateTime time.Time
 	ID         uuid.UUID
 }
 
-// ListRuns reads a page of runs, newest first, and the token of the next page; "" on the last page. It fails with
-// pagetoken.ErrInvalid.
+// Newest first; the token is "" on the last page. ListRuns fails with pagetoken.ErrInvalid.
 func ListRuns(
 	ctx context.Context, db campaign.Querier, v View, f Filter, size int, token string,
 ) ([]*Run, string, error) {

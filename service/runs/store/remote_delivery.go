@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// RemoteDelivery is a delivery that remains on a mid-sourcing server, and was deleted in the main database.
+// A delivery that remains on a mid-sourcing server, and was deleted in the main database.
 type RemoteDelivery struct {
 	Account    string // "" if it had none
 	RemoteID   int64  // its id there
@@ -23,14 +23,13 @@ type RemoteDelivery struct {
 	RetainTime time.Time
 }
 
-// remoteKey is the key of a list of remote deliveries.
 type remoteKey struct {
 	Account              string
 	RemoteID, DeliveryID int64
 }
 
-// ListRemoteDeliveries reads a page of the remote deliveries of an account, or of all if it is nil, by account and
-// their ids there, and the token of the next page; "" on the last page. It fails with pagetoken.ErrInvalid.
+// By account (nil: all) and the ids there; the token is "" on the last page. ListRemoteDeliveries fails with
+// pagetoken.ErrInvalid.
 func ListRemoteDeliveries(
 	ctx context.Context, db campaign.Querier, account *string, size int, token string,
 ) ([]RemoteDelivery, string, error) {
@@ -66,8 +65,8 @@ func ListRemoteDeliveries(
 	return list, next, nil
 }
 
-// RecordRemote returns a statement that records the deliveries of a query as remote ones. A delivery that was restored
-// after an earlier run has an entry already.
+// RecordRemote records the deliveries of a query. A delivery that was restored after an earlier run has an entry
+// already.
 func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 	return sqlexpr.Format(`INSERT INTO cleanupd.remote_delivery (account, remote_id, delivery_id, label, run_id)
 		SELECT DISTINCT ON (account, there, here) account, there, here, label, '%s'::uuid FROM (%s) AS l
@@ -75,8 +74,7 @@ func RecordRemote(id uuid.UUID, query sqlexpr.Expr) sqlexpr.Expr {
 			SET label = EXCLUDED.label, run_id = EXCLUDED.run_id, retain_time = EXCLUDED.retain_time`, id, query)
 }
 
-// RemoteIDs reads the ids there of an account's remote deliveries, except the ones whose ids in the main database are
-// on hold.
+// Ids on the mid-sourcing server, except those whose ids in the main database are on hold.
 func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold []int64) ([]int64, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -87,8 +85,7 @@ func RemoteIDs(ctx context.Context, db campaign.Querier, account string, onHold 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// ForgetRemote deletes remote deliveries of an account, by their ids there. It needs no fence: another worker of the
-// run would delete the same.
+// By ids on the mid-sourcing server. No fence is needed: another worker of the run would delete the same.
 func ForgetRemote(ctx context.Context, db Execer, account string, ids []int64) error {
 	_, err := db.Exec(ctx, "DELETE FROM cleanupd.remote_delivery WHERE account = $1 AND remote_id = ANY ($2)", account,
 		ids)

@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// FindPlan reads the dry run that a field of a request names. It fails with ErrNotFound, or a failure.FieldError if
-// that is not a dry run that succeeded.
+// field is where the request names the dry run. FindPlan fails with ErrNotFound, or a failure.FieldError if that is not
+// a dry run that succeeded.
 func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run, error) {
 	parsed, err := ParseID(id)
 	if err != nil {
@@ -30,7 +30,7 @@ func FindPlan(ctx context.Context, db campaign.Querier, id, field string) (*Run,
 }
 
 // CheckPlan fails with a refused.Error if a saved plan is older than maxAge, or a run has ended since, unless a guard
-// refused that before it changed anything.
+// refused that run before it changed anything.
 func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge time.Duration) error {
 	var (
 		age   time.Duration
@@ -56,7 +56,7 @@ func CheckPlan(ctx context.Context, db campaign.Querier, id uuid.UUID, maxAge ti
 	return nil
 }
 
-// SavedPlan reads what a dry run has found, by task.
+// What a dry run has found, by task.
 func SavedPlan(ctx context.Context, db campaign.Querier, id uuid.UUID) (map[string]preview.Task, error) {
 	rows, _ := db.Query(ctx,
 		"SELECT name, saved_plan, preview FROM cleanupd.task WHERE run_id = $1 AND saved_plan IS NOT NULL", id)

@@ -13,19 +13,19 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// timeline is the SQL of the server's timeline, which a promotion and a restore change; NULL on a standby.
-// otherTimeline is whether the schedule was stored on another one, if that is known.
+// timeline is the server's timeline, which a promotion and a restore change; NULL on a standby. otherTimeline: the
+// schedule was stored on another one, if that is known.
 const (
 	timeline      = "CASE WHEN NOT pg_is_in_recovery() THEN left(pg_walfile_name(pg_current_wal_lsn()), 8) END"
 	otherTimeline = "timeline <> '' AND timeline <> " + timeline
 )
 
-// GetSchedule reads the schedule; nil if none is stored.
+// nil: none is stored.
 func GetSchedule(ctx context.Context, db campaign.Querier) (*schedule.Schedule, error) {
 	return readSchedule(ctx, db, "")
 }
 
-// readSchedule reads the schedule if a condition is true; nil if it is not, or none is stored.
+// nil: the condition is false, or no schedule is stored.
 func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*schedule.Schedule, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -40,8 +40,8 @@ func readSchedule(ctx context.Context, db campaign.Querier, condition string) (*
 	return s, err
 }
 
-// LockSchedule locks the schedule, which comes before any other lock, and reads it. If none is stored, it stores
-// unstored first, since only a row can be locked, and reports that as inserted.
+// LockSchedule is called before any other lock. If no schedule is stored, it stores unstored first, since only a row
+// can be locked (inserted).
 func LockSchedule(
 	ctx context.Context, tx pgx.Tx, unstored schedule.Schedule,
 ) (s *schedule.Schedule, inserted bool, err error) {
@@ -52,8 +52,7 @@ func LockSchedule(
 	return s, inserted, err
 }
 
-// LockPendingSchedule locks the schedule, which comes before any other lock, and reads it if a run of it is pending;
-// nil if none is.
+// LockPendingSchedule is called before any other lock; nil: no run is pending.
 func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	if _, err := tx.Exec(ctx, "SELECT FROM cleanupd.schedule FOR UPDATE"); err != nil {
 		return nil, err
@@ -61,27 +60,25 @@ func LockPendingSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, er
 	return readSchedule(ctx, tx, "WHERE pending")
 }
 
-// LockDueSchedule locks and reads the schedule if a run is due; nil if none is, or another replica is starting it.
+// nil: no run is due, or another replica is starting it.
 func LockDueSchedule(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE enabled AND next_run_time <= clock_timestamp() FOR UPDATE SKIP LOCKED")
 }
 
-// LockScheduleOfOtherTimeline locks and reads the schedule if it was stored on another timeline; nil if it was not, or
-// another replica has locked it.
+// nil: the schedule was stored on this timeline, or another replica has locked it.
 func LockScheduleOfOtherTimeline(ctx context.Context, tx pgx.Tx) (*schedule.Schedule, error) {
 	return readSchedule(ctx, tx, "WHERE "+otherTimeline+" FOR UPDATE SKIP LOCKED")
 }
 
-// ScheduleState says what the scheduler has to do.
+// What the scheduler has to do.
 type ScheduleState struct {
 	Stored bool
-	// OtherTimeline says that the server was promoted or restored since the schedule was stored.
+	// The server was promoted or restored since the schedule was stored.
 	OtherTimeline bool
-	// Due says that a run is due, Pending that one became due during another run, which has ended.
+	// Pending: a run became due during another run, which has ended.
 	Due, Pending bool
 }
 
-// GetScheduleState reads the state of the schedule.
 func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState, err error) {
 	err = db.QueryRow(
 		ctx,
@@ -96,8 +93,7 @@ func GetScheduleState(ctx context.Context, db campaign.Querier) (s ScheduleState
 	return s, err
 }
 
-// CompleteSchedule fills in what a schedule lacks, by the clock and the time zone of the database. It fails with
-// failure.Violations.
+// CompleteSchedule uses the clock and the time zone of the database. It fails with failure.Violations.
 func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Schedule) error {
 	var (
 		now      time.Time
@@ -110,13 +106,12 @@ func CompleteSchedule(ctx context.Context, db campaign.Querier, s *schedule.Sche
 	return s.Complete(now, timeZone)
 }
 
-// InsertSchedule completes and stores a schedule, unless one is stored.
+// Unless a schedule is stored.
 func InsertSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) (inserted bool, err error) {
 	return storeSchedule(ctx, tx, s, "DO NOTHING")
 }
 
-// SetSchedule completes a schedule, and replaces the stored one. A pending run remains pending unless the schedule is
-// disabled. It fails with failure.Violations.
+// A pending run remains pending unless the schedule is disabled. SetSchedule fails with failure.Violations.
 func SetSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule) error {
 	_, err := storeSchedule(ctx, tx, s, `DO UPDATE
 		SET cron = excluded.cron, more_crons = excluded.more_crons, once = excluded.once,
@@ -164,32 +159,28 @@ func storeSchedule(ctx context.Context, tx pgx.Tx, s schedule.Schedule, onConfli
 	return tag.RowsAffected() > 0, err
 }
 
-// SetNextTime stores when the next run of the schedule is due, on the current timeline.
 func SetNextTime(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, timeline = "+timeline, next)
 	return err
 }
 
-// SetPending makes a run of the schedule pending, and stores when the next one is due.
+// Makes a run pending, and stores when the next one is due.
 func SetPending(ctx context.Context, tx pgx.Tx, next *time.Time) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET next_run_time = $1, pending = true, timeline = "+timeline,
 		next)
 	return err
 }
 
-// SetStarted stores that the pending run of the schedule was started.
 func SetStarted(ctx context.Context, tx pgx.Tx, run *Run) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET pending = false, next_plan = NULL, last_run_id = $1", run.ID)
 	return err
 }
 
-// DisableSchedule disables the schedule, with a pending run.
 func DisableSchedule(ctx context.Context, tx pgx.Tx) error {
 	_, err := tx.Exec(ctx, "UPDATE cleanupd.schedule SET enabled = false, next_run_time = NULL, pending = false")
 	return err
 }
 
-// Now returns the time of the database.
 func Now(ctx context.Context, db campaign.Querier) (now time.Time, err error) {
 	return now, db.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now)
 }

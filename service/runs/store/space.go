@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Space has the size, in bytes, of a table that a task deleted from or vacuumed.
+// Size in bytes of a table that a task deleted from or vacuumed.
 type Space struct {
 	Relation         string `json:"Relation"` // quoted, with its schema
 	RowsDeleted      int64  `json:"RowsDeleted"`
@@ -24,9 +24,9 @@ type Space struct {
 	FreeBytes        *int64 `json:"FreeBytes"` // new rows will use them; nil if unknown
 }
 
-// measureSQL records the size of tables. Dead and free bytes are computed from the statistics of a table's columns, or
-// come from pgstattuple (%s) if VACUUM has left little for it to read. After VACUUM its row count is used, since
-// sessions may still report earlier changes to the server's counters.
+// Dead and free bytes are computed from the statistics of a table's columns, or come from pgstattuple (%s) if VACUUM
+// has left little for it to read. After VACUUM its row count is used, since sessions may still report earlier changes
+// to the server's counters.
 const measureSQL = `
 UPDATE cleanupd.space AS s
   SET table_bytes_after = m.table_bytes, index_bytes_after = m.index_bytes, dead_bytes = m.dead, free_bytes = m.free
@@ -52,12 +52,11 @@ FROM (SELECT w.relation, w.table_bytes, w.index_bytes,
   LEFT JOIN LATERAL (%s) AS exact ON w.clean) AS m
 WHERE s.run_id = $1 AND s.task = $2 AND s.relation = m.relation`
 
-// noPgstattuple replaces the query of pgstattuple where that is not installed, or not permitted.
+// Where pgstattuple is not installed, or not permitted.
 const noPgstattuple = "SELECT NULL::bigint AS dead, NULL::bigint AS free"
 
-// Measure records the size of a task's tables, and returns warnings about tables that are much larger than their rows.
-// It neither fails nor waits long for a table that cannot be measured, since the end of the run would wait as well, and
-// its lease run out.
+// Measure returns warnings about tables that are much larger than their rows. It neither fails nor waits long for a
+// table that cannot be measured, since the end of the run would wait as well, and its lease run out.
 func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event, error) {
 	queries, err := pgstattuple(ctx, tx, id, task)
 	if err != nil {
@@ -88,8 +87,8 @@ func Measure(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]Event
 	return warnOfLargeTables(ctx, tx, id)
 }
 
-// pgstattuple returns the query of pgstattuple, if this role may use it, and the query that replaces it; none for a
-// task without tables to measure.
+// The query of pgstattuple, if this role may use it, and the query that replaces it; none for a task without tables to
+// measure.
 func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]string, error) {
 	rows, _ := tx.Query(
 		ctx,
@@ -110,13 +109,13 @@ func pgstattuple(ctx context.Context, tx pgx.Tx, id uuid.UUID, task string) ([]s
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// statistics is the name of the task that vacuums.
+// The task that vacuums.
 const statistics = "statistics"
 
-// largeTable is the size from which a table is reported if half of it is free.
+// From this size a table is reported if half of it is free.
 const largeTable = 64 << 20
 
-// warnOfLargeTables returns a warning for each table that remains much larger than its rows, with a remedy.
+// One for each table that remains much larger than its rows.
 func warnOfLargeTables(ctx context.Context, tx pgx.Tx, id uuid.UUID) ([]Event, error) {
 	rows, _ := tx.Query(
 		ctx,

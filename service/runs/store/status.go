@@ -12,23 +12,21 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Status is the state of all runs and of the schedule, for metrics.
+// For metrics.
 type Status struct {
-	// The times when the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0 if none
-	// did.
+	// When the last run of the whole pipeline, and of only some tasks, succeeded, in Unix seconds; 0: none did.
 	LastSuccess, LastPartialSuccess float64
-	// The numbers of active runs.
+	// Numbers of active runs.
 	Queued, Running, Paused, QueuedDry, RunningDry, PausedDry float64
 
 	ScheduleEnabled float64  // 1 or 0
 	NextRunTime     *float64 // in Unix seconds; nil if no run is due
-	// Pace is the pace of the active run that deletes; "" without one. PausedByCaller and PausedBySchedule are since
-	// when that run is paused, by whom, in Unix seconds; 0 if it is not.
+	// Pace of the active run that deletes; "" without one. PausedByCaller and PausedBySchedule are since when that run is
+	// paused, by whom, in Unix seconds; 0: it is not.
 	Pace                             pace.Pace
 	PausedByCaller, PausedBySchedule float64
 }
 
-// GetStatus reads the state of all runs and of the schedule.
 func GetStatus(ctx context.Context, db campaign.Querier) (Status, error) {
 	rows, _ := db.Query(ctx, `
 WITH success AS (SELECT extract(epoch FROM end_time) AS at, EXISTS (SELECT FROM cleanupd.task t WHERE t.run_id = r.id
@@ -53,14 +51,14 @@ FROM active`, Schedule)
 	return pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Status])
 }
 
-// Retained has the numbers of rows that the last run of a task retained, for metrics.
+// Rows that the last run of a task retained, for metrics.
 type Retained struct {
 	Task                                          string
 	Failed, Locked, Suppressed, Dependent, OnHold float64
 	Tables                                        float64 // whose sweep did not reach the end
 }
 
-// LastRetained reads what the last run of each task retained. Dry runs do not count.
+// By the last run of each task. Dry runs do not count.
 func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -73,7 +71,7 @@ func LastRetained(ctx context.Context, db campaign.Querier) ([]Retained, error) 
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Retained])
 }
 
-// LastSuccesses reads the reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
+// Reference times of the last runs in which tasks succeeded, by task. Dry runs do not count.
 func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Time, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -89,14 +87,13 @@ func LastSuccesses(ctx context.Context, db campaign.Querier) (map[string]time.Ti
 	return last, err
 }
 
-// Act is an entry of the audit with its number.
+// An entry of the audit with its number.
 type Act struct {
 	ID int64
 	audit.Entry
 }
 
-// ListActs reads a page of the audit, newest first, and the token of the next page; "" on the last page. It fails with
-// pagetoken.ErrInvalid.
+// Newest first; the token is "" on the last page. ListActs fails with pagetoken.ErrInvalid.
 func ListActs(ctx context.Context, db campaign.Querier, size int, token string) ([]Act, string, error) {
 	before, err := pagetoken.ParseNumber(token)
 	if err != nil {

@@ -8,20 +8,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/campaign"
 )
 
-// Profile says which tasks a database has.
+// Which tasks a database has.
 type Profile string
 
-// The profiles.
 const (
-	// Auto is Campaign for a database with tables of the application, and None for another one.
+	// Campaign if the database has tables of the application, otherwise None.
 	Auto Profile = "auto"
-	// Campaign has the tasks of package tasks, which fail for a database without the application's tables.
+	// The tasks of package tasks, which fail without the application's tables.
 	Campaign Profile = "campaign"
-	// None has none of these tasks.
+	// None of these tasks.
 	None Profile = "none"
 )
 
-// Profiles lists the names of all profiles.
 var Profiles = []string{string(Auto), string(Campaign), string(None)}
 
 func (p *Profile) String() string { return string(*p) }
@@ -38,7 +36,7 @@ func (p *Profile) Set(text string) error {
 
 func (*Profile) Type() string { return "string" }
 
-// noCampaign reports whether the database is not that of the application.
+// Whether the database is not the application's.
 func (p Profile) noCampaign(ctx context.Context, db campaign.Querier) (bool, error) {
 	switch p {
 	case None:

@@ -19,17 +19,16 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// List has all tasks in the order of a run: the ones of package tasks, with policies before the last task that vacuums,
-// and then the ones on other databases.
+// In the order of a run: the tasks of package tasks, with policies before the last task that vacuums, and then those on
+// other databases.
 type List struct {
-	// NoCampaign says that the database is not that of the application: package tasks has nothing to do there.
+	// The database is not the application's: package tasks has nothing to do there.
 	NoCampaign bool
 	Tasks      []plan.Task
-	// External has the tasks on other databases, by name.
+	// By name.
 	External map[string]external.Task
 }
 
-// Names returns the names of the tasks, in order.
 func (l List) Names() (names []string) {
 	for _, t := range l.Tasks {
 		names = append(names, t.Name)
@@ -37,8 +36,7 @@ func (l List) Names() (names []string) {
 	return names
 }
 
-// Choose returns the names of the tasks to run: the given ones, or all that are not disabled if none is given, without
-// some to skip.
+// Choose returns the given tasks, or all that are not disabled if none is given, except those to skip.
 func (l List) Choose(given, skip []string) (names []string) {
 	for _, t := range l.Tasks {
 		chosen := slices.Contains(given, t.Name) || (len(given) == 0 && !l.Disabled(t.Name))
@@ -50,13 +48,12 @@ func (l List) Choose(given, skip []string) (names []string) {
 	return names
 }
 
-// Disabled reports whether only dry runs that name a task do it.
+// Disabled tasks run only in dry runs that name them.
 func (l List) Disabled(name string) bool {
 	t, _ := l.Find(name)
 	return t.Disabled || l.External[name].Disabled
 }
 
-// Find returns the task with a name; ok is false if it does not exist.
 func (l List) Find(name string) (t plan.Task, ok bool) {
 	i := slices.IndexFunc(l.Tasks, func(t plan.Task) bool { return t.Name == name })
 	if i < 0 {
@@ -65,15 +62,12 @@ func (l List) Find(name string) (t plan.Task, ok bool) {
 	return l.Tasks[i], true
 }
 
-// Source is where tasks come from.
 type Source struct {
-	// Profile says what the database is.
 	Profile Profile
-	// External has the tasks on other databases; nil if there are none.
+	// Tasks on other databases; nil: none.
 	External *external.Source
 }
 
-// Read returns the tasks as they are now.
 func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	l := List{External: map[string]external.Task{}}
 	var err error
@@ -105,7 +99,7 @@ func (s Source) Read(ctx context.Context, db campaign.Querier) (List, error) {
 	return l, err
 }
 
-// Kinds returns the kinds of tasks that this replica can run.
+// Kinds of tasks that this replica can run.
 func (s Source) Kinds() []string {
 	kinds := []string{plan.BuiltIn.String(), plan.Policy.String()}
 	if s.External != nil {
@@ -114,8 +108,7 @@ func (s Source) Kinds() []string {
 	return kinds
 }
 
-// Resolve returns the tasks of a run by their names, and the list. A task that was removed after the run was requested
-// has nothing to do.
+// A task that was removed after the run was requested has nothing to do.
 func (s Source) Resolve(
 	ctx context.Context, db campaign.Querier, names []string,
 ) (chosen []plan.Task, l List, err error) {
@@ -133,14 +126,13 @@ func (s Source) Resolve(
 	return chosen, l, nil
 }
 
-// selectKeepers selects which tables, of some names in lower case ($1), have foreign keys by which their rows keep rows
-// of others.
+// Which tables, of names in lower case ($1), have foreign keys by which their rows keep rows of others.
 const selectKeepers = `SELECT DISTINCT lower(c.relname), lower(p.relname) FROM pg_constraint k
   JOIN pg_class c ON c.oid = k.conrelid JOIN pg_class p ON p.oid = k.confrelid
 WHERE k.contype = 'f' AND k.confdeltype IN ('a', 'r') AND c.oid <> p.oid
   AND lower(c.relname) = ANY ($1::text[]) AND lower(p.relname) = ANY ($1::text[])`
 
-// readKeepers returns the tables, of some names in lower case, whose rows keep rows of a table, by that table.
+// Tables, of names in lower case, whose rows keep rows of a table, by that table.
 func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[string][]string, error) {
 	keepers := map[string][]string{}
 	if len(names) < 2 {
@@ -158,8 +150,8 @@ func readKeepers(ctx context.Context, db campaign.Querier, names []string) (map[
 	return keepers, nil
 }
 
-// inOrder returns the tasks of policies in the order of their names, but rows that keep others by a foreign key are
-// deleted before these: otherwise only the next run could delete the others.
+// By name, but rows that keep others by a foreign key are deleted before these: otherwise only the next run could
+// delete the others.
 func inOrder(ctx context.Context, db campaign.Querier, stored []policies.Stored) (ordered []plan.Task, err error) {
 	var names []string
 	for _, p := range stored {

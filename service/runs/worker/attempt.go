@@ -25,26 +25,24 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// grace is for how long the current statement may continue when the replica stops.
+// grace is how long a statement may keep running after shutdown begins.
 const grace = 10 * time.Second
 
 var (
-	// errStopping reports that this replica is stopping, and another one will continue the run.
+	// errStopping: this replica is stopping, and another one will continue the run.
 	errStopping = fmt.Errorf("%w: this replica is stopping", pipeline.ErrLost)
-	// errPaused reports that the run is paused.
-	errPaused = fmt.Errorf("%w: the run is paused", pipeline.ErrLost)
+	errPaused   = fmt.Errorf("%w: the run is paused", pipeline.ErrLost)
 )
 
-// attempt is a try of a worker to execute a run.
 type attempt struct {
 	w     *Worker
 	claim *claim
-	// stopping is closed when this replica is to stop after the current batch.
+	// Closed when this replica is to stop after the current batch.
 	stopping <-chan struct{}
 	pace     *pace.Setting
 
-	// writing serializes transactions with events, so that these are in the order of what happened: the progress of a
-	// task never follows its end.
+	// Serializes transactions with events, so that these are in the order of what happened: the progress of a task never
+	// follows its end.
 	writing sync.Mutex
 	current current
 
@@ -56,7 +54,7 @@ func newAttempt(ctx context.Context, w *Worker, c *claim) *attempt {
 	return &attempt{w: w, claim: c, stopping: ctx.Done(), pace: pace.NewSetting(c.Pace)}
 }
 
-// runAttempt executes a run to its end, or returns what prevented that.
+// runAttempt returns what prevented the run from ending.
 func (a *attempt) runAttempt(ctx context.Context) error {
 	working, lose := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer lose(nil)
@@ -101,7 +99,7 @@ func (a *attempt) runAttempt(ctx context.Context) error {
 	return err
 }
 
-// runPipeline executes the tasks that are left.
+// Only the tasks that are left.
 func (a *attempt) runPipeline(ctx context.Context) error {
 	c := a.claim
 	if c.FailedAttempts > maxFailedAttempts && len(c.todo) > 0 {
@@ -147,7 +145,7 @@ func (a *attempt) runPipeline(ctx context.Context) error {
 	return dryrun.Run(ctx, config, a.journal())
 }
 
-// config returns the configuration of the run, without what dry runs have found.
+// Without what dry runs have found.
 func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config {
 	c, config := a.claim, a.w.Base
 	config.ID = c.RunID.String()
@@ -174,10 +172,10 @@ func (a *attempt) config(chosen []plan.Task, all tasklist.List) pipeline.Config 
 	return config
 }
 
-// lost makes an error one that interrupts the attempt, and does not fail the run.
+// lost makes an error interrupt the attempt instead of failing the run.
 func lost(err error) error { return fmt.Errorf("%w: %w", pipeline.ErrLost, err) }
 
-// giveUp fails the current task, or the next one, after too many failed attempts.
+// After too many failed attempts the current task, or the next one, fails.
 func (a *attempt) giveUp(ctx context.Context) error {
 	c, tasks := a.claim, taskRecorder{a}
 	if err := tasks.TaskStarted(ctx, c.todo[0]); err != nil {
@@ -196,10 +194,10 @@ func (a *attempt) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// AdvisoryLock returns the advisory lock that the batches of a run share: the random part of its id.
+// The batches of a run share an advisory lock: the random part of its id.
 func AdvisoryLock(id uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(id[8:])) }
 
-// EndBatch terminates a batch of a run that a silent worker may still have open. The server notices a cut connection
+// EndBatch terminates a batch that a silent worker of the run may still have open. The server notices a cut connection
 // only after the statement, and the batch of a frozen worker lasts until its idle timeout. If the role may not
 // terminate it, the batch ends at its statement timeout.
 func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
@@ -210,7 +208,7 @@ func (w *Worker) EndBatch(ctx context.Context, id uuid.UUID) {
 }
 
 // awaitPredecessor ends the batch of the previous worker, and waits until it has ended: a batch would take its locks
-// for the ones of other sessions.
+// for other sessions' locks.
 func (a *attempt) awaitPredecessor(ctx context.Context) error {
 	a.w.EndBatch(ctx, a.claim.RunID)
 	lock := AdvisoryLock(a.claim.RunID)

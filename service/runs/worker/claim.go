@@ -17,11 +17,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// maxFailedAttempts is how many attempts in a row may fail without progress. Then the current task fails: it may be
-// what crashes the database, or the replica.
+// After this many attempts in a row without progress the current task fails: it may be what crashes the database, or
+// the replica.
 const maxFailedAttempts = 10
 
-// claim is a run that this replica has claimed.
 type claim struct {
 	*store.Claim
 	chosen     []string // the names of its tasks, in order
@@ -36,10 +35,10 @@ type claim struct {
 	progressed atomic.Bool     // since it was claimed
 }
 
-// position returns the position of a task among the chosen ones, from 1.
+// From 1.
 func (c *claim) position(name string) int { return slices.Index(c.chosen, name) + 1 }
 
-// currentTask returns the task that was started and has not ended; "" between tasks.
+// "": between tasks.
 func (c *claim) currentTask() string {
 	if !c.started {
 		return ""
@@ -47,8 +46,7 @@ func (c *claim) currentTask() string {
 	return c.todo[0]
 }
 
-// claimWaiting claims a run that waits for a replica, if one does. In a database of another instance it claims dry runs
-// only.
+// nil: no run waits. In a database of another instance only dry runs are claimed.
 func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	waiting := store.Waiting(w.tracked(), tasks.Names(), w.Tasks.Kinds())
 	if exist, err := waiting.Exist(ctx, w.Pool); err != nil || !exist {
@@ -67,8 +65,8 @@ func (w *Worker) claimWaiting(ctx context.Context) (*claim, error) {
 	return w.claim(ctx, waiting, "", "")
 }
 
-// claim claims a run, and writes to its log why. It returns nil without a candidate. reason is why the run is resumed;
-// "" if another replica had it. It is not written if it is the one that was reported last.
+// claim writes to the run's log why; nil without a candidate. reason is why the run is resumed; "" if another replica
+// had it. It is not written if it was the last one reported.
 func (w *Worker) claim(ctx context.Context, from store.ClaimQuery, reason, reported string) (*claim, error) {
 	begun := time.Now()
 	var c *claim
@@ -88,8 +86,8 @@ func (w *Worker) claim(ctx context.Context, from store.ClaimQuery, reason, repor
 	return c, nil
 }
 
-// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts.
-// It returns nil if so, and the error of the claim otherwise.
+// verify finds out whether a claim was committed although its COMMIT was not answered, for as long as the lease lasts:
+// nil if so, otherwise the error of the claim.
 func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit error) error {
 	errCommitted := errors.New("the claim was committed")
 	for time.Now().Before(until) && ctx.Err() == nil {
@@ -115,7 +113,7 @@ func (w *Worker) verify(ctx context.Context, c *claim, until time.Time, commit e
 	return commit
 }
 
-// tryClaim executes the transaction of a claim. It returns the claim even if only the COMMIT fails, or is not answered.
+// tryClaim returns the claim even if only the COMMIT fails, or is not answered.
 func (w *Worker) tryClaim(
 	ctx context.Context, from store.ClaimQuery, reason, reported string,
 ) (claimed *claim, err error) {
@@ -157,7 +155,6 @@ func (w *Worker) tryClaim(
 	return claimed, err
 }
 
-// newClaim returns the claim of a run with its chosen tasks.
 func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
 	c := &claim{Claim: row, succeeded: map[string]bool{}, unmet: map[string]bool{}}
 	for _, t := range tasks {
@@ -175,7 +172,7 @@ func newClaim(row *store.Claim, tasks []store.ClaimedTask) *claim {
 	return c
 }
 
-// event returns the event of the claim: the run starts, or is resumed.
+// The run starts, or is resumed.
 func (c *claim) event(ctx context.Context, tx pgx.Tx, replica string) (store.Event, error) {
 	if c.State == store.Queued {
 		run, err := store.GetRun(ctx, tx, c.RunID)

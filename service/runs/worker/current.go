@@ -12,7 +12,7 @@ import (
 // stretch of retained rows again.
 const writeEvery = time.Second
 
-// current is the state of the current task. Workers of its sweeps use it concurrently.
+// Workers of the task's sweeps use it concurrently.
 type current struct {
 	mu       sync.Mutex
 	task     string // "" between tasks
@@ -29,7 +29,7 @@ type current struct {
 	throttledSince time.Time
 }
 
-// start makes a task the current one. p has what previous workers have counted of it.
+// p is what previous workers have counted of the task.
 func (c *current) start(task string, p store.Progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,42 +38,38 @@ func (c *current) start(task string, p store.Progress) {
 	c.known.Policy, c.known.Revision = nil, nil
 }
 
-// end makes no task the current one.
 func (c *current) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.task = ""
 }
 
-// name returns the name of the current task; "" between tasks.
+// "": between tasks.
 func (c *current) name() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.task
 }
 
-// setLastHold sets the number of the last hold that the task has read.
 func (c *current) setLastHold(number int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known.LastHold = &number
 }
 
-// setPolicy sets which revision the task has read of its policy.
 func (c *current) setPolicy(name, revision string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.known.Policy, c.known.Revision = &name, &revision
 }
 
-// knows returns what the task has read that may change.
 func (c *current) knows() store.Known {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.known
 }
 
-// unchanged reports whether a batch changed nothing that has to be written now.
+// Whether a batch changed nothing that has to be written now.
 func (c *current) unchanged(d purge.Delta) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +79,7 @@ func (c *current) unchanged(d purge.Delta) bool {
 		time.Since(c.written) < writeEvery
 }
 
-// add adds a batch to the progress. counted says that the ledger was written.
+// counted: the ledger was written.
 func (c *current) add(d purge.Delta, counted bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +95,6 @@ func (c *current) add(d purge.Delta, counted bool) {
 	c.changed = c.changed || !d.Empty()
 }
 
-// update changes what the next report has of the task.
 func (c *current) update(change func(c *current)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,15 +102,14 @@ func (c *current) update(change func(c *current)) {
 	c.changed = true
 }
 
-// done returns how many rows the task has deleted and updated.
 func (c *current) done() int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.progress.RowsDeleted + c.progress.RowsUpdated
 }
 
-// report returns an event with the progress of the task; ok is false between tasks, or if nothing has changed, unless
-// always is set. No rows are expected once more were deleted.
+// ok is false between tasks, or if nothing has changed, unless always is set. No rows are expected once more were
+// deleted.
 func (c *current) report(always bool) (e store.Event, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

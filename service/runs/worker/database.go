@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// awaitedStates has what the database has to be waited for, by SQLSTATE. No task causes these errors.
+// What the database has to be waited for, by SQLSTATE. No task causes these errors.
 var awaitedStates = map[string]string{
 	pgerrcode.DiskFull:               "the disk of the database server is full",
 	pgerrcode.TooManyConnections:     "no connection to the database is free",
@@ -28,10 +28,10 @@ var awaitedStates = map[string]string{
 	pgerrcode.CannotConnectNow:       "the database server is starting up or shutting down",
 }
 
-// errStandby reports that a COMMIT took too long because it waits for a synchronous standby.
+// A COMMIT took too long because it waits for a synchronous standby.
 var errStandby = errors.New("the commit waits for a synchronous standby (SyncRep)")
 
-// awaited returns what has to be waited for after an error; "" if it has another reason.
+// "": the error has another reason.
 func awaited(err error) string {
 	var connect *pgconn.ConnectError
 	switch cause := awaitedStates[sqlstate.Of(err)]; {
@@ -52,10 +52,10 @@ func awaited(err error) string {
 }
 
 const (
-	// probeTimeout limits a write that finds out whether the database can be written.
+	// Limits a write that finds out whether the database can be written.
 	probeTimeout = 1500 * time.Millisecond
-	// trustWrites is for how long another write that was answered makes that unnecessary, or a third of the lease if
-	// that is shorter: a silent replica may have waited for a standby since.
+	// How long another answered write makes that unnecessary, or a third of the lease if that is shorter: a silent replica
+	// may have waited for a standby since.
 	trustWrites = 5 * time.Second
 )
 
@@ -64,7 +64,7 @@ type database struct {
 	pool  *pgxpool.Pool
 	log   *slog.Logger
 	trust time.Duration
-	// timeout limits short transactions. It leaves some of the lease of a claim whose COMMIT was not answered.
+	// Of short transactions. It leaves some of the lease of a claim whose COMMIT was not answered.
 	timeout time.Duration
 
 	check readiness.Check
@@ -80,15 +80,15 @@ func newDatabase(pool *pgxpool.Pool, lease time.Duration, log *slog.Logger) *dat
 	}
 }
 
-// waitsForStandby reports whether a session of this role has been waiting for a synchronous standby for some time.
+// Whether a session of this role has been waiting for a synchronous standby for some time.
 const waitsForStandby = `SELECT EXISTS (SELECT FROM pg_stat_get_activity(NULL) WHERE wait_event = 'SyncRep'
 	AND state_change < clock_timestamp() - $1::interval
 	AND usesysid = (SELECT oid FROM pg_roles WHERE rolname = current_user) AND datid = (SELECT oid FROM pg_database
 		WHERE datname = current_database()))`
 
-// within calls do with a time limit. If do takes too long, or longer than lock_timeout, because a COMMIT waits for a
-// standby, the error wraps errStandby. That can be seen only while it waits: a COMMIT that is cut off waits no longer,
-// and is effective.
+// within sets a time limit. If do takes too long, or longer than lock_timeout, because a COMMIT waits for a standby,
+// the error wraps errStandby. That can be seen only while it waits: a COMMIT that is cut off waits no longer, and is
+// effective.
 func (d *database) within(ctx context.Context, limit time.Duration, do func(ctx context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -116,7 +116,7 @@ func (d *database) write(ctx context.Context, limit time.Duration, do func(ctx c
 	return err
 }
 
-// checkWritable fails while the database cannot be written, or lacks the service's schema. Its error may be shown to
+// checkWritable fails while the database cannot be written, or lacks the service's schema. The error may be shown to
 // any caller.
 func (d *database) checkWritable(ctx context.Context) error {
 	return d.check.Get(func(last error) error {
@@ -135,7 +135,7 @@ func (d *database) checkWritable(ctx context.Context) error {
 	})
 }
 
-// probe writes a few bytes of WAL that belong to no table, unless another write was answered lately.
+// A few bytes of WAL that belong to no table, unless another write was answered lately.
 func (d *database) probe(ctx context.Context) error {
 	b := &pgx.Batch{}
 	b.Queue(store.WriteProbe)

@@ -16,14 +16,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// Outcome is how a run ended.
 type Outcome struct {
 	State store.State
 	Error string
 	Cause store.Cause
 }
 
-// outcomeOf returns the outcome of a run from the error of its executor, and the reason to stop.
+// err is the executor's.
 func outcomeOf(err error, stopReason string) Outcome {
 	refusal := (*refused.Error)(nil)
 	switch {
@@ -39,9 +38,9 @@ func outcomeOf(err error, stopReason string) Outcome {
 	return Outcome{store.Failed, sqlstate.Text(err), store.CauseInternal}
 }
 
-// finish ends a run, and returns it as it ended. Its final state and its last event are one transaction, so that a
-// watcher that sees the event can start the next run. A replica that keeps the schedule also starts a scheduled run
-// that became due in the meantime. A run with a failed task has failed, even if another worker executed that task.
+// The final state and the last event are one transaction, so that a watcher that sees the event can start the next run.
+// A replica that keeps the schedule also starts a scheduled run that became due in the meantime. A run with a failed
+// task has failed, even if another worker executed that task.
 func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome) (*store.Run, error) {
 	pending, err := w.Scheduler.LockPending(ctx, tx)
 	if err != nil {
@@ -90,8 +89,7 @@ func (w *Worker) finish(ctx context.Context, tx pgx.Tx, e store.Epoch, o Outcome
 	return run, w.Scheduler.StartPending(ctx, tx, pending)
 }
 
-// Terminate ends a run that no replica executes, or fences the one that does. Terminated must be called after the
-// COMMIT.
+// Terminate ends a run that no replica executes, or fences the one that does. Call Terminated after the COMMIT.
 func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outcome) (*store.Run, error) {
 	e, err := store.BeginEpoch(ctx, tx, id)
 	if err != nil {
@@ -100,8 +98,8 @@ func (w *Worker) Terminate(ctx context.Context, tx pgx.Tx, id uuid.UUID, o Outco
 	return w.finish(ctx, tx, e, o)
 }
 
-// Terminated counts and logs the end of a run that was terminated in a transaction with an error, if that was
-// committed: its COMMIT may not have been answered.
+// Terminated counts and logs the end of the run if the transaction was committed: err may only mean that its COMMIT was
+// not answered.
 func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
 	if err != nil {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), store.Timeout)
@@ -114,7 +112,7 @@ func (w *Worker) Terminated(ctx context.Context, run *store.Run, err error) {
 	w.ended(run)
 }
 
-// ended counts and logs the outcome of a run that this replica ended, once its last transaction is committed.
+// ended is called once the last transaction is committed.
 func (w *Worker) ended(r *store.Run) {
 	w.Metrics.RunEnded(r)
 	level := map[store.State]slog.Level{

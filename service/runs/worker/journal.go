@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/sqlexpr"
 )
 
-// journal returns the journal in which executors report the run. Each of its parts is a view of the attempt.
+// Each part of the journal is a view of the attempt.
 func (a *attempt) journal() pipeline.Journal {
 	return pipeline.Journal{
 		Ledger:   ledger{a},
@@ -34,7 +34,7 @@ func (a *attempt) journal() pipeline.Journal {
 	}
 }
 
-// write runs a transaction and appends its events. There is one at a time.
+// One at a time.
 func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, error)) error {
 	a.writing.Lock()
 	defer a.writing.Unlock()
@@ -51,7 +51,7 @@ func (a *attempt) write(ctx context.Context, do func(tx pgx.Tx) ([]store.Event, 
 	return err
 }
 
-// obey sets the pace, and returns an error if this replica or the run has to stop. o is nil if the epoch has ended.
+// obey sets the pace, and fails if this replica or the run has to stop. o is nil if the epoch has ended.
 func (a *attempt) obey(o *store.Order) error {
 	select {
 	case <-a.stopping:
@@ -73,7 +73,7 @@ func (a *attempt) obey(o *store.Order) error {
 	return nil
 }
 
-// progressed records that the database took what the run wrote, so that the run no longer waits.
+// The database took what the run wrote, so the run no longer waits.
 func (a *attempt) progressed() {
 	if !a.claim.progressed.Swap(true) {
 		a.w.setWaits(a.claim.RunID, "")
@@ -82,7 +82,7 @@ func (a *attempt) progressed() {
 
 type taskRecorder struct{ *attempt }
 
-// TaskStarted implements pipeline.Tasks. A task that a previous worker started is not started again.
+// A task that a previous worker started is not started again.
 func (r taskRecorder) TaskStarted(ctx context.Context, name string) error {
 	var t store.StartedTask
 	err := r.write(ctx, func(tx pgx.Tx) (_ []store.Event, err error) {
@@ -198,8 +198,8 @@ func (r register) Forget(ctx context.Context, account string, ids []int64) error
 
 type counts struct{ *attempt }
 
-// Count implements pipeline.Counts. It retries a statement after a transient error: otherwise the caller would take it
-// for an error of the table whose rows are counted.
+// Count retries a statement after a transient error: otherwise the caller would take it for an error of the table whose
+// rows are counted.
 func (c counts) Count(ctx context.Context, d purge.Delta) error {
 	e := c.newEntry(d)
 	for try := 1; ; try++ {

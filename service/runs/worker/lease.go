@@ -12,8 +12,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// confirmStart records that the worker has started: from now on the attempt counts as failed if it makes no progress. A
-// database that allows claiming the run and nothing else does not use up attempts.
+// From now on the attempt counts as failed if it makes no progress. A database that allows claiming the run and nothing
+// else does not use up attempts.
 func (w *Worker) confirmStart(ctx context.Context, c *claim) error {
 	if err := w.database.write(ctx, w.Lease, func(ctx context.Context) error {
 		return store.ConfirmStart(ctx, w.Pool, c.Epoch, w.Lease)
@@ -54,7 +54,7 @@ func (w *Worker) renewLease(ctx context.Context, c *claim, lose context.CancelCa
 	}
 }
 
-// release gives up the lease of a run at once, so that no replica waits for it to expire. If that fails, it expires.
+// No replica has to wait for the lease to expire. If this fails, it expires.
 func (w *Worker) release(ctx context.Context, c *claim) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()

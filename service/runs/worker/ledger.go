@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// entry is a statement of the ledger, and its result.
 type entry struct {
 	attempt *attempt
 	delta   purge.Delta
@@ -19,7 +18,7 @@ type entry struct {
 	order   []string // for store.ParseOrder
 }
 
-// newEntry returns the entry of a batch. It is a question if there is nothing to count.
+// It is a question if there is nothing to count.
 func (a *attempt) newEntry(d purge.Delta) *entry {
 	if a.current.unchanged(d) {
 		e := a.newQuestion()
@@ -31,20 +30,18 @@ func (a *attempt) newEntry(d purge.Delta) *entry {
 	return e
 }
 
-// newQuestion returns an entry that asks whether to proceed.
+// Asks whether to proceed.
 func (a *attempt) newQuestion() *entry {
 	e := &entry{attempt: a}
 	e.sql, e.args = store.ProceedStatement(a.claim.Epoch, a.current.knows())
 	return e
 }
 
-// proceed fails if the run must stop.
 func (a *attempt) proceed(ctx context.Context) error {
 	e := a.newQuestion()
 	return e.settle(e.send(ctx))
 }
 
-// send executes the statement outside a transaction.
 func (e *entry) send(ctx context.Context) error {
 	return e.attempt.w.Pool.QueryRow(ctx, e.sql, e.args).Scan(&e.order)
 }

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// ordersEvery is how often orders are read while no batch reads them.
+	// While no batch reads them.
 	ordersEvery = 500 * time.Millisecond
-	// pauseGrace is for how long the current statement may continue when the run is paused.
+	// How long a statement may keep running after the run is paused.
 	pauseGrace = time.Second
 )
 
-// watchOrders sets the pace and interrupts what goes on after the run was paused, such as the count of a large table,
-// until the context ends. The place of the run is that of its last batch.
+// watchOrders interrupts what goes on after the run was paused, such as the count of a large table. The place of the
+// run is that of its last batch.
 func (a *attempt) watchOrders(ctx context.Context, lose context.CancelCauseFunc) {
 	ticker := time.NewTicker(ordersEvery)
 	defer ticker.Stop()

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// progress implements pipeline.Progress and pipeline.Activity.
 type progress struct{ *attempt }
 
 func (p progress) At(object string, expected int64) {
@@ -53,8 +52,7 @@ const (
 	progressQuiet = 2
 )
 
-// writeProgress writes progress events until the context ends. An event that cannot be written does not end the run:
-// the next batch finds out why.
+// An event that cannot be written does not end the run: the next batch finds out why.
 func (a *attempt) writeProgress(ctx context.Context) {
 	ticker := time.NewTicker(progressTick)
 	defer ticker.Stop()

@@ -14,16 +14,15 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// interruption is why an attempt ended before the run did.
+// Why an attempt ended before the run did.
 type interruption struct {
 	err error
-	// awaited is what the database was waited for; "" for another reason. The attempt does not count as failed then.
+	// What the database was waited for; "" for another reason. The attempt does not count as failed then.
 	awaited string
-	// later is what had to be waited for afterwards.
+	// What had to be waited for afterwards.
 	later string
 }
 
-// text returns the reason for the log of the run.
 func (i *interruption) text() string {
 	text := sqlstate.Explain(i.err)
 	if i.awaited != "" {
@@ -35,8 +34,7 @@ func (i *interruption) text() string {
 	return text
 }
 
-// reclaim claims a run again whose attempt was interrupted by an error, as soon as the database can be written; nil if
-// another replica has it, or this one is stopping.
+// As soon as the database can be written; nil if another replica has the run, or this one is stopping.
 func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff.BackOff, log *slog.Logger) *claim {
 	cause := interruption{err: err, awaited: awaited(err)}
 	if cause.awaited == "" { // a COMMIT that was cut off waits no longer, so that only now the standby may prove absent
@@ -80,8 +78,8 @@ func (w *Worker) reclaim(ctx context.Context, c *claim, err error, pause backoff
 	}
 }
 
-// abandon leaves a run that another replica has by now, or that has ended. It writes to the log of the run why, which
-// this replica could not do before. If the run ended here, by a COMMIT that was not answered, its end is recorded now.
+// abandon leaves a run that another replica has by now, or that has ended. It writes to the run's log why, which this
+// replica could not do before. If the run ended here, by a COMMIT that was not answered, its end is recorded now.
 func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) error {
 	var endedHere *store.Run
 	err := w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
@@ -112,7 +110,6 @@ func (w *Worker) abandon(ctx context.Context, c *claim, cause *interruption) err
 	return err
 }
 
-// discountAttempt makes the attempt one that does not count as failed.
 func (w *Worker) discountAttempt(ctx context.Context, c *claim) error {
 	return w.database.within(ctx, w.database.timeout, func(ctx context.Context) error {
 		return pgx.BeginFunc(ctx, w.Pool, func(tx pgx.Tx) error { return store.DiscountAttempt(ctx, tx, c.Epoch) })

@@ -16,7 +16,7 @@ import (
 
 var tracer = otel.Tracer("github.com/cleanupd/cleanupd/service/runs")
 
-// traceRun runs an attempt in a span, whose parent is the one of the call that requested the run.
+// The parent of the span is that of the call that requested the run.
 func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) error {
 	ctx = otel.GetTextMapPropagator().Extract(ctx, propagation.MapCarrier{store.TraceHeader: c.TraceParent})
 	ctx, span := tracer.Start(ctx, "run",
@@ -30,5 +30,4 @@ func (c *claim) traceRun(ctx context.Context, run func(context.Context) error) e
 	return err
 }
 
-// untraced returns a context whose statements are not traced.
 func untraced(ctx context.Context) context.Context { return trace.ContextWithSpan(ctx, noop.Span{}) }

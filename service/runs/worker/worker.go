@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// Config configures a Worker. Its fields are as in runs.Config.
+// Fields are as in runs.Config.
 type Config struct {
 	Pool, Calls *pgxpool.Pool
 	Standby     pipeline.Standby
@@ -30,7 +30,7 @@ type Config struct {
 	PlanMaxAge  time.Duration
 	Replica     string
 	Log         *slog.Logger
-	// Base is the configuration of every run, without its tasks.
+	// Of every run, without its tasks.
 	Base      pipeline.Config
 	Tasks     tasklist.Source
 	Owner     *instance.Owner
@@ -38,7 +38,7 @@ type Config struct {
 	Metrics   *metrics.Replica
 }
 
-// Worker claims runs and executes them, several at the same time.
+// Several runs at the same time.
 type Worker struct {
 	Config
 	database *database
@@ -48,7 +48,6 @@ type Worker struct {
 	waits map[uuid.UUID]string // what its runs wait for; "" while they do not
 }
 
-// New returns a Worker.
 func New(c Config) *Worker {
 	return &Worker{
 		Config:   c,
@@ -58,7 +57,6 @@ func New(c Config) *Worker {
 	}
 }
 
-// Wake makes the worker look for runs to claim.
 func (w *Worker) Wake() {
 	select {
 	case w.wake <- struct{}{}:
@@ -66,8 +64,7 @@ func (w *Worker) Wake() {
 	}
 }
 
-// Work claims runs and executes them until the context ends. Then it lets the current batches finish, and releases its
-// runs.
+// When the context ends, Work lets the current batches finish, and releases its runs.
 func (w *Worker) Work(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
@@ -95,9 +92,9 @@ func (w *Worker) Work(ctx context.Context) {
 	}
 }
 
-// executeRun executes a run to its end. After an interruption, by a failure of the database or its replacement by
-// another server, it claims the run again, if no other replica has, and resumes it after the last committed batch, as
-// another replica would: so it does not matter whether a batch that was cut off was committed.
+// After an interruption, by a failure of the database or its replacement by another server, executeRun claims the run
+// again, if no other replica has, and resumes it after the last committed batch, as another replica would: so it does
+// not matter whether a batch that was cut off was committed.
 func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	log := w.Log.With("run_id", c.RunID.String())
 	pause := backoff.NewExponentialBackOff()
@@ -132,8 +129,8 @@ func (w *Worker) executeRun(ctx context.Context, c *claim) {
 	}
 }
 
-// Ready fails while the database cannot be written, or a run of this worker waits until it can. Its error describes
-// what is awaited, and may be shown to any caller. It queries the database once a second at most.
+// Ready fails while the database cannot be written, or a run of this worker waits until it can. The error says what is
+// awaited, and may be shown to any caller. It queries the database once a second at most.
 func (w *Worker) Ready(ctx context.Context) error {
 	if err := w.database.checkWritable(ctx); err != nil {
 		return err
@@ -148,15 +145,14 @@ func (w *Worker) Ready(ctx context.Context) error {
 	return nil
 }
 
-// setWaits records what a run waits for; "" if it does not wait.
+// "": the run does not wait.
 func (w *Worker) setWaits(id uuid.UUID, cause string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.waits[id] = cause
 }
 
-// startConfirmed records that a run does not wait, unless it waits for disk space: there may be room for no more than
-// the confirmation.
+// A run that waits for disk space still waits: there may be space for no more than the confirmation.
 func (w *Worker) startConfirmed(id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,14 +161,12 @@ func (w *Worker) startConfirmed(id uuid.UUID) {
 	}
 }
 
-// untrack removes a run whose execution here has ended.
 func (w *Worker) untrack(id uuid.UUID) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.waits, id)
 }
 
-// tracked returns the runs that are executed here.
 func (w *Worker) tracked() []uuid.UUID {
 	w.mu.Lock()
 	defer w.mu.Unlock()
