@@ -35,14 +35,13 @@ func main() {
 	os.Exit(code)
 }
 
-// Exit statuses other than 0 for success and 1 for failure.
+// Besides 0 for success and 1 for failure.
 const (
 	exitUsage       = 2
 	exitDiffers     = 3   // the stored policies differ from a file
 	exitInterrupted = 130 // as shells report Ctrl-C
 )
 
-// run executes a command line, and returns the exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	root := newRoot()
 	root.SetArgs(cli.ProtectNegativeKey(args))
@@ -69,7 +68,6 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return 1
 }
 
-// split returns the errors that errors.Join joined, or the error itself.
 func split(err error) (errs []error) {
 	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // one that wraps it has its own text
 	if !ok {

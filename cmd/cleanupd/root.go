@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
-// newRoot returns the command cleanupd with all its commands.
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "cleanupd",
@@ -60,7 +59,7 @@ func newRoot() *cobra.Command {
 	return root
 }
 
-// knownCommand fails if arguments do not name a command. cobra's help would ignore them.
+// cobra's help would ignore an unknown command.
 func knownCommand(cmd *cobra.Command, args []string) error {
 	if _, rest, err := cmd.Root().Find(args); err != nil || len(rest) > 0 {
 		return flags.UnknownCommand(cmd.Root(), strings.Join(args, " "))

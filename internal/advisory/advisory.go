@@ -15,15 +15,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Erasing is the lock that a replica shares while it deletes from a Forms database or its document storage. A hold of
-// everything takes it alone once it is stored, and so waits for what has begun before: "erasing" in ASCII.
+// A replica shares Erasing while it deletes from a Forms database or its document storage. A hold of everything takes
+// it exclusively once it is stored, and so waits for what has begun before: "erasing" in ASCII.
 const Erasing = 0x65726173696e67
 
-// UnlockTimeout limits how long a lock is given back. A connection on which that takes longer is closed, and its locks
-// end with it.
+// UnlockTimeout limits how long releasing a lock may take. A connection on which it takes longer is closed, and its
+// locks end with it.
 const UnlockTimeout = 10 * time.Second
 
-// Holders are the server processes that hold the advisory lock $1, other than the session's own.
+// $1: the advisory lock. The session itself is left out.
 const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE locktype = 'advisory' AND granted
 	AND objsubid = 1 AND pid <> pg_backend_pid()
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -32,12 +32,11 @@ const Holders = `SELECT pid, mode, virtualtransaction FROM pg_locks WHERE lockty
 const squatter = `SELECT pid, a.usename::text, session_user::text FROM (` + Holders + `) AS h
 	JOIN pg_stat_activity a USING (pid) WHERE a.usename <> session_user AND NOT (mode = 'ShareLock' AND $2) LIMIT 1`
 
-// DB is a connection or a pool.
 type DB interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// SquattedError says which process, of another role than the session's, holds a lock.
+// SquattedError: a process of another role than the session's holds a lock.
 type SquattedError struct {
 	PID          int
 	Theirs, Ours string // roles
@@ -53,8 +52,8 @@ func (e *SquattedError) Error() string {
 
 func (*SquattedError) Kind() failure.Kind { return failure.Unavailable }
 
-// Squatted returns a SquattedError if another role than the session's holds the lock; with shared, in such a
-// way that it cannot be shared.
+// Squatted fails with a SquattedError if another role than the session's holds the lock; with shared, in such a way
+// that it cannot be shared.
 func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	var who SquattedError
 	err := db.QueryRow(ctx, squatter, lock, shared).Scan(&who.PID, &who.Theirs, &who.Ours)
@@ -67,8 +66,7 @@ func Squatted(ctx context.Context, db DB, lock int64, shared bool) error {
 	return &who
 }
 
-// Explain adds to an error, if it is that of waiting too long, the process and the role of another role's session that
-// holds the lock.
+// Explain adds to the error of waiting too long the process and the role of another role's session that holds the lock.
 func Explain(ctx context.Context, db DB, lock int64, err error) error {
 	if !sqlstate.Is(err, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled) {
 		return err

@@ -27,17 +27,14 @@ type Proxy struct {
 	closed   bool
 }
 
-// Moment is when a connection that commits is cut.
 type Moment int
 
-// Moments.
 const (
 	Never        Moment = iota
 	BeforeCommit        // the server never sees it
 	AfterCommit         // the server executes it, and its response is lost
 )
 
-// stream is a connection whose directions end separately.
 type stream interface {
 	net.Conn
 	CloseWrite() error
@@ -46,13 +43,12 @@ type stream interface {
 // pair is a connection of a client and the corresponding one to the server.
 type pair struct {
 	client, server stream
-	// mute says that the server's next response is lost with the connection. Guarded by the proxy.
+	// The server's next response is lost with the connection. Guarded by the proxy.
 	mute bool
-	// commit is the name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
+	// Name of the client's prepared COMMIT; nil: it has none yet. Guarded by the proxy.
 	commit []byte
 }
 
-// commits reports whether a message of the client has a COMMIT.
 func (c *pair) commits(message []byte) bool {
 	if before, _, prepared := bytes.Cut(message, []byte("\x00COMMIT\x00")); prepared {
 		c.commit = bytes.Clone(before[max(bytes.LastIndex(before, []byte("stmtcache_")), 0):])
@@ -61,8 +57,7 @@ func (c *pair) commits(message []byte) bool {
 	return bytes.Contains(message, []byte("commit\x00")) || (c.commit != nil && bytes.Contains(message, c.commit))
 }
 
-// New starts a proxy for the server of a database's URL, which adds the latency in each direction. The proxy
-// ends with the test.
+// The latency is added in each direction. The proxy ends with the test.
 func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -82,7 +77,6 @@ func New(t testing.TB, databaseURL string, latency time.Duration) *Proxy {
 	return p
 }
 
-// URL returns a database's URL that leads through the proxy.
 func (p *Proxy) URL(databaseURL string) string {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -100,7 +94,7 @@ func (p *Proxy) URL(databaseURL string) string {
 // Cut resets all connections.
 func (p *Proxy) Cut() { p.each(cut) }
 
-// HalfClose ends one direction of all connections, to the clients or to the server.
+// To the clients, or to the server.
 func (p *Proxy) HalfClose(toServer bool) {
 	p.each(func(c *pair) {
 		if toServer {
@@ -111,7 +105,6 @@ func (p *Proxy) HalfClose(toServer bool) {
 	})
 }
 
-// Stall lets nothing pass for a while.
 func (p *Proxy) Stall(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +118,7 @@ func (p *Proxy) CutAtCommit(when Moment) {
 	p.atCommit = when
 }
 
-// Target directs new connections to the server of another URL, and cuts the existing ones.
+// Target sends new connections to the server of another URL, and cuts the existing ones.
 func (p *Proxy) Target(databaseURL string) {
 	p.mu.Lock()
 	p.target = databaseURL
@@ -193,7 +186,6 @@ func (p *Proxy) serve(client *net.TCPConn) {
 	_ = c.server.Close()
 }
 
-// pump forwards data from one side until it ends.
 func (p *Proxy) pump(c *pair, from, to stream) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -221,7 +213,7 @@ func (p *Proxy) delay() time.Duration {
 	return max(p.latency, time.Until(p.stalled))
 }
 
-// passes reports whether data may pass; if not, the connection must be cut.
+// false: the connection must be cut.
 func (p *Proxy) passes(c *pair, fromClient bool, message []byte) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -15,11 +15,10 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// Role is the application's role: not a superuser, and the owner of its tables.
+// The application's role: not a superuser, and the owner of its tables.
 const Role = "neolane"
 
-// Create creates a database of the application's role, with a schema, on a server, and returns a connection of that
-// role.
+// The connection is that of the application's role, which owns the database.
 func Create(
 	ctx context.Context, server func(role, database string) string, database, schema string,
 ) (*pgx.Conn, error) {
@@ -42,7 +41,6 @@ func Create(
 	return conn, nil
 }
 
-// prepare creates, as a superuser, the application's role, unless it exists, and a database that it owns.
 func prepare(ctx context.Context, superuser *pgx.Conn, database string) error {
 	for _, sql := range []string{
 		"DO $$ BEGIN CREATE ROLE " + Role + " LOGIN; EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; " +

@@ -6,13 +6,12 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Count is how many rows a table has.
 type Count struct {
 	Table string
 	Rows  int64
 }
 
-// CountAll counts the rows of every table in the schema public, ordered by name.
+// In the schema public, ordered by name.
 func CountAll(ctx context.Context, conn *pgx.Conn) ([]Count, error) {
 	rows, err := conn.Query(ctx, `
 		SELECT relname::text, (xpath('/row/n/text()', query_to_xml(format('SELECT count(*) AS n FROM %s',

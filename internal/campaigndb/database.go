@@ -10,14 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Database is the rows of a Campaign database in memory, by table.
+// In memory.
 type Database struct {
 	Tables []*Table
-	// Zone is the time zone of the dates without one; nil: the columns are timestamptz.
+	// Of dates without a zone; nil: the columns are timestamptz.
 	Zone *time.Location
 }
 
-// Table is the rows of one table.
 type Table struct {
 	Name    string // as stored
 	Columns []string
@@ -25,10 +24,10 @@ type Table struct {
 	Rows    []Row
 }
 
-// Row is the values of one row in the order of the table's columns: int64, float64, string, time.Time or nil.
+// In the order of the table's columns: int64, float64, string, time.Time or nil.
 type Row []any
 
-// Table returns the table with a name as Campaign writes it; nil if it does not exist.
+// The name as Campaign writes it; nil: no such table.
 func (d *Database) Table(name string) *Table {
 	i := slices.IndexFunc(d.Tables, func(t *Table) bool { return t.Name == strings.ToLower(name) })
 	if i < 0 {
@@ -37,10 +36,9 @@ func (d *Database) Table(name string) *Table {
 	return d.Tables[i]
 }
 
-// Column returns the index of a column, or -1.
+// -1: no such column.
 func (t *Table) Column(name string) int { return slices.Index(t.Columns, strings.ToLower(name)) }
 
-// shapes are the tables of the schema public with their columns and keys, by name.
 const shapes = `
 SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
   COALESCE((SELECT k.attname::text FROM pg_index i JOIN pg_attribute k ON k.attrelid = i.indrelid
@@ -49,7 +47,6 @@ SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum),
 FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' GROUP BY c.oid, c.relname ORDER BY 1`
 
-// describe reads the shapes of the tables.
 func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	rows, err := conn.Query(ctx, shapes)
 	if err != nil {
@@ -61,7 +58,7 @@ func describe(ctx context.Context, conn *pgx.Conn) ([]*Table, error) {
 	})
 }
 
-// Load copies the rows into the tables, which must exist, and lets the sequences continue above all ids.
+// The tables must exist; the sequences continue above all ids.
 func (d *Database) Load(ctx context.Context, conn *pgx.Conn) error {
 	for _, t := range d.Tables {
 		next := pgx.CopyFromSlice(len(t.Rows), func(i int) ([]any, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// shares is how many of a thousand rows are in each of the large tables; the others have a few hundred at most.
+// Rows in a thousand; the other tables have a few hundred at most.
 var shares = map[string]int{
 	"nmsbroadlogrcp":           220,
 	"nmstrackinglogrcp":        180,
@@ -45,11 +45,10 @@ var shares = map[string]int{
 	"nmstrackinglogeventhisto": 5,
 }
 
-// fewRows is the maximum size of a table without a share.
+// Maximum size of a table without a share.
 const fewRows = 200
 
-// Fill inserts roughly the given number of rows into the tables of the schema public, and creates work tables. The same
-// seed gives the same rows.
+// Roughly so many rows in the tables of the schema public, and work tables. The same seed gives the same rows.
 func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) error {
 	d, err := Generate(ctx, conn, rows, seed, now)
 	if err != nil {
@@ -69,8 +68,8 @@ func Fill(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.T
 	return err
 }
 
-// Generate makes roughly the given number of rows for the tables of the schema public: on both sides of every cutoff as
-// of now, with NULL dates, negative ids, dangling links, and a zero record in every table that has one.
+// Rows are on both sides of every cutoff as of now, with NULL dates, negative ids, dangling links, and a zero record in
+// every table that has one.
 func Generate(ctx context.Context, conn *pgx.Conn, rows int, seed uint64, now time.Time) (*Database, error) {
 	tables, err := describe(ctx, conn)
 	if err != nil {
@@ -105,8 +104,7 @@ INSERT INTO NmsDeliveryMapping VALUES
   (15, 'mapOperator', 'nms:broadLogOp', NULL, NULL);
 INSERT INTO XtkOption (iOptionId) VALUES (0)`
 
-// workTables returns tables that workflows, deliveries, lists and simulations leave behind: in use (12, 500001 …) and
-// not (99000 …).
+// In use (12, 500001 …) and not (99000 …).
 func workTables() []string {
 	sql := []string{
 		"INSERT INTO NmsDelivery (iDeliveryId, sLabel, iState, iDeliveryMode, tsValidity, tsLastModified) VALUES " +
@@ -125,15 +123,15 @@ func workTables() []string {
 	return append(sql, "CREATE VIEW wkf99001_1_view AS SELECT * FROM wkf99001_1")
 }
 
-// generator makes rows by the names of columns, which mean the same in all tables.
+// Columns of the same name mean the same in all tables.
 type generator struct {
 	rand *rand.Rand
 	now  time.Time
-	// parents is how many rows the linked tables have.
+	// How many rows the linked tables have.
 	parents int
 }
 
-// link returns the id of a parent: one that exists, one that does not, or 0.
+// An id that exists, one that does not, or 0.
 func (g *generator) link() int64 {
 	switch g.rand.IntN(20) {
 	case 0:
@@ -144,13 +142,13 @@ func (g *generator) link() int64 {
 	return id(1 + g.rand.IntN(max(g.parents-1, 1)))
 }
 
-// noZero are the tables with an integer key and no zero record.
+// Tables with an integer key and no zero record.
 var noZero = []string{
 	"nmsbroadlogeventhisto", "nmstrackinglogeventhisto", "nmseventhisto", "nmsmirrorpageinfo", "nmsmirrorpagesearch",
 	"nmswebtrackinglog", "nmsremamatchrcp",
 }
 
-// id returns the key of the i-th row: the zero record first, and one in ten from a sequence that wrapped around.
+// The zero record first, and one in ten from a sequence that wrapped around.
 func id(i int) int64 {
 	if i%10 == 9 {
 		return -int64(i)
@@ -158,11 +156,11 @@ func id(i int) int64 {
 	return int64(i)
 }
 
-// ages are days before now on both sides of which there must be dates: the default delays, and those in the rules of
+// In days before now; there must be dates on both sides of each: the default delays, and those in the rules of
 // deliveries.
 var ages = []int{0, 7, 15, 30, 180, 185, 365}
 
-// date returns a time at an age, just older or just younger; or any in the last two years or the next days; or NULL.
+// Just older or just younger than an age; or any time in the last two years or the next days; or NULL.
 func (g *generator) date() any {
 	switch g.rand.IntN(10) {
 	case 0:
@@ -175,10 +173,10 @@ func (g *generator) date() any {
 	return g.now.Add(10*24*time.Hour - time.Duration(g.rand.Int64N(int64(740*24*time.Hour)))).Truncate(time.Microsecond)
 }
 
-// logStates are the states of delivery logs: ignored, sent, failed, to send, cancelled.
+// Ignored, sent, failed, to send, cancelled.
 var logStates = []int64{0, 1, 1, 1, 2, 6, 6, 7}
 
-// choices are the values of enumerated columns, by the column, or by table and column.
+// Values of enumerated columns, by the column, or by table and column.
 var choices = map[string][]int64{
 	"nmsaddress.istatus":      {1, 2, 3},
 	"nmsaddress.itype":        {0, 1, 41, 42},
@@ -209,7 +207,7 @@ var choices = map[string][]int64{
 	"itotalconnections":        {1, 2_147_483_647},
 }
 
-// counted are columns that make a row unique, some together with a link.
+// Columns that make a row unique, some together with a link.
 var counted = []string{
 	"irecipientid", "itypologyruleid", "ipublicid", "imsgid", "ioperatorid", "ibroadlogid", "ipropositionid",
 	"itaskidentifier", "ieventidentifier",

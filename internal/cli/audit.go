@@ -22,7 +22,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// NewAudit returns the command audit.
 func NewAudit() *cobra.Command {
 	var (
 		server rpc.Server
@@ -75,7 +74,6 @@ func NewAudit() *cobra.Command {
 	return cmd
 }
 
-// readAudit returns the newest entries in a database.
 func readAudit(ctx context.Context, url string, since time.Time, limit int) (entries []audit.Entry, err error) {
 	config, err := flags.DatabaseURL("--database-url", url)
 	if err != nil {
@@ -93,7 +91,6 @@ func readAudit(ctx context.Context, url string, since time.Time, limit int) (ent
 	return entries, err
 }
 
-// requestAudit returns the newest entries from a server.
 func requestAudit(
 	ctx context.Context, client cleanupd.Client, since time.Time, limit int,
 ) (entries []audit.Entry, err error) {
@@ -115,7 +112,6 @@ func requestAudit(
 	}
 }
 
-// auditEntry returns the entry of a message, as the database has it.
 func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
 	entry := audit.Entry{
 		Time:    e.GetTime().AsTime(),
@@ -134,7 +130,7 @@ func auditEntry(e *cleanupv1.AuditEntry) audit.Entry {
 	return entry
 }
 
-// printAudit prints entries of the audit: their JSON, one a line, or a table.
+// JSON, one entry per line, or a table.
 func printAudit(cmd *cobra.Command, output format.Output, entries []audit.Entry, limit int) (err error) {
 	w := cmd.OutOrStdout()
 	if output == format.Table {

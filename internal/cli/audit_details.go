@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/audit"
 )
 
-// describeDetails returns the details of a call for people: its values, and of a change only what changed.
+// For people; of a change, only what changed.
 func describeDetails(d audit.Details) string {
 	before, after := d["from"], d["to"]
 	rest := maps.Clone(d)
@@ -36,7 +36,7 @@ func describeDetails(d audit.Details) string {
 	return strings.Join(parts, ", ")
 }
 
-// describeChange returns what changed of a value: of an object, the fields that did.
+// Of an object, the fields that changed.
 func describeChange(name string, from, to any) (parts []string) {
 	before, _ := from.(map[string]any)
 	after, _ := to.(map[string]any)
@@ -57,7 +57,7 @@ func describeChange(name string, from, to any) (parts []string) {
 	return parts
 }
 
-// describeValue returns a value with its name; of a truth only the name.
+// Of a boolean only the name.
 func describeValue(name string, value any) string {
 	if value == true {
 		return strings.ReplaceAll(name, "_", " ")
@@ -65,7 +65,6 @@ func describeValue(name string, value any) string {
 	return strings.ReplaceAll(strings.TrimSuffix(name, "_seconds"), "_", " ") + " " + valueText(name, value)
 }
 
-// valueText returns a value for people.
 func valueText(name string, value any) string {
 	switch value := value.(type) {
 	case nil:
@@ -93,7 +92,7 @@ func valueText(name string, value any) string {
 	return string(text)
 }
 
-// numberText returns a number: of a duration in nanoseconds or seconds, the duration.
+// Durations are in nanoseconds or seconds.
 func numberText(name string, n float64) string {
 	f := guardFields.ByJSONName(format.FieldName(name))
 	switch {

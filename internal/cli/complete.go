@@ -17,10 +17,9 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// maxCompletions is how many of the newest runs and holds are offered.
+// The newest runs and holds that are offered.
 const maxCompletions = 50
 
-// knownTasks offers the tasks of the server.
 func knownTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	return completeTasks(resp.GetTasks()), err
@@ -35,7 +34,7 @@ func completeTasks(tasks []*cleanupv1.Task) (list []cobra.Completion) {
 
 func isPolicy(t *cleanupv1.Task) bool { return t.GetKind() == cleanupv1.TaskKind_TASK_KIND_POLICY }
 
-// skippableTasks offers the tasks of the server, and the name that stands for all policies.
+// With the name that stands for all policies.
 func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error) {
 	resp, err := listTasks(ctx, client)
 	list := completeTasks(resp.GetTasks())
@@ -45,7 +44,7 @@ func skippableTasks(ctx context.Context, client cleanupd.Client) ([]cobra.Comple
 	return list, err
 }
 
-// knownTables offers the tables whose rows tasks delete or update.
+// Tables whose rows tasks delete or update.
 func knownTables(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	basic := &cleanupv1.ListTablesRequest{View: cleanupv1.TableView_TABLE_VIEW_BASIC}
 	resp, err := listTables(ctx, client, basic, 0)
@@ -58,7 +57,6 @@ func knownTables(ctx context.Context, client cleanupd.Client) (list []cobra.Comp
 	return list, err
 }
 
-// knownRuns offers the newest runs that pass a filter.
 func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) bool) rpc.Source {
 	return func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		runs, err := listRuns(ctx, client, maxCompletions, request)
@@ -71,7 +69,6 @@ func knownRuns(request *cleanupv1.ListRunsRequest, filter func(*cleanupv1.Run) b
 	}
 }
 
-// describeRun returns the kind, the state, the time and the total of a run.
 func describeRun(r *cleanupv1.Run) string {
 	kind := "run"
 	if r.GetDryRun() {
@@ -88,13 +85,12 @@ func anyRun(*cleanupv1.Run) bool { return true }
 
 func isActive(r *cleanupv1.Run) bool { return r.GetEndTime() == nil }
 
-// knownPlans offers the dry runs that succeeded.
 var knownPlans = func() rpc.Source {
 	dryRun, succeeded := true, cleanupv1.RunState_RUN_STATE_SUCCEEDED
 	return knownRuns(&cleanupv1.ListRunsRequest{DryRun: &dryRun, State: &succeeded}, anyRun)
 }()
 
-// trippedGuards offers the guards that refuse the plan of the flag --plan.
+// Guards that refuse the plan of the flag --plan.
 func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 	return rpc.Complete(server, func(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 		resp, err := client.GetRun(ctx, &cleanupv1.GetRunRequest{RunId: *plan})
@@ -106,7 +102,6 @@ func trippedGuards(server *rpc.Server, plan *string) cobra.CompletionFunc {
 	})
 }
 
-// knownHolds offers the holds that have not ended.
 func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	resp, err := client.ListHolds(ctx, &cleanupv1.ListHoldsRequest{PageSize: maxCompletions})
 	for _, h := range resp.GetHolds() {
@@ -115,7 +110,7 @@ func knownHolds(ctx context.Context, client cleanupd.Client) (list []cobra.Compl
 	return list, err
 }
 
-// completeSettings completes the names of fields that are not given yet, with their values, and a suffix.
+// Names of fields that are not given yet, with their values, and a suffix.
 func completeSettings(
 	server *rpc.Server, fields protoreflect.FieldDescriptors, suffix string,
 	values func(ctx context.Context, client cleanupd.Client) (func(protoreflect.FieldDescriptor) string, error),
@@ -150,7 +145,6 @@ func completeSettings(
 	}
 }
 
-// completeOptions completes the names of options that can be set.
 func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
 	return completeSettings(server, optionFields, suffix, func(
 		ctx context.Context, client cleanupd.Client,
@@ -165,7 +159,6 @@ func completeOptions(server *rpc.Server, suffix string) cobra.CompletionFunc {
 	})
 }
 
-// completeGuards completes the names of guards.
 func completeGuards(server *rpc.Server) cobra.CompletionFunc {
 	return completeSettings(server, guardFields, "=", func(
 		ctx context.Context, client cleanupd.Client,

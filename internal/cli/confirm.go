@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// confirmRun shows what a run would be about, and asks for confirmation.
 func confirmRun(
 	cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, req *cleanupv1.RunCleanupRequest,
 ) error {
@@ -43,7 +42,7 @@ func confirmRun(
 	return nil
 }
 
-// printTasks prints how many tasks a run would have, and which if they are selected.
+// How many tasks a run would have, and which if they are selected.
 func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCleanupRequest) error {
 	all, err := listTasks(cmd.Context(), client)
 	if err != nil {
@@ -63,7 +62,7 @@ func printTasks(cmd *cobra.Command, client cleanupd.Client, req *cleanupv1.RunCl
 	return nil
 }
 
-// isSelected reports whether a run would have a task, as the server selects them.
+// As the server selects them.
 func isSelected(t *cleanupv1.Task, req *cleanupv1.RunCleanupRequest) bool {
 	name, skipped := t.GetName(), req.GetSkipTasks()
 	if slices.Contains(skipped, name) ||

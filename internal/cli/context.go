@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// NewContext returns the command context.
 func NewContext() *cobra.Command {
 	var output format.Output
 	list := newListContexts(&output)
@@ -123,7 +122,7 @@ func newAddContext() *cobra.Command {
 	return cmd
 }
 
-// makeAbsolute replaces the name of a file, if there is one, so that it can be read from any folder.
+// The file can then be read from any folder; "" stays empty.
 func makeAbsolute(file *string) (err error) {
 	if *file != "" {
 		*file, err = filepath.Abs(*file)
@@ -153,8 +152,7 @@ func newRemoveContext() *cobra.Command {
 	})
 }
 
-// changeContexts completes a command that changes the file of contexts by the name of one, which must exist. change
-// returns what the context is then.
+// The context must exist. change returns what it is then.
 func changeContexts(cmd *cobra.Command, change func(file *contexts.File, name string) string) *cobra.Command {
 	cmd.Args = flags.OneArgument("the name of a context, as in cleanupd context")
 	cmd.ValidArgsFunction = rpc.FirstArgument(rpc.CompleteContexts)

@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// NewExplain returns the command explain.
 func NewExplain() *cobra.Command {
 	var (
 		server rpc.Server
@@ -89,8 +88,8 @@ func explainRow(cmd *cobra.Command, client cleanupd.Client, output format.Output
 	return printRow(terminal.ScreenOf(cmd.OutOrStdout()), key, row)
 }
 
-// ProtectNegativeKey returns the arguments of the program with a space before the negative key of a row, which would be
-// parsed as a flag otherwise. explain removes the space.
+// ProtectNegativeKey puts a space before the negative key of a row, which would be parsed as a flag otherwise. explain
+// removes the space.
 func ProtectNegativeKey(args []string) []string {
 	args = slices.Clone(args)
 	for i := range args {
@@ -102,7 +101,6 @@ func ProtectNegativeKey(args []string) []string {
 	return args
 }
 
-// taskOrRow requires the name of a task, or a table and a key.
 func taskOrRow(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 && len(args) != 2 {
 		return flags.Errorf("%s takes the name of one task, as in cleanupd tasks, or a table and a key; see %s --help",
@@ -111,7 +109,6 @@ func taskOrRow(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// printRow prints why a row is deleted or not.
 func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse) error {
 	if !row.GetExists() {
 		fmt.Fprintf(s, "%s %s: no such row\n", terminal.Printable(row.GetTable()), terminal.Printable(key))
@@ -138,7 +135,6 @@ func printRow(s *terminal.Screen, key string, row *cleanupv1.ExplainRowResponse)
 	return nil
 }
 
-// printRunsOfTable prints the runs that deleted rows of a table.
 func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error {
 	if len(runs) == 0 {
 		fmt.Fprintln(s, "No known run deleted rows of this table.")
@@ -155,7 +151,7 @@ func printRunsOfTable(s *terminal.Screen, runs []*cleanupv1.ExplainedRun) error 
 	return s.PrintTable(rows)
 }
 
-// describeVerdict returns a verdict on a row, with the task and the reason if they are given.
+// With the task and the reason if they are given.
 func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timestamp, reason string) string {
 	text := strings.ToUpper(format.EnumName(v))
 	if v == cleanupv1.Verdict_VERDICT_DELETE_LATER {
@@ -170,7 +166,6 @@ func describeVerdict(v cleanupv1.Verdict, task string, since *timestamppb.Timest
 	return text
 }
 
-// printTask prints what a task would do.
 func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
 	fmt.Fprintf(w, "%s, reference time %s\n", task.GetTask(), format.Time(task.GetReferenceTime()))
 	if set := task.GetParents(); set != nil {
@@ -199,7 +194,7 @@ func printTask(w io.Writer, task *cleanupv1.ExplainTaskResponse) {
 	}
 }
 
-// printSQL prints a statement with its parameters, and how its rows are found.
+// With its parameters, and how its rows are found.
 func printSQL(w io.Writer, statement *cleanupv1.ExplainedStatement) {
 	if statement.GetSql() != "" {
 		fmt.Fprintln(w, "  "+terminal.Printable(statement.GetSql()))

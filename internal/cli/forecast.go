@@ -16,10 +16,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// shownSequences is how many sequences a forecast shows to people.
+// For people.
 const shownSequences = 10
 
-// NewForecast returns the command forecast.
 func NewForecast() *cobra.Command {
 	var (
 		server rpc.Server
@@ -60,7 +59,7 @@ func NewForecast() *cobra.Command {
 	return cmd
 }
 
-// forecastTable returns the tasks that have something to do, or whose rows are not known.
+// Tasks that have something to do, or whose rows are not known.
 func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 	table := []terminal.Row{{"TASK", "DUE NOW", "NEXT RUN", "NEXT 14 DAYS", "TAKES", "TREND"}}
 	for _, t := range tasks {
@@ -90,7 +89,6 @@ func forecastTable(tasks []*cleanupv1.TaskForecast) []terminal.Row {
 	return table
 }
 
-// trend describes whether runs keep up with a task.
 func trend(t *cleanupv1.TaskForecast) string {
 	if t.GetProblem() != "" {
 		return "unknown: " + t.GetProblem()
@@ -109,7 +107,6 @@ func trend(t *cleanupv1.TaskForecast) string {
 	return text
 }
 
-// sizes describes how large the database is and will be.
 func sizes(d *cleanupv1.DatabaseForecast) string {
 	now := "The database has " + format.Size(d.GetBytes())
 	if d.BytesIn_30Days == nil {
@@ -120,7 +117,7 @@ func sizes(d *cleanupv1.DatabaseForecast) string {
 		format.Size(d.GetBytesIn_90Days()), format.Size(d.GetBytesIn_90DaysWithoutCleanup()))
 }
 
-// used returns which share of its ids above zero a sequence has given; empty if it has none.
+// Share of its ids above zero that a sequence has given; "" if it has none.
 func used(q *cleanupv1.SequenceForecast) string {
 	if q.GetLimit() <= 0 {
 		return ""
@@ -128,7 +125,7 @@ func used(q *cleanupv1.SequenceForecast) string {
 	return fmt.Sprintf("%.1f %%", 100*max(float64(q.GetLastValue()), 0)/float64(q.GetLimit()))
 }
 
-// sequenceTable returns the sequences that end first.
+// Those that end first.
 func sequenceTable(sequences []*cleanupv1.SequenceForecast) []terminal.Row {
 	table := []terminal.Row{{"SEQUENCE", "COLUMNS", "USED", "A DAY", "ENDS"}}
 	for _, q := range sequences[:min(len(sequences), shownSequences)] {

@@ -25,7 +25,6 @@ import (
 
 var guardFields = (&cleanupv1.Guards{}).ProtoReflect().Descriptor().Fields()
 
-// NewGuards returns the command guards.
 func NewGuards() *cobra.Command {
 	var (
 		server rpc.Server
@@ -107,7 +106,7 @@ func newSetGuards(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// loosened returns the guards that would refuse less after a change, each with its value now and then.
+// Guards that would refuse less after a change, each with its value now and then.
 func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequest) (list []string) {
 	for _, path := range req.GetUpdateMask().GetPaths() {
 		f := guardFields.ByName(protoreflect.Name(path))
@@ -124,7 +123,7 @@ func loosened(current *cleanupv1.GetGuardsResponse, req *cleanupv1.SetGuardsRequ
 	return list
 }
 
-// looseness returns a number that is greater if a guard refuses less.
+// Greater if a guard refuses less.
 func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) {
 	switch value := g.ProtoReflect().Get(f); f.Kind() {
 	case protoreflect.BoolKind:
@@ -145,12 +144,12 @@ func looseness(f protoreflect.FieldDescriptor, g *cleanupv1.Guards) (n float64) 
 	return n
 }
 
-// isMinimum reports whether a field is a number below which guards never trip, so that 0 does not switch it off.
+// Guards never trip below such a number, so 0 does not switch it off.
 func isMinimum(f protoreflect.FieldDescriptor) bool {
 	return strings.HasPrefix(string(f.Name()), "min_")
 }
 
-// guardsRequest returns the request that sets NAME=VALUE and resets NAME=default.
+// NAME=VALUE sets, and NAME=default resets.
 func guardsRequest(args []string) (*cleanupv1.SetGuardsRequest, error) {
 	req := &cleanupv1.SetGuardsRequest{Guards: &cleanupv1.Guards{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	message := req.GetGuards().ProtoReflect()
@@ -181,7 +180,7 @@ var (
 	errNotWhole    = errors.New("a whole number from 0 to 9,223,372,036,854,775,807")
 )
 
-// parseGuard returns the value of a guard. Its error is the kind of value that is expected.
+// The error is the kind of value that is expected.
 func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
 	switch f.Kind() {
 	case protoreflect.BoolKind:
@@ -212,8 +211,7 @@ func parseGuard(f protoreflect.FieldDescriptor, text string) (value protoreflect
 	return protoreflect.ValueOfInt64(n), nil
 }
 
-// printGuards prints the settings, and the tasks that guards refuse. resp is the response for other formats than
-// tables.
+// resp is the response for formats other than tables.
 func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g *cleanupv1.GetGuardsResponse) error {
 	table := []terminal.Row{{"GUARD", "VALUE", "DEFAULT", "REFUSES"}}
 	for i := range guardFields.Len() {
@@ -243,7 +241,7 @@ func printGuards(cmd *cobra.Command, output format.Output, resp proto.Message, g
 	return terminal.ScreenOf(w).PrintTable(table)
 }
 
-// guardMeanings says what each setting makes guards refuse.
+// What each setting makes guards refuse.
 var guardMeanings = map[string]string{
 	"minRows":             "share, cutoff and growth: only this many rows or more",
 	"minProcessInstances": "share and cutoff of Forms purges: only this many process instances or more",
@@ -257,7 +255,7 @@ var guardMeanings = map[string]string{
 	"first":               "first: scheduled runs, until a run by hand has succeeded",
 }
 
-// trippedNumber returns the number of a guard that tripped. A run stops counting at one more than the limit.
+// A run stops counting at one more than the limit.
 func trippedNumber(g *cleanupv1.TrippedGuard) string {
 	number := humanize.Comma(g.GetNumber())
 	if g.GetNumber() == g.GetLimit()+1 {
@@ -266,7 +264,6 @@ func trippedNumber(g *cleanupv1.TrippedGuard) string {
 	return number
 }
 
-// guardValue returns the value of a guard for people.
 func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	value := g.ProtoReflect().Get(f)
 	var off bool
@@ -288,7 +285,7 @@ func guardValue(g *cleanupv1.Guards, f protoreflect.FieldDescriptor) string {
 	return text
 }
 
-// guardsFlag has the guards that a run accepts, given as GUARD,TABLE,NUMBER. The name of a table may have commas.
+// Given as GUARD,TABLE,NUMBER. The name of a table may have commas.
 type guardsFlag []*cleanupv1.TrippedGuard
 
 func (a *guardsFlag) String() string { return "" }
@@ -318,8 +315,8 @@ func (a *guardsFlag) Set(text string) error {
 	return nil
 }
 
-// acceptGuards asks for the number of each guard that would refuse the run, and reports whether all were typed. It asks
-// again after a wrong number, and ends after an empty line.
+// Asks for the number of each guard that would refuse the run, again after a wrong one, and ends after an empty line.
+// true: all were typed.
 func acceptGuards(cmd *cobra.Command, guards []*cleanupv1.TrippedGuard) bool {
 	for i, g := range guards {
 		fmt.Fprintf(cmd.ErrOrStderr(), "\n%d of %d: %s\n", i+1, len(guards), watch.DescribeGuard(g))

@@ -21,7 +21,6 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// NewHolds returns the command holds.
 func NewHolds() *cobra.Command {
 	var (
 		server rpc.Server
@@ -73,7 +72,6 @@ func listHolds(
 	})
 }
 
-// holdFlags has the values of the flags of `holds create`.
 type holdFlags struct {
 	deliveries, lists, workflows, recipients []int64
 	table, reason, expires                   string
@@ -123,7 +121,6 @@ func newCreateHold(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// message returns the hold to create.
 func (f *holdFlags) message() (*cleanupv1.Hold, error) {
 	hold := &cleanupv1.Hold{Reason: f.reason}
 	kinds := 0
@@ -220,7 +217,6 @@ func holdsTable(holds ...*cleanupv1.Hold) []terminal.Row {
 	return rows
 }
 
-// holdSubject returns what a hold is about.
 func holdSubject(h *cleanupv1.Hold) string {
 	switch what := h.GetWhat().(type) {
 	case *cleanupv1.Hold_Deliveries:
@@ -237,7 +233,7 @@ func holdSubject(h *cleanupv1.Hold) string {
 	return "everything"
 }
 
-// firstIDs returns the first ids of rows, and how many more there are.
+// The first ids, and how many more there are.
 func firstIDs(rows *cleanupv1.HeldRows) string {
 	const limit = 5
 	var ids []string

@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// NewMan returns the command man.
 func NewMan() *cobra.Command {
 	return &cobra.Command{
 		Use:               "man DIR",

@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// NewMidSourcing returns the command mid-sourcing.
 func NewMidSourcing() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{

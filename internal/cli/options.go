@@ -28,7 +28,6 @@ import (
 
 var optionFields = (&cleanupv1.Options{}).ProtoReflect().Descriptor().Fields()
 
-// NewOptions returns the command options.
 func NewOptions() *cobra.Command {
 	var (
 		server rpc.Server
@@ -55,7 +54,7 @@ func NewOptions() *cobra.Command {
 	}, &server, &output, get, newSetOptions(&server, &output), newResetOptions(&server, &output))
 }
 
-// withSubcommands adds subcommands to a command, which does by itself what show does, and the flags of all of them.
+// cmd alone does what show does, and has the flags of all subcommands.
 func withSubcommands(
 	cmd *cobra.Command, server *rpc.Server, output *format.Output, show *cobra.Command, others ...*cobra.Command,
 ) *cobra.Command {
@@ -126,8 +125,7 @@ func addEtagFlag(cmd *cobra.Command, etag *string) {
 		"change nothing if the options have changed since they had this etag (default the one at the start)")
 }
 
-// setOptions changes options, and prints them. Without an etag it fails if they change after it has read them, while
-// confirm asks.
+// Without an etag it fails if the options change after it has read them, while confirm asks.
 func setOptions(
 	cmd *cobra.Command, output format.Output, client cleanupd.Client, req *cleanupv1.SetOptionsRequest,
 	confirm func() error,
@@ -150,8 +148,7 @@ func setOptions(
 	return printOptions(cmd, output, resp)
 }
 
-// explainNoOptions adds to the error of a database without Campaign's tables, which has no options, where its retention
-// rules are.
+// A database without Campaign's tables has no options: says where its retention rules are.
 func explainNoOptions(err error) error {
 	if status.Code(err) != codes.FailedPrecondition {
 		return err
@@ -161,7 +158,7 @@ func explainNoOptions(err error) error {
 		status.Convert(err).Message())
 }
 
-// confirmOptions shows what a run would do with new options and with the stored ones, and asks for confirmation.
+// Compares a run with the new options and one with the stored ones.
 func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Client, options *cleanupv1.Options) error {
 	run, err := watch.Start(cmd.Context(), server, client, &cleanupv1.RunCleanupRequest{DryRun: true, WhatIf: options})
 	if err != nil {
@@ -181,7 +178,6 @@ func confirmOptions(cmd *cobra.Command, server *rpc.Server, client cleanupd.Clie
 	return nil
 }
 
-// atLeastOneOption requires an argument.
 func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return flags.Errorf("%s takes at least one option; see %s --help", cmd.CommandPath(), cmd.CommandPath())
@@ -189,7 +185,7 @@ func atLeastOneOption(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// fieldByName returns a field by its name in JSON or in the API's messages. kind is what an error calls it.
+// By the name in JSON or in the API's messages. kind is what an error calls the field.
 func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (protoreflect.FieldDescriptor, error) {
 	var known []string
 	for i := range fields.Len() {
@@ -203,7 +199,7 @@ func fieldByName(fields protoreflect.FieldDescriptors, kind, name string) (proto
 		strings.Join(known, ", "))
 }
 
-// parseSetting returns the field of NAME=VALUE, and the value. kind is what an error calls the field.
+// NAME=VALUE. kind is what an error calls the field.
 func parseSetting(
 	fields protoreflect.FieldDescriptors, kind, arg string,
 ) (f protoreflect.FieldDescriptor, value string, err error) {
@@ -215,7 +211,6 @@ func parseSetting(
 	return f, value, err
 }
 
-// setRequest returns the request that sets NAME=VALUE.
 func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	for _, arg := range args {
@@ -233,7 +228,6 @@ func setRequest(args []string) (*cleanupv1.SetOptionsRequest, error) {
 	return req, nil
 }
 
-// parseOption returns the value of an option.
 func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflect.Value, err error) {
 	switch f.Kind() {
 	case protoreflect.EnumKind:
@@ -254,7 +248,6 @@ func parseOption(f protoreflect.FieldDescriptor, text string) (value protoreflec
 	return value, flags.Errorf("%s is output only: runs set it", f.JSONName())
 }
 
-// resetRequest returns the request that resets options by their names.
 func resetRequest(names []string) (*cleanupv1.SetOptionsRequest, error) {
 	req := &cleanupv1.SetOptionsRequest{Options: &cleanupv1.Options{}, UpdateMask: &fieldmaskpb.FieldMask{}}
 	for _, name := range names {
@@ -267,7 +260,6 @@ func resetRequest(names []string) (*cleanupv1.SetOptionsRequest, error) {
 	return req, nil
 }
 
-// optionsResponse is a response with the current options.
 type optionsResponse interface {
 	proto.Message
 	GetOptions() *cleanupv1.Options
@@ -276,7 +268,7 @@ type optionsResponse interface {
 	GetInvalid() []*cleanupv1.InvalidOption
 }
 
-// printOptions prints the options of a response, and why stored ones are not used.
+// With why stored ones are not used.
 func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) error {
 	table := []terminal.Row{{"OPTION", "VALUE", "DEFAULT", "STORED"}}
 	for i := range optionFields.Len() {
@@ -298,10 +290,10 @@ func printOptions(cmd *cobra.Command, output format.Output, o optionsResponse) e
 	return output.Print(cmd.OutOrStdout(), o, table)
 }
 
-// storagePrefix begins the names of the values of storageOptimization.
+// Of the names of the values of storageOptimization.
 const storagePrefix = "STORAGE_OPTIMIZATION_"
 
-// optionValue returns the value of an option for people, empty if it has none.
+// For people; "" if it has none.
 func optionValue(o *cleanupv1.Options, f protoreflect.FieldDescriptor) string {
 	if !o.ProtoReflect().Has(f) {
 		return ""

@@ -17,21 +17,18 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// paceOf returns the pace that a flag or an argument gives.
 func paceOf(p pace.Pace) cleanupv1.Pace {
 	return cleanupv1.Pace(cleanupv1.Pace_value["PACE_"+string(p)])
 }
 
-// completePaces offers the paces.
 var completePaces = cobra.FixedCompletions(pace.Names(), cobra.ShellCompDirectiveNoFileComp)
 
-// runResponse is a response with the run that was changed.
 type runResponse interface {
 	proto.Message
 	GetRun() *cleanupv1.Run
 }
 
-// newChangeRun returns a command that changes an active run, and prints what became of it.
+// Changes an active run, and prints what became of it.
 func newChangeRun(
 	server *rpc.Server, output *format.Output, cmd *cobra.Command,
 	change func(ctx context.Context, client cleanupd.Client, args []string) (runResponse, error),
@@ -65,7 +62,6 @@ func newPauseRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	}, describeState)
 }
 
-// describeState describes the state of a run that was changed.
 func describeState(run *cleanupv1.Run) string { return "is " + format.EnumName(run.GetState()) }
 
 func newResumeRun(server *rpc.Server, output *format.Output) *cobra.Command {
@@ -112,10 +108,10 @@ func newSetPace(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// windowsFlag are windows of a schedule, each as [DAYS] START-END [PACE].
+// Each as [DAYS] START-END [PACE].
 type windowsFlag []*cleanupv1.Window
 
-// Set implements pflag.Value. An empty text removes all windows.
+// An empty text removes all windows.
 func (w *windowsFlag) Set(text string) error {
 	if text == "" {
 		*w = nil
@@ -145,7 +141,7 @@ func (w *windowsFlag) String() string { return strings.Join(windowTexts(*w), "; 
 
 func (w *windowsFlag) Type() string { return "window" }
 
-// windowTexts returns windows as flags give them.
+// As flags give them.
 func windowTexts(windows []*cleanupv1.Window) (texts []string) {
 	for _, w := range windows {
 		text := strings.TrimSpace(strings.Join(w.GetDays(), ",") + " " + w.GetStart() + "-" + w.GetEnd())

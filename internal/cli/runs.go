@@ -20,7 +20,6 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// NewRuns returns the command runs.
 func NewRuns() *cobra.Command {
 	var (
 		server rpc.Server
@@ -78,7 +77,7 @@ func newListRuns(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// listRuns returns the newest runs that a request is about, up to limit.
+// Newest first, up to limit.
 func listRuns(
 	ctx context.Context, client cleanupd.Client, limit int32, req *cleanupv1.ListRunsRequest,
 ) (*cleanupv1.ListRunsResponse, error) {
@@ -89,7 +88,6 @@ func listRuns(
 	})
 }
 
-// runStates returns the names of the states of runs.
 func runStates() (names []string) {
 	for number := range len(cleanupv1.RunState_name) - 1 {
 		names = append(names, format.EnumName(cleanupv1.RunState(number+1)))
@@ -97,7 +95,7 @@ func runStates() (names []string) {
 	return names
 }
 
-// stateFlag is the state of a run, or 0.
+// 0: any state.
 type stateFlag cleanupv1.RunState
 
 func (s *stateFlag) Set(text string) error {
@@ -199,7 +197,6 @@ func newCancelRun(server *rpc.Server, output *format.Output) *cobra.Command {
 	}
 }
 
-// runsTable returns a row for each run.
 func runsTable(runs []*cleanupv1.Run) []terminal.Row {
 	table := []terminal.Row{{"RUN", "STATE", "CREATED", "TOOK", "ROWS DELETED", "WOULD DELETE", "RETAINED", "ERROR"}}
 	for _, r := range runs {

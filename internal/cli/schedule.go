@@ -21,7 +21,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// scheduleChange has the values of the flags of `schedule set`.
 type scheduleChange struct {
 	cron                     []string
 	once, zone               string
@@ -33,7 +32,6 @@ type scheduleChange struct {
 	windows                  windowsFlag
 }
 
-// NewSchedule returns the command schedule.
 func NewSchedule() *cobra.Command {
 	var (
 		server rpc.Server
@@ -111,7 +109,7 @@ func newSetSchedule(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// request returns the request that changes what flags were given for.
+// Changes only what flags were given for.
 func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequest, error) {
 	given := cmd.Flags().Changed
 	s := &cleanupv1.Schedule{
@@ -155,7 +153,7 @@ func (c *scheduleChange) request(cmd *cobra.Command) (*cleanupv1.SetScheduleRequ
 	return &cleanupv1.SetScheduleRequest{Schedule: s, UpdateMask: mask}, nil
 }
 
-// printScheduleWarnings prints why scheduled runs do not start to stderr, whatever the format of the output.
+// Why scheduled runs do not start: on stderr, whatever the output format.
 func printScheduleWarnings(cmd *cobra.Command, s *cleanupv1.Schedule) {
 	for _, w := range s.GetWarnings() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "Warning:", w.GetText())

@@ -22,7 +22,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// tableOrder is the value of the flag --order-by.
 type tableOrder string
 
 var tableOrders = map[tableOrder]cleanupv1.TableOrder{
@@ -32,7 +31,6 @@ var tableOrders = map[tableOrder]cleanupv1.TableOrder{
 	"rows":   cleanupv1.TableOrder_TABLE_ORDER_ROWS,
 }
 
-// orderNames are the values of --order-by.
 var orderNames = []string{"name", "bytes", "growth", "rows"}
 
 func (o *tableOrder) String() string { return string(*o) }
@@ -47,10 +45,9 @@ func (o *tableOrder) Set(name string) error {
 
 func (o *tableOrder) Type() string { return "order" }
 
-// maxTables is the largest page of tables.
+// Per page.
 const maxTables = 1000
 
-// NewTables returns the command tables.
 func NewTables() *cobra.Command {
 	var (
 		server    rpc.Server
@@ -95,7 +92,7 @@ func NewTables() *cobra.Command {
 	return cmd
 }
 
-// listTables returns the first tables, up to limit; all of them if limit is 0.
+// Up to limit; 0: all of them.
 func listTables(
 	ctx context.Context, client cleanupd.Client, request *cleanupv1.ListTablesRequest, limit int32,
 ) (*cleanupv1.ListTablesResponse, error) {
@@ -109,8 +106,7 @@ func listTables(
 	})
 }
 
-// printTables prints a table of tables, and below it what does not fit into a line: why work tables are retained, and
-// the suggestions.
+// Below the table comes what does not fit into a line: why work tables are retained, and the suggestions.
 func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	screen := terminal.ScreenOf(w)
 	table := []terminal.Row{{"TABLE", "SIZE", "INDEXES", "PER DAY", "COVERED BY", "ROWS", "30 DAYS", "DEAD", "FREE"}}
@@ -136,7 +132,7 @@ func printTables(w io.Writer, resp *cleanupv1.ListTablesResponse) error {
 	return nil
 }
 
-// firstTask returns the first task, and the number of the others.
+// And the number of the others.
 func firstTask(tasks []string) string {
 	switch len(tasks) {
 	case 0:
@@ -147,7 +143,7 @@ func firstTask(tasks []string) string {
 	return fmt.Sprintf("%s +%d", tasks[0], len(tasks)-1)
 }
 
-// growth returns by how much a table grows a day; empty if that is unknown.
+// Per day; "" if unknown.
 func growth(grown *int64) string {
 	switch {
 	case grown == nil:
@@ -165,7 +161,7 @@ func optionalSize(size *int64) string {
 	return format.Size(*size)
 }
 
-// printRetained prints why work tables are retained, and how many are unused.
+// Why work tables are retained, and how many are unused.
 func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	if t.GetKind() != cleanupv1.TableKind_TABLE_KIND_WORK_TABLES {
 		return
@@ -185,7 +181,7 @@ func printRetained(s *terminal.Screen, t *cleanupv1.Table) {
 	}
 }
 
-// printSuggestion prints the policy that is suggested for a table, as `cleanupd policies set` reads it.
+// As `cleanupd policies set` reads it.
 func printSuggestion(s *terminal.Screen, t *cleanupv1.Table) error {
 	suggestion := t.GetSuggestion()
 	if suggestion == nil {

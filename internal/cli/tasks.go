@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// NewTasks returns the command tasks.
 func NewTasks() *cobra.Command {
 	var (
 		server rpc.Server
@@ -47,7 +46,6 @@ func NewTasks() *cobra.Command {
 	return cmd
 }
 
-// listTasks returns all tasks.
 func listTasks(ctx context.Context, client cleanupd.Client) (*cleanupv1.ListTasksResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListTasksResponse, error) {
 		return client.ListTasks(ctx, &cleanupv1.ListTasksRequest{PageToken: token})

@@ -9,7 +9,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/version"
 )
 
-// NewVersion returns the command version.
 func NewVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:     "version",

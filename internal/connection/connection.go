@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Set has each connection begin with settings, after those it began with so far.
+// After the settings that the connection began with so far.
 func Set(config *pgx.ConnConfig, settings map[string]string) {
 	var calls []string
 	var values [][]byte
@@ -26,8 +26,7 @@ func Set(config *pgx.ConnConfig, settings map[string]string) {
 	})
 }
 
-// afterConnect has each connection do something more once connected, within the timeout for connecting: a pooler may
-// have no connection to the server for this one.
+// Within the timeout for connecting: a pooler may have no connection to the server for this one.
 func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	before, timeout := config.AfterConnect, config.ConnectTimeout
 	config.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error {
@@ -45,7 +44,7 @@ func afterConnect(config *pgx.ConnConfig, next pgconn.AfterConnectFunc) {
 	}
 }
 
-// Defer has the settings that a URL gives set once connected. Settings in options remain in the first message.
+// Settings that a URL gives are set once connected. Settings in options remain in the first message.
 func Defer(config *pgx.ConnConfig) {
 	settings := maps.Clone(config.RuntimeParams)
 	delete(settings, "options")
@@ -55,7 +54,7 @@ func Defer(config *pgx.ConnConfig) {
 	}
 }
 
-// Reset sets everything back to what the connection began with.
+// To what the connection began with.
 func Reset(ctx context.Context, conn *pgx.Conn) error {
 	if _, err := conn.Exec(ctx, "RESET ALL"); err != nil {
 		return err

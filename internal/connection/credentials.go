@@ -9,14 +9,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// ErrCredentials reports that no connection can be opened, since the files of a URL's credentials are missing or do not
-// match, for example while they are replaced one after the other.
+// The files of a URL's credentials are missing or do not match, for example while they are replaced one after the
+// other.
 var ErrCredentials = errors.New("the credentials cannot be read again")
 
-// Refresh returns a function for BeforeConnect that reads the files of a URL's credentials again: the password file,
-// the service file, and the client's certificate and key. They may have changed since the URL was parsed. The function
-// fails with ErrCredentials if it cannot, or if the service file names another server or database than before: only a
-// restart moves the service there.
+// For BeforeConnect: reads the files of a URL's credentials again, that is the password file, the service file, and the
+// client's certificate and key. They may have changed since the URL was parsed. It fails with ErrCredentials if it
+// cannot, or if the service file names another server or database than before: only a restart moves the service there.
 func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, config *pgx.ConnConfig) error {
 		fresh, err := pgx.ParseConfig(address)
@@ -33,7 +32,7 @@ func Refresh(address string) func(context.Context, *pgx.ConnConfig) error {
 	}
 }
 
-// Connect opens a connection as a pool of the configuration would.
+// As a pool of the configuration would.
 func Connect(ctx context.Context, config *pgxpool.Config) (*pgx.Conn, error) {
 	one := config.ConnConfig.Copy()
 	if config.BeforeConnect != nil {

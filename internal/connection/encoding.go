@@ -17,16 +17,16 @@ import (
 	"golang.org/x/text/encoding/simplifiedchinese"
 )
 
-// IsStorable reports whether a text has only characters that a database can store.
+// Only characters that a database can store.
 func IsStorable(text string) bool { return utf8.ValidString(text) && !strings.ContainsRune(text, 0) }
 
-// Text is a text for people, such as a message or a reason: characters that the database's encoding lacks are replaced
-// when it is stored. A text that is compared with others is a string, for which the server reports an error then.
+// Text is for people, such as a message or a reason: characters that the database's encoding lacks are replaced when it
+// is stored. A text that is compared with others is a string, for which the server reports an error then.
 type Text string
 
-// UTF8 makes connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL,
-// and a database without an encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as
-// they are.
+// Connections exchange UTF-8 with the server in any database. PostgreSQL cannot convert from MULE_INTERNAL, and a
+// database without an encoding (SQL_ASCII) may have bytes that are not UTF-8: with these, bytes are exchanged as they
+// are.
 func UTF8(config *pgx.ConnConfig) {
 	afterConnect(config, func(ctx context.Context, conn *pgconn.PgConn) error {
 		switch conn.ParameterStatus("server_encoding") {
@@ -40,8 +40,8 @@ func UTF8(config *pgx.ConnConfig) {
 	})
 }
 
-// Storable has a connection replace characters of Texts and JSON that the database's encoding lacks, and the character
-// 0, which no text of PostgreSQL has.
+// The connection replaces characters of Texts and JSON that the database's encoding lacks, and the character 0, which
+// no text of PostgreSQL has.
 func Storable(_ context.Context, conn *pgx.Conn) error {
 	letters := alphabet(conn.PgConn().ParameterStatus("server_encoding"))
 	types := conn.TypeMap()
@@ -66,7 +66,6 @@ func Storable(_ context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// textPlan encodes a Text.
 type textPlan struct {
 	letters letters
 	next    pgtype.EncodePlan
@@ -78,10 +77,10 @@ func (p *textPlan) Encode(value any, buf []byte) ([]byte, error) {
 	return p.next.Encode(string(p.letters.text([]byte(value.(Text)))), buf)
 }
 
-// letters reports which characters other than ASCII an encoding has.
+// Which characters other than ASCII an encoding has.
 type letters func(r rune) bool
 
-// encodings has the encodings whose characters are known. Of any other one, only ASCII is stored.
+// Encodings whose characters are known. Of any other, only ASCII is stored.
 var encodings = map[string]encoding.Encoding{
 	"LATIN1":       charmap.ISO8859_1,
 	"LATIN2":       charmap.ISO8859_2,
@@ -116,7 +115,7 @@ var encodings = map[string]encoding.Encoding{
 	"EUC_CN":       simplifiedchinese.HZGB2312,
 }
 
-// lacking has the characters of Go's encodings that PostgreSQL's encodings of the same name lack.
+// Characters of Go's encodings that PostgreSQL's encodings of the same name lack.
 var lacking = map[string]string{
 	"EUC_CN": "·ńňǹɑɡ—€ⅰⅱⅲⅳⅴⅵⅶⅷⅸⅹ\ufe31\ufe33\ufe34\ufe35\ufe36\ufe37\ufe38\ufe39\ufe3a\ufe3b\ufe3c\ufe3d\ufe3e" +
 		"\ufe3f\ufe40\ufe41\ufe42\ufe43\ufe44",
@@ -125,7 +124,7 @@ var lacking = map[string]string{
 	"WIN1255":      "\u05ba",
 }
 
-// isExtension reports whether a code is in a part of one of Go's encodings that PostgreSQL's lacks.
+// The code is in a part of one of Go's encodings that PostgreSQL's lacks.
 func isExtension(name, code string) bool {
 	switch name {
 	case "EUC_JIS_2004": // JIS X 0212, and IBM's characters: JIS X 0213 has others there
@@ -136,8 +135,7 @@ func isExtension(name, code string) bool {
 	return false
 }
 
-// alphabet returns the characters of an encoding, by PostgreSQL's name. A database without one (SQL_ASCII) stores any
-// bytes.
+// By PostgreSQL's name. A database without an encoding (SQL_ASCII) stores any bytes.
 func alphabet(name string) letters {
 	switch known := encodings[name]; {
 	case name == "UTF8" || name == "SQL_ASCII":
@@ -151,7 +149,7 @@ func alphabet(name string) letters {
 	return func(rune) bool { return false }
 }
 
-// replacement returns the text to store instead of a character that the encoding lacks.
+// What to store instead of a character that the encoding lacks.
 func (has letters) replacement(r rune) string {
 	switch {
 	case has(utf8.RuneError):
@@ -162,7 +160,7 @@ func (has letters) replacement(r rune) string {
 	return "?"
 }
 
-// text returns a text that is valid, and has only characters of the encoding.
+// Valid, and only characters of the encoding.
 func (has letters) text(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for len(text) > 0 {
@@ -177,8 +175,7 @@ func (has letters) text(text []byte) []byte {
 	return out
 }
 
-// json returns text for JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two
-// separators of lines.
+// text is JSON as encoding/json writes it, which escapes the character 0, invalid bytes, and two separators of lines.
 func (has letters) json(text []byte) []byte {
 	out := make([]byte, 0, len(text))
 	for i := 0; i < len(text); i++ {

@@ -31,7 +31,6 @@ func TakesWrites(ctx context.Context, conn *pgconn.PgConn) error {
 	return nil
 }
 
-// ErrPrimary says that a server is not a standby.
 var ErrPrimary = errors.New("the server is no standby: it is not in recovery")
 
 // InRecovery fails with ErrPrimary unless the server is a standby.

@@ -6,19 +6,18 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// zoneKey is the key of a zone in a context.
 type zoneKey struct{}
 
-// began is the key, in a connection's data, of the zone that the connection began with.
+// Key, in a connection's data, of the zone that the connection began with.
 const began = "the setting TimeZone at the beginning"
 
-// InZone returns a context whose connections, as Zone prepares them, read and write dates without a time zone in a
-// zone, named as in the setting TimeZone. If zone is empty, they do so in the zone that they began with.
+// Connections, as Zone prepares them, read and write dates without a time zone in this zone, named as in the setting
+// TimeZone; "": the zone that they began with.
 func InZone(ctx context.Context, zone string) context.Context {
 	return context.WithValue(ctx, zoneKey{}, zone)
 }
 
-// Zone sets a connection's time zone to that of the context. It is a PrepareConn of a pool.
+// The PrepareConn of a pool.
 func Zone(ctx context.Context, conn *pgx.Conn) (ok bool, err error) {
 	pg := conn.PgConn()
 	now, known := pg.ParameterStatus("TimeZone"), pg.CustomData()

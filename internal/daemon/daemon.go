@@ -15,12 +15,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
-// maxParent is the longest path in which a server's folder still has room for the path of a socket, in bytes.
+// In bytes: the longest path in which a server's folder still has room for the path of a socket.
 const maxParent = 64
 
-// Dir creates a folder for a server's files that belongs to owner, or to this process's user if owner is nil, and
-// returns a function that removes it. It is made in the temporary folder, or in /tmp if a server could not open a
-// socket there.
+// Dir creates a folder that belongs to owner, or to this process's user if owner is nil. It is in the temporary folder,
+// or in /tmp if a server could not open a socket there.
 func Dir(prefix string, owner *syscall.Credential) (dir string, remove func(), err error) {
 	parent := os.TempDir()
 	if len(parent) > maxParent || !reachable(parent, owner) {
@@ -37,7 +36,7 @@ func Dir(prefix string, owner *syscall.Credential) (dir string, remove func(), e
 	return dir, remove, nil
 }
 
-// reachable reports whether a user may enter a folder; nil is this process's user.
+// nil: this process's user.
 func reachable(dir string, user *syscall.Credential) bool {
 	for ; user != nil; dir = filepath.Dir(dir) {
 		var stat syscall.Stat_t
@@ -60,7 +59,7 @@ func reachable(dir string, user *syscall.Credential) bool {
 	return true
 }
 
-// Command returns a program that runs as a user, and ends with this process.
+// The program runs as owner, and ends with this process.
 func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = processAttributes(owner)
@@ -68,17 +67,15 @@ func Command(owner *syscall.Credential, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// startTimeout limits how long a server may take until it answers.
+// Until a server answers.
 const startTimeout = time.Minute
 
-// Process is a server program that was started.
 type Process struct {
 	cmd  *exec.Cmd
 	done chan error // receives why it ended
 }
 
-// Start starts a server program, which writes its log to a file in dir, and waits until ping succeeds. name is what
-// errors call the server.
+// Waits until ping succeeds. The log goes to a file in dir. name is what errors call the server.
 func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(context.Context) error) (*Process, error) {
 	// another user may own the folder
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_RDWR|os.O_CREATE|os.O_TRUNC|syscall.O_NOFOLLOW, 0o600)
@@ -111,7 +108,7 @@ func Start(ctx context.Context, name, dir string, cmd *exec.Cmd, ping func(conte
 	}
 }
 
-// End ends the program by a signal, or kills it if it does not end within ten seconds.
+// Kills the program if the signal does not end it within ten seconds.
 func (p *Process) End(signal syscall.Signal) {
 	_ = p.cmd.Process.Signal(signal)
 	select {

@@ -10,8 +10,7 @@ import (
 	"syscall"
 )
 
-// User returns the first of the named users that exists, which a server runs as if this process is root's. It returns
-// nil if the server may run as this process's user.
+// The first of the named users that exists, if this process is root's; nil: the server may run as this process's user.
 func User(names ...string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

@@ -19,10 +19,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// campaignDatabase is the name of the Campaign database.
 const campaignDatabase = "campaign"
 
-// createCampaign creates a Campaign database of about so many rows.
 func createCampaign(ctx context.Context, pg *localpg.Server, rows int) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, campaignDatabase, campaigndb.Schema)
 	if err != nil {
@@ -32,7 +30,6 @@ func createCampaign(ctx context.Context, pg *localpg.Server, rows int) error {
 	return campaigndb.Fill(ctx, conn, rows, 1, time.Now())
 }
 
-// runCleanup runs the cleanup, and prints what became of the rows.
 func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -67,9 +64,9 @@ func runCleanup(ctx context.Context, out *terminal.Screen, s *serve.Server, url 
 	return printCounts(out, before, after, stored.GetRun())
 }
 
-// printCounts prints what became of the rows of each table: how many there were, how many the run reports as deleted,
-// how many were in dropped tables, how many the run added (options, and sums that replace statistics), and how many
-// remain. Tables without rows are left out.
+// Of each table: how many rows there were, how many the run reports as deleted, how many were in dropped tables, how
+// many the run added (options, and sums that replace statistics), and how many remain. Tables without rows are left
+// out.
 func printCounts(s *terminal.Screen, before, after []campaigndb.Count, run *cleanupv1.Run) error {
 	remaining, deleted := map[string]int64{}, map[string]int64{}
 	for _, c := range after {

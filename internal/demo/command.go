@@ -18,7 +18,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
-// config configures the demo.
 type config struct {
 	rows                   int
 	profile                tasklist.Profile
@@ -27,7 +26,6 @@ type config struct {
 	grpcListen, httpListen string // empty to choose an address
 }
 
-// NewCommand returns the command demo.
 func NewCommand() *cobra.Command {
 	c := config{profile: tasklist.Auto}
 	cmd := &cobra.Command{
@@ -90,10 +88,10 @@ func (c config) check() error {
 		flags.CheckAddress("--http-listen", cmp.Or(c.httpListen, "127.0.0.1:0")))
 }
 
-// isShop reports whether the demo is about a database that has nothing to do with Campaign.
+// The database has nothing to do with Campaign.
 func (c config) isShop() bool { return c.profile == tasklist.None }
 
-// serverConfig returns the configuration of the demo's server. With --keep it has the usual addresses if they are free.
+// With --keep the addresses are the usual ones if they are free.
 func (c config) serverConfig(databaseURL string) serve.Config {
 	s, usual := serve.ConfigOnFreePorts(databaseURL), serve.DefaultConfig()
 	s.GRPCListen = c.address(c.grpcListen, usual.GRPCListen, s.GRPCListen)
@@ -101,7 +99,7 @@ func (c config) serverConfig(databaseURL string) serve.Config {
 	return s
 }
 
-// address returns the address to listen on: the one that was given, the usual one, or any.
+// The given address, the usual one, or any.
 func (c config) address(given, usual, anyAddress string) string {
 	switch {
 	case given != "":
@@ -112,13 +110,12 @@ func (c config) address(given, usual, anyAddress string) string {
 	return anyAddress
 }
 
-// isFree reports whether an address can be listened on.
 func isFree(address string) bool {
 	l, err := net.Listen("tcp", address)
 	return err == nil && l.Close() == nil
 }
 
-// cancellingWriter cancels the demo when its output is closed.
+// Cancels the demo when its output is closed.
 type cancellingWriter struct {
 	io.Writer
 	cancel context.CancelFunc

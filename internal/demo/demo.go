@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// run starts the servers, and either runs the demo or serves until the user ends it.
+// Either runs the demo, or serves until the user ends it.
 func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) error {
 	fmt.Fprintln(out, "Starting a private PostgreSQL …")
 	pg, err := localpg.Start(ctx)
@@ -74,7 +74,6 @@ func run(ctx context.Context, out *terminal.Screen, in io.Reader, c config) erro
 	return err
 }
 
-// createDatabase creates the database to clean, and returns its URL.
 func createDatabase(ctx context.Context, out io.Writer, pg *localpg.Server, c config) (url string, err error) {
 	switch {
 	case c.isShop():
@@ -88,7 +87,6 @@ func createDatabase(ctx context.Context, out io.Writer, pg *localpg.Server, c co
 	return pg.URL(campaigndb.Role, campaignDatabase), createCampaign(ctx, pg, c.rows)
 }
 
-// execute executes a command of the program with arguments.
 func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetArgs(strings.Fields(args))
@@ -97,7 +95,7 @@ func execute(ctx context.Context, out io.Writer, cmd *cobra.Command, args string
 	return cmd.ExecuteContext(ctx)
 }
 
-// printSuggestions prints the commands of the README, in their order, with the addresses of the demo's server.
+// The commands of the README, in their order, with the addresses of the demo's server.
 func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	program, server := programName(), s.GRPC.Addr().String()
 	rest := "http://" + s.HTTP.Addr().String()
@@ -149,7 +147,7 @@ func printSuggestions(w io.Writer, s *serve.Server, url string, c config) {
 	fmt.Fprint(w, "\nEnter or Ctrl-C ends the demo.\n")
 }
 
-// programName returns how to call this program, for commands to be pasted.
+// How to call this program, for commands to be pasted.
 func programName() string {
 	self, err := os.Executable()
 	if err != nil || strings.Contains(self, "go-build") {
@@ -161,7 +159,7 @@ func programName() string {
 	return self
 }
 
-// waitForEnter waits until a line is read, or the context ends. The end of the input does not count.
+// The end of the input does not count.
 func waitForEnter(ctx context.Context, in io.Reader) {
 	line := make(chan struct{})
 	go func() {

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
-// The demo's Forms database, and the user whose data is erased.
 const (
 	formsDatabase  = "forms"
 	formsInstances = 60
@@ -28,13 +27,12 @@ const (
 	mysqlUser      = "root"
 )
 
-// The servers that a Forms database may be on.
 const (
 	enginePostgres = "postgres"
 	engineMySQL    = "mysql"
 )
 
-// createForms creates a Forms database and its document storage. remove removes everything outside of pg.
+// remove removes everything outside of pg.
 func createForms(
 	ctx context.Context, pg *localpg.Server, engine string,
 ) (c serve.FormsConfig, remove func(), err error) {
@@ -68,7 +66,7 @@ func createForms(
 	return c, remove, nil
 }
 
-// loadMySQL creates the Forms database in MySQL, and its document storage in a folder.
+// The documents are in a folder.
 func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Data, folder string) error {
 	config := server.Config(mysqlUser, "")
 	config.MultiStatements = true
@@ -93,7 +91,6 @@ func loadMySQL(ctx context.Context, server *localmysql.Server, data *formsdb.Dat
 	return err
 }
 
-// loadPostgres creates the Forms database in PostgreSQL, and its document storage in a folder.
 func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, folder string) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, formsDatabase, formsdb.Schema)
 	if err != nil {
@@ -108,7 +105,7 @@ func loadPostgres(ctx context.Context, pg *localpg.Server, data *formsdb.Data, f
 	return err
 }
 
-// eraseUser finds and erases a person's data, and searches again. It runs the commands that it prints.
+// Searches again afterwards. Runs the commands that it prints.
 func eraseUser(ctx context.Context, out io.Writer, s *serve.Server) error {
 	find := "find " + formsUser + formsVariables
 	for _, command := range []string{find, "erase " + formsUser + formsVariables + " --yes", find} {

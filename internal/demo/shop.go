@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// shopDatabase is the name of the shop's database.
 const shopDatabase = "shop"
 
 //go:embed shop.sql
@@ -32,7 +31,6 @@ var shopSchema string
 //go:embed shop.yaml
 var shopPolicies string
 
-// createShop creates the database of a shop.
 func createShop(ctx context.Context, pg *localpg.Server) error {
 	conn, err := campaigndb.Create(ctx, pg.URL, shopDatabase, shopSchema)
 	if err != nil {
@@ -41,7 +39,6 @@ func createShop(ctx context.Context, pg *localpg.Server) error {
 	return conn.Close(ctx)
 }
 
-// applyPolicies sets the policies of the shop.
 func applyPolicies(ctx context.Context, out io.Writer, s *serve.Server) error {
 	apply := "apply - --yes --server " + s.GRPC.Addr().String()
 	fmt.Fprintf(out, "\n$ cleanupd policies %s <shop.yaml\n", apply)
@@ -50,7 +47,7 @@ func applyPolicies(ctx context.Context, out io.Writer, s *serve.Server) error {
 	return execute(ctx, out, cmd, apply)
 }
 
-// cleanShop previews the policies, lets a run do exactly that, and prints what became of the rows.
+// Previews the policies, lets a run do exactly that, and prints what became of the rows.
 func cleanShop(ctx context.Context, out *terminal.Screen, s *serve.Server, url string) error {
 	conn, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -77,7 +74,6 @@ func cleanShop(ctx context.Context, out *terminal.Screen, s *serve.Server, url s
 	return printShop(out, before, after, run)
 }
 
-// lastRun returns the newest run of a server.
 func lastRun(ctx context.Context, s *serve.Server) (*cleanupv1.Run, error) {
 	conn, err := (&rpc.Server{Context: contexts.Context{Address: s.GRPC.Addr().String()}}).Dial()
 	if err != nil {
@@ -93,7 +89,7 @@ func lastRun(ctx context.Context, s *serve.Server) (*cleanupv1.Run, error) {
 	return stored.GetRun(), rpc.PlainError(err)
 }
 
-// shopTables are the tables of the shop, with their policies; customers have none.
+// With their policies; customers have none.
 var shopTables = []struct{ table, policy string }{
 	{"audit_log", "newest-audit"},
 	{"customers", ""},
@@ -102,7 +98,7 @@ var shopTables = []struct{ table, policy string }{
 	{"sessions", "orphan-sessions"},
 }
 
-// countShop counts the rows of the shop's tables, in their order.
+// In the order of shopTables.
 func countShop(ctx context.Context, conn *pgx.Conn) (rows []int64, err error) {
 	for _, t := range shopTables {
 		var n int64
@@ -115,8 +111,7 @@ func countShop(ctx context.Context, conn *pgx.Conn) (rows []int64, err error) {
 	return rows, nil
 }
 
-// printShop prints what became of the rows of each table: how many there were, how many the run reports as deleted and
-// as changed, and how many remain.
+// Of each table: how many rows there were, how many the run reports as deleted and as changed, and how many remain.
 func printShop(s *terminal.Screen, before, after []int64, run *cleanupv1.Run) error {
 	table := []terminal.Row{{"TABLE", "POLICY", "BEFORE", "DELETED", "CHANGED", "AFTER"}}
 	var total [4]int64

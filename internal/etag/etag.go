@@ -12,10 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// ErrStale reports that a setting has changed since its caller read it.
+// The setting has changed since its caller read it.
 var ErrStale = failure.New(failure.Conflict, "changed since this etag was read: get the current state first")
 
-// Of returns the etag of a setting, given by all its values that callers may set.
+// Of takes all values of a setting that callers may set.
 func Of(values ...any) string {
 	text, _ := json.Marshal(values) // never fails: they are texts, numbers, truth values and times
 	sum := sha256.Sum256(text)

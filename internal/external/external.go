@@ -12,22 +12,20 @@ import (
 	"github.com/cleanupd/cleanupd/internal/message"
 )
 
-// Task is a task on another database. It deletes items, such as process instances, each with everything that belongs to
-// it.
+// Deletes items, such as process instances, each with everything that belongs to it.
 type Task struct {
-	// Name is the name in requests; Title and Description are for people.
+	// Name is for requests; Title and Description are for people.
 	Name, Title, Description string
-	// Disabled is true if only a dry run that names the task does it.
+	// Only a dry run that names the task does it.
 	Disabled bool
-	// Basis describes the rule. A saved plan or a refusal by another basis does not apply to the task.
+	// Describes the rule. A saved plan or a refusal with another basis does not apply to the task.
 	Basis string
-	// Work does the task; nil if the task was removed since the run was requested.
+	// nil if the task was removed since the run was requested.
 	Work
 }
 
-// Work does a task.
 type Work interface {
-	// Candidates finds the items that match the rule at a reference time.
+	// The items that match the rule at a reference time.
 	Candidates(ctx context.Context, now time.Time) (*Candidates, error)
 	// Preview calls found with how many rows of which tables the task would delete, some items at a time.
 	Preview(ctx context.Context, c *Candidates, found func(ctx context.Context, rows map[string]int64) error) error
@@ -35,49 +33,47 @@ type Work interface {
 	// rows the task has deleted in that run, including rows that another worker deleted. If done fails, Delete finishes
 	// the items that it has begun and returns that error. Any other error describes the retained items.
 	Delete(ctx context.Context, run string, c *Candidates, done func(ctx context.Context, rows int64) error) error
-	// Deleted returns how many rows the task is known to have deleted in a run.
+	// Rows that the task is known to have deleted in a run.
 	Deleted(ctx context.Context, run string) (rows int64, err error)
-	// RecentlyDeleted returns how many items of the table this and other tasks of the source deleted in a run, and in
-	// runs that began less than a period before it, without runs whose share of the table was accepted.
+	// RecentlyDeleted is how many items of the table this and other tasks of the source deleted in a run, and in runs that
+	// began less than a period before it, without runs whose share of the table was accepted.
 	RecentlyDeleted(ctx context.Context, run string, period time.Duration) (items int64, err error)
-	// Statements returns the statements that find and delete items, for people.
+	// Those that find and delete items, for people.
 	Statements(ctx context.Context, now time.Time) ([]Statement, error)
 }
 
-// Candidates are the items that match a rule.
+// Items that match a rule.
 type Candidates struct {
 	// Table has the items, and Total rows.
 	Table string
 	Total int64
 	Items []Item
-	// Rule describes the rule. Items have dates before Cutoff.
+	// Rule is a text for people. Items have dates before Cutoff.
 	Rule   string
 	Cutoff time.Time
-	// Notes explain what cannot be considered.
+	// What cannot be considered, and why.
 	Notes []message.Message
 }
 
-// Item is deleted with everything that belongs to it.
+// Deleted with everything that belongs to it.
 type Item struct {
 	ID   int64
 	Date time.Time
 }
 
-// Statement is a statement of a task.
 type Statement struct {
 	Table, Rule, SQL string
-	// Deletes is true if the statement deletes; otherwise it finds items.
+	// false: the statement finds items.
 	Deletes bool
 }
 
-// Querier is a pool, connection or transaction of the service's own database.
+// Of the service's own database.
 type Querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// Source provides tasks on another database.
 type Source struct {
-	// Tasks returns the tasks in the order of a run.
+	// In the order of a run.
 	Tasks func(ctx context.Context, db Querier) ([]Task, error)
 }

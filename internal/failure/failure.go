@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// Kind is what an error means to the caller.
+// What an error means to the caller.
 type Kind int
 
-// The kinds. An error without one is an internal error.
+// An error without a kind is an internal error.
 const (
 	Internal     Kind = iota
 	Invalid           // the request is wrong in itself
@@ -24,51 +24,48 @@ const (
 	DataLoss          // events that the caller received were lost
 )
 
-// Kinded is an error with a kind.
 type Kinded interface {
 	error
 	Kind() Kind
 }
 
-// Informed is an error with a reason for programs, in capitals, and details by their names.
+// A reason for programs, in capitals, and details by their names.
 type Informed interface {
 	Kinded
 	Info() (reason string, metadata map[string]string)
 }
 
-// kinded is an error of New.
 type kinded struct {
 	kind    Kind
 	message string
 }
 
-// New returns an error of a kind, to be compared with errors.Is.
+// To be compared with errors.Is.
 func New(kind Kind, message string) error { return &kinded{kind, message} }
 
 func (e *kinded) Error() string { return e.message }
 
 func (e *kinded) Kind() Kind { return e.kind }
 
-// FieldError is an error about one field of the request. Its text, with what wraps it, is the field's problem.
+// The text, with what wraps it, is the field's problem.
 type FieldError struct{ Field, Problem string }
 
-// Field returns an error about a field, to be compared with errors.Is.
+// To be compared with errors.Is.
 func Field(field, problem string) *FieldError { return &FieldError{field, problem} }
 
 func (e *FieldError) Error() string { return e.Problem }
 
 func (*FieldError) Kind() Kind { return Invalid }
 
-// Violation is a problem of one field of a request.
 type Violation struct{ Field, Problem string }
 
-// Violations is an error that lists everything that is wrong with a request.
+// Everything that is wrong with a request.
 type Violations []Violation
 
-// maxViolations is how many violations are reported: clients accept statuses only up to some size.
+// Clients accept statuses only up to some size.
 const maxViolations = 10
 
-// Brief returns the first violations, and how many more there are.
+// The first violations, and how many more there are.
 func (v Violations) Brief() Violations {
 	more := len(v) - maxViolations
 	if more <= 0 {
@@ -88,15 +85,13 @@ func (v Violations) Error() string {
 
 func (Violations) Kind() Kind { return Invalid }
 
-// Add adds a problem of a field.
 func (v *Violations) Add(field, problem string) { *v = append(*v, Violation{field, problem}) }
 
-// Addf adds a problem of a field, formatted as by fmt.Sprintf.
 func (v *Violations) Addf(field, format string, args ...any) {
 	v.Add(field, fmt.Sprintf(format, args...))
 }
 
-// Err returns the violations as an error, or nil if there are none.
+// nil if there are none.
 func (v Violations) Err() error {
 	if len(v) == 0 {
 		return nil

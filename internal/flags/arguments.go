@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// OnlyCommands refuses arguments that are not the name of a subcommand.
 func OnlyCommands(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return UnknownCommand(cmd, args[0])
@@ -15,7 +14,7 @@ func OnlyCommands(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// UnknownCommand returns the error that a command has no such subcommand, with suggestions.
+// With suggestions.
 func UnknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	hint := ""
@@ -25,7 +24,6 @@ func UnknownCommand(cmd *cobra.Command, name string) error {
 	return Errorf("%s has no command %q%s; see %[1]s --help", cmd.CommandPath(), name, hint)
 }
 
-// NoArguments refuses any argument.
 func NoArguments(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return Errorf("%s takes no argument, not %q; see %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())
@@ -33,7 +31,7 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// OneArgument requires exactly one argument, which what describes.
+// what describes the argument.
 func OneArgument(what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != 1 {

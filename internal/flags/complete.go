@@ -7,15 +7,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// CompleteFiles completes the name of a file.
 func CompleteFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// fileSuffixes end the names of flags whose values are files.
+// Flags with these suffixes name files.
 var fileSuffixes = []string{"-file", "-ca", "-cert", "-key", "-crl"}
 
-// CompleteFileFlags completes the flags of a command and its subcommands that take the name of a file or a folder.
+// Of a command and its subcommands.
 func CompleteFileFlags(cmd *cobra.Command) {
 	complete := func(f *pflag.Flag) {
 		// registering fails only for a flag that has a completion already

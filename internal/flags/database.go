@@ -13,12 +13,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// ConnectTimeout limits how long a database may take to answer, unless its URL has another limit.
+// Unless the URL has another limit.
 const ConnectTimeout = 10 * time.Second
 
-// sessionDefaults are the settings that a URL may override. No query waits forever for a lock or for its result
-// (batches have shorter timeouts), and no transaction of a frozen process keeps its locks. A session that holds
-// advisory locks may be idle, but ends within two minutes after its host is lost.
+// A URL may override these. No query waits forever for a lock or for its result (batches have shorter timeouts), and no
+// transaction of a frozen process keeps its locks. A session that holds advisory locks may be idle, but ends within two
+// minutes after its host is lost.
 var sessionDefaults = map[string]string{
 	"application_name":                    "cleanupd",
 	"lock_timeout":                        "10s",
@@ -30,15 +30,15 @@ var sessionDefaults = map[string]string{
 	"tcp_keepalives_count":                "6",
 }
 
-// AddDatabaseURL adds the flag --database-url of a command that connects to the database itself.
+// Of a command that connects to the database itself.
 func AddDatabaseURL(f *pflag.FlagSet, url *string) {
 	f.StringVar(url, "database-url", "",
 		"the database to clean: postgres://USER@HOST/DATABASE (required); the password is in it, or in the file that "+
 			"?passfile= or PGPASSFILE names")
 }
 
-// DatabaseURL parses the URL that a flag has, without connecting. Connections begin in the time zone of the database or
-// the role, not in that of this process: dates without a zone are in it unless the application names another one.
+// DatabaseURL does not connect. Connections begin in the time zone of the database or the role, not in that of this
+// process: dates without a zone are in it unless the application names another one.
 func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, Errorf("%s is required: postgres://USER@HOST/DATABASE", flag)
@@ -98,8 +98,7 @@ func DatabaseURL(flag, address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// InvalidURL returns the error that the value of a flag is not a URL. It quotes nothing: any part may belong to a
-// password.
+// Quotes nothing: any part may belong to a password.
 func InvalidURL(flag string) error {
 	return Errorf(
 		"%s: the URL is not valid: percent-encode characters such as / ? # and blanks in the password; the port must "+
@@ -108,7 +107,7 @@ func InvalidURL(flag string) error {
 	)
 }
 
-// passwordFile returns the name of the password file in the URL or in the environment, empty if neither has one.
+// From the URL or the environment; "" if neither has one.
 func passwordFile(address string) string {
 	if u, err := url.Parse(address); err == nil && u.Query().Has("passfile") {
 		return u.Query().Get("passfile")

@@ -11,24 +11,22 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// noVariable annotates the flags that no environment variable sets.
+// Annotates flags that no environment variable sets.
 const noVariable = "cleanupd_no_variable"
 
-// WithoutVariable marks flags that no environment variable sets, because another command has a flag with the same name
-// and another meaning.
+// For flags whose name has another meaning in another command.
 func WithoutVariable(f *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = f.SetAnnotation(name, noVariable, nil) // it fails only for an unknown flag
 	}
 }
 
-// HasVariable reports whether an environment variable sets a flag.
 func HasVariable(f *pflag.Flag) bool {
 	_, without := f.Annotations[noVariable]
 	return !without && f.Name != "help"
 }
 
-// DocumentEnvironment adds the environment variable of each flag to the help of a command and its subcommands.
+// In the help of a command and its subcommands.
 func DocumentEnvironment(cmd *cobra.Command) {
 	document := func(f *pflag.Flag) {
 		hint := " [$" + variable(f.Name) + "]"
@@ -43,8 +41,7 @@ func DocumentEnvironment(cmd *cobra.Command) {
 	}
 }
 
-// ReadEnvironment sets the flags that were not given from environment variables. In the variable of a flag that may be
-// repeated, blanks separate the values.
+// Only for flags that were not given. In the variable of a flag that may be repeated, blanks separate the values.
 func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	set.VisitAll(func(f *pflag.Flag) {
 		value, ok := os.LookupEnv(variable(f.Name))
@@ -64,12 +61,12 @@ func ReadEnvironment(set *pflag.FlagSet) (err error) {
 	return err
 }
 
-// otherVariables matches variables that set no flag: of the examples and the tests, and of Kubernetes, which sets them
-// in all pods beside a Service whose name begins with cleanupd.
+// Variables that set no flag: those of the examples and the tests, and of Kubernetes, which sets them in all pods
+// beside a Service whose name begins with cleanupd.
 var otherVariables = regexp.MustCompile(
 	`^CLEANUPD_(URL|PATIENCE|SUITES|POSTGRES_REPOSITORY|(\w+_)?SERVICE_(HOST|PORT(_\w+)?)|(\w+_)?PORT(_\d+_\w+)?)$`)
 
-// CheckEnvironment fails if an environment variable looks like that of a flag, and no command has the flag.
+// CheckEnvironment fails if a variable looks like that of a flag, and no command has the flag.
 func CheckEnvironment(root *cobra.Command, environment []string) error {
 	variables := map[string]bool{}
 	addVariables(root, variables)
@@ -84,7 +81,6 @@ func CheckEnvironment(root *cobra.Command, environment []string) error {
 	return nil
 }
 
-// addVariables adds the environment variables of the flags of a command and its subcommands.
 func addVariables(cmd *cobra.Command, variables map[string]bool) {
 	add := func(f *pflag.Flag) {
 		if HasVariable(f) {
@@ -98,7 +94,6 @@ func addVariables(cmd *cobra.Command, variables map[string]bool) {
 	}
 }
 
-// variable returns the name of a flag's environment variable.
 func variable(flag string) string {
 	return "CLEANUPD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }

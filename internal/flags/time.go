@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// ParseDuration parses a duration such as 90m, 12h or 90d.
+// Such as 90m, 12h or 90d.
 func ParseDuration(text string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
@@ -16,13 +16,12 @@ func ParseDuration(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// Since is a time in the past, given as a time, a date, or how long ago it is. It is the value of a flag.
+// A time in the past, given as a time, a date, or how long ago it is.
 type Since struct {
 	text string
 	time time.Time
 }
 
-// NewSince returns the time that a text says.
 func NewSince(text string) Since {
 	var s Since
 	if err := s.Set(text); err != nil {
@@ -56,5 +55,5 @@ func (s *Since) String() string { return s.text }
 
 func (s *Since) Type() string { return "time" }
 
-// Time returns the time, zero if none was given.
+// Zero if none was given.
 func (s *Since) Time() time.Time { return s.time }

@@ -10,15 +10,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// whole has the ranges of the types of flags that take whole numbers.
+// Ranges of the types of flags that take whole numbers.
 var whole = map[string][2]int64{
 	"int":   {math.MinInt, math.MaxInt},
 	"int32": {math.MinInt32, math.MaxInt32},
 	"int64": {math.MinInt64, math.MaxInt64},
 }
 
-// explainValue replaces the error of a value that is not a number, or out of range, by one that says which values are
-// possible.
+// Of a value that is not a number, or out of range: says which values are possible.
 func explainValue(err error) error {
 	var invalid *pflag.InvalidValueError
 	if !errors.As(err, &invalid) {
@@ -40,7 +39,7 @@ func explainValue(err error) error {
 	return err
 }
 
-// ParseError returns the error of a command line that cannot be parsed.
+// Of a command line that cannot be parsed.
 func ParseError(cmd *cobra.Command, err error) error {
 	similar := ""
 	if unknown := (*pflag.NotExistError)(nil); errors.As(err, &unknown) {
@@ -51,7 +50,7 @@ func ParseError(cmd *cobra.Command, err error) error {
 	return Errorf("%w%s; see %s --help", explainValue(err), similar, cmd.CommandPath())
 }
 
-// Similar returns a hint at the names that are similar to an unknown one, as the end of an error; empty if none is.
+// The end of an error; "" if no name is similar.
 func Similar(unknown string, known []string) string {
 	names := &cobra.Command{SuggestionsMinimumDistance: 2} // it compares names for unknown commands
 	for _, name := range known {

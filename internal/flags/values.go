@@ -6,7 +6,7 @@ import (
 	"os"
 )
 
-// CheckAddress fails if the value of a flag is not an address to listen on.
+// An address to listen on.
 func CheckAddress(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return Errorf("%s: %q is not HOST:PORT", flag, address)
@@ -17,7 +17,7 @@ func CheckAddress(flag, address string) error {
 	return nil
 }
 
-// ReadAuthorities reads the certificate authorities in the file that a flag names.
+// From the file that a flag names.
 func ReadAuthorities(flag, file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
 	if err != nil {

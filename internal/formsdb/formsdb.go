@@ -21,26 +21,23 @@ import (
 //go:embed schema.sql
 var Schema string
 
-// MySQLSchema is Schema for MySQL, in the mode ANSI_QUOTES.
+// In the mode ANSI_QUOTES.
 var MySQLSchema = strings.NewReplacer(" bytea", " longblob", " numeric", " decimal(40, 10)", " text", " longtext").
 	Replace(Schema)
 
-// Table is a table and its rows.
 type Table struct {
 	Name    string
 	Columns []string
 	Rows    [][]any
 }
 
-// Data is the content of a database and a document storage.
 type Data struct {
 	Tables []*Table
-	// Files are the paths of the files in the folder.
+	// Paths in the folder.
 	Files []string
 	rng   *rand.Rand
 }
 
-// Table returns the table with a name.
 func (d *Data) Table(name string) *Table {
 	for _, t := range d.Tables {
 		if t.Name == name {
@@ -52,11 +49,10 @@ func (d *Data) Table(name string) *Table {
 
 func (t *Table) add(values ...any) { t.Rows = append(t.Rows, values) }
 
-// Users are the canonical names in a database. Some are parts of others.
+// Canonical names in a database. Some are parts of others.
 var Users = []string{"ann", "joanna", "bob", "bob.smith@example.com", "4711", "o'neil", "x\"; DROP TABLE tb_task; --"}
 
-// Generate returns a database with a number of process instances, and as many orphan tasks. Documents are in tables or
-// in files.
+// Also as many orphan tasks. Documents are in tables or in files.
 func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	d := &Data{rng: rng}
 	for _, t := range []Table{
@@ -115,7 +111,6 @@ func Generate(rng *rand.Rand, instances int, inFiles bool) *Data {
 	return d
 }
 
-// principal returns the principal of a random user.
 func (d *Data) principal() string {
 	if d.rng.IntN(20) == 0 {
 		return "P100"
@@ -123,7 +118,7 @@ func (d *Data) principal() string {
 	return fmt.Sprintf("P%d", d.rng.IntN(len(Users)))
 }
 
-// task adds a task of a process instance, or an orphan task for 0, and returns the session ids of its documents.
+// instance 0: an orphan task. Returns the session ids of its documents.
 func (d *Data) task(instance int64) (sessions []string) {
 	id := int64(len(d.Table("tb_task").Rows) + 1)
 	d.Table("tb_task").add(id, int16(d.rng.IntN(2)), d.principal(), instance)
@@ -145,7 +140,7 @@ func (d *Data) task(instance int64) (sessions []string) {
 	return sessions
 }
 
-// variables adds variables of a process instance to some workflows.
+// In some workflows.
 func (d *Data) variables(instance int64) {
 	user := Users[d.rng.IntN(len(Users))]
 	texts := []string{
@@ -175,7 +170,7 @@ func (d *Data) variables(instance int64) {
 	}
 }
 
-// documents adds documents. Several sessions refer to some of them.
+// Several sessions refer to some of them.
 func (d *Data) documents(sessions []string, inFiles bool) {
 	for i := range sessions {
 		guid := fmt.Sprintf("doc%06d", i)
@@ -210,7 +205,7 @@ func (d *Data) documents(sessions []string, inFiles bool) {
 	}
 }
 
-// Load copies the rows into a PostgreSQL database that has the schema, and writes the files to a folder.
+// The database has the schema. Files go to a folder.
 func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 	var names []string
 	for _, t := range d.Tables {
@@ -224,10 +219,8 @@ func (d *Data) Load(ctx context.Context, conn *pgx.Conn, folder string) error {
 	return errors.Join(err, d.writeFiles(folder))
 }
 
-// rowsPerStatement limits how many rows a statement inserts.
 const rowsPerStatement = 500
 
-// LoadMySQL loads the data into MySQL.
 func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 	for _, t := range d.Tables {
 		var columns []string
@@ -246,7 +239,6 @@ func (d *Data) LoadMySQL(ctx context.Context, db *sql.DB, folder string) error {
 	return d.writeFiles(folder)
 }
 
-// writeFiles writes the files to a folder.
 func (d *Data) writeFiles(folder string) error {
 	for _, name := range d.Files {
 		path := filepath.Join(folder, name)

@@ -17,17 +17,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// ErrNoServer is returned if no MariaDB is installed.
+// No MariaDB is installed.
 var ErrNoServer = errors.New("no MariaDB was found: install it (Debian and Ubuntu: apt-get install mariadb-server)")
 
-// Server is a running server.
 type Server struct {
 	dir     string
 	remove  func() // removes dir
 	process *daemon.Process
 }
 
-// Start creates the files of a server and starts it with additional options (--name=value).
+// settings are additional options (--name=value).
 func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	install, installErr := exec.LookPath("mariadb-install-db")
 	program, programErr := find("mariadbd", "/usr/sbin/mariadbd")
@@ -84,7 +83,7 @@ func Start(ctx context.Context, settings ...string) (s *Server, err error) {
 	return s, err
 }
 
-// find returns the path of a program, on the PATH or at its usual place.
+// On the PATH, or at its usual place.
 func find(name, usual string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return path, nil
@@ -94,7 +93,6 @@ func find(name, usual string) (string, error) {
 
 func (s *Server) socket() string { return filepath.Join(s.dir, "socket") }
 
-// Config returns how to connect to a database as a user.
 func (s *Server) Config(user, database string) *mysql.Config {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = user, "unix", s.socket(), database
@@ -102,12 +100,10 @@ func (s *Server) Config(user, database string) *mysql.Config {
 	return c
 }
 
-// URL returns the address of a database for a user.
 func (s *Server) URL(user, database string) string {
 	return fmt.Sprintf("mysql://%s@/%s?socket=%s", user, database, url.QueryEscape(s.socket()))
 }
 
-// Stop stops the server immediately and removes its files.
 func (s *Server) Stop() {
 	if s.process != nil {
 		s.process.End(syscall.SIGKILL)

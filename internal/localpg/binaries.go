@@ -12,17 +12,16 @@ import (
 	"syscall"
 )
 
-// ErrNoPostgres says that no PostgreSQL could be found or downloaded, and what to install.
+// No PostgreSQL could be found or downloaded; says what to install.
 var ErrNoPostgres = errors.New(
 	"no PostgreSQL 14 or later was found: install it (Debian and Ubuntu: apt-get install postgresql; macOS: brew " +
 		"install postgresql@17)",
 )
 
-// oldest is the first major version with TID range scans.
+// The first major version with TID range scans.
 const oldest = 14
 
-// findBinaries finds the folder of initdb and postgres: the one that the environment names, one of this machine, or one
-// that it downloads.
+// The folder of initdb and postgres: the one that the environment names, one of this machine, or one that it downloads.
 func findBinaries(owner *syscall.Credential) (string, error) {
 	if dir := os.Getenv("TEST_POSTGRES_BIN"); dir != "" {
 		major, err := version(dir)
@@ -50,7 +49,7 @@ func findBinaries(owner *syscall.Credential) (string, error) {
 	return dir, nil
 }
 
-// candidates returns the folders where the server's programs may be, the most likely first.
+// Most likely first.
 func candidates() []string {
 	var dirs []string
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
@@ -70,7 +69,7 @@ func candidates() []string {
 	return dirs
 }
 
-// version returns the major version of the server in a folder that has both programs.
+// The folder must have both programs.
 func version(dir string) (int, error) {
 	if _, err := os.Stat(filepath.Join(dir, "initdb")); err != nil {
 		return 0, err

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// cacheDir returns where a downloaded PostgreSQL is kept; for root, where the user that it runs as reaches it.
+// For root, a folder that the server's user reaches.
 func cacheDir(owner *syscall.Credential) (string, error) {
 	if owner == nil {
 		dir, err := os.UserCacheDir()
@@ -24,8 +24,8 @@ func cacheDir(owner *syscall.Credential) (string, error) {
 	) //nolint:gosec // programs are not secret
 }
 
-// fetch lets a program of this module download one as the server's user, and returns the folder of its programs: only
-// those who need one link what that takes. Its progress goes to stderr.
+// A program of this module downloads PostgreSQL as the server's user: only those who need a download link what that
+// takes. Its progress goes to stderr.
 func fetch(owner *syscall.Credential, cache string) (string, error) {
 	module, err := output(exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "github.com/cleanupd/cleanupd"))
 	if err != nil {
@@ -52,7 +52,7 @@ func fetch(owner *syscall.Credential, cache string) (string, error) {
 	return text, err
 }
 
-// output returns what a command prints, without the newline. Its error has the standard error.
+// Without the newline. The error has the standard error.
 func output(cmd *exec.Cmd) (string, error) {
 	out, err := cmd.Output()
 	if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {

@@ -17,7 +17,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// Server is a running PostgreSQL.
 type Server struct {
 	dir      string
 	remove   func() // removes dir
@@ -27,10 +26,10 @@ type Server struct {
 	process  *daemon.Process // nil while it does not run
 }
 
-// port is part of the name of the socket, which is in the server's own folder.
+// Part of the name of the socket, which is in the server's own folder.
 const port = "5432"
 
-// Start creates a cluster and starts it. settings are added to its configuration (name=value).
+// settings are added to the configuration (name=value).
 func Start(ctx context.Context, settings ...string) (*Server, error) {
 	owner, err := serverUser()
 	if err != nil {
@@ -43,7 +42,6 @@ func Start(ctx context.Context, settings ...string) (*Server, error) {
 	return start(ctx, bin, owner, settings...)
 }
 
-// start creates a cluster and starts it, with the programs in a folder, as a user.
 func start(ctx context.Context, bin string, owner *syscall.Credential, settings ...string) (s *Server, err error) {
 	dir, remove, err := makeDir(owner)
 	if err != nil {
@@ -65,17 +63,15 @@ func start(ctx context.Context, bin string, owner *syscall.Credential, settings 
 	return s, s.run(ctx)
 }
 
-// serverUser returns the user that PostgreSQL runs as if this process runs as root.
+// If this process runs as root.
 func serverUser() (*syscall.Credential, error) { return daemon.User("postgres", "nobody") }
 
-// makeDir creates a folder for the server's files, and returns a function that removes it.
 func makeDir(owner *syscall.Credential) (dir string, remove func(), err error) {
 	return daemon.Dir("cleanupd-pg-", owner)
 }
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// run starts the server and waits until it answers.
 func (s *Server) run(ctx context.Context) error {
 	args := []string{"-D", s.data(), "-k", s.dir, "-p", port}
 	for _, setting := range append(
@@ -99,19 +95,18 @@ func (s *Server) run(ctx context.Context) error {
 	return err
 }
 
-// URL returns the address of a database for a role.
 func (s *Server) URL(role, database string) string {
 	return fmt.Sprintf("postgres://%s@/%s?host=%s&port=%s", role, database, url.QueryEscape(s.dir), port)
 }
 
-// Client returns a client program of PostgreSQL, such as pgbench, that connects to this server as the superuser.
+// A client program, such as pgbench, that connects as the superuser.
 func (s *Server) Client(ctx context.Context, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, filepath.Join(s.bin, name), args...)
 	cmd.Env = append(os.Environ(), "PGHOST="+s.dir, "PGUSER=postgres", "PGPORT="+port)
 	return cmd
 }
 
-// Restart stops the server, after disconnecting its sessions (fast) or as by a crash, and starts it again.
+// fast disconnects the sessions; otherwise the server stops as by a crash.
 func (s *Server) Restart(ctx context.Context, fast bool) error {
 	signal := syscall.SIGQUIT
 	if fast {
@@ -121,16 +116,14 @@ func (s *Server) Restart(ctx context.Context, fast bool) error {
 	return s.run(ctx)
 }
 
-// Crash stops the server immediately, without a clean shutdown.
 func (s *Server) Crash() { s.end(syscall.SIGQUIT) }
 
-// Stop stops the server immediately and removes its files.
 func (s *Server) Stop() {
 	s.Crash()
 	s.remove()
 }
 
-// end stops the server by a signal if it runs.
+// Only if the server runs.
 func (s *Server) end(signal syscall.Signal) {
 	if s.process != nil {
 		s.process.End(signal)

@@ -13,15 +13,15 @@ import (
 	"github.com/cleanupd/cleanupd/internal/daemon"
 )
 
-// Standby starts a synchronous standby of this server, which may be promoted. This server is restarted for it.
+// A synchronous standby, which may be promoted. The primary is restarted for it.
 func (s *Server) Standby(ctx context.Context) (*Server, error) {
 	return s.standby(ctx, "synchronous_standby_names=*")
 }
 
-// AsynchronousStandby does the same as Standby, but no COMMIT waits for the standby.
+// No COMMIT waits for the standby.
 func (s *Server) AsynchronousStandby(ctx context.Context) (*Server, error) { return s.standby(ctx) }
 
-// standby starts a standby of this server, which is restarted with further settings.
+// The primary is restarted with further settings.
 func (s *Server) standby(ctx context.Context, settings ...string) (standby *Server, err error) {
 	dir, remove, err := makeDir(s.owner)
 	if err != nil {
@@ -52,12 +52,12 @@ func (s *Server) standby(ctx context.Context, settings ...string) (standby *Serv
 	return standby, standby.CatchUp(ctx, s)
 }
 
-// CatchUp makes a standby receive what the primary writes, and has written.
+// The standby receives what the primary writes, and has written.
 func (s *Server) CatchUp(ctx context.Context, primary *Server) error {
 	return s.receive(ctx, fmt.Sprintf("host=%s port=%s user=postgres", primary.dir, port))
 }
 
-// FallBehind freezes a standby: it has what the primary has committed by now, and receives nothing more.
+// The standby has what the primary has committed by now, and receives nothing more.
 func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	const flushed = "SELECT pg_current_wal_flush_lsn()::text"
 	var position string
@@ -75,10 +75,9 @@ func (s *Server) FallBehind(ctx context.Context, primary *Server) error {
 	return s.until(ctx, "SELECT count(*) = 0 FROM pg_stat_wal_receiver")
 }
 
-// Promote makes a standby a primary.
 func (s *Server) Promote(ctx context.Context) error { return s.until(ctx, "SELECT pg_promote()") }
 
-// receive makes a standby receive from the primary of a connection string; empty: from none.
+// primary is a connection string; "": none.
 func (s *Server) receive(ctx context.Context, primary string) error {
 	return s.do(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, "ALTER SYSTEM SET primary_conninfo = '"+primary+"'"); err != nil {
@@ -89,7 +88,7 @@ func (s *Server) receive(ctx context.Context, primary string) error {
 	})
 }
 
-// until asks the server until it answers with true.
+// Asks the server until it answers with true.
 func (s *Server) until(ctx context.Context, question string, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -104,7 +103,6 @@ func (s *Server) until(ctx context.Context, question string, args ...any) error 
 	})
 }
 
-// do does something as the superuser.
 func (s *Server) do(ctx context.Context, what func(conn *pgx.Conn) error) error {
 	conn, err := pgx.Connect(ctx, s.URL("postgres", "postgres"))
 	if err != nil {

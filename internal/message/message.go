@@ -14,30 +14,30 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// Message is a message for people, which programs can recognize and translate.
+// For people; programs can recognize and translate it.
 type Message struct {
 	Level severity.Level `json:"Level,omitempty"`
-	// Code is that of its Kind; empty if it has none.
+	// Of its Kind; "" if it has none.
 	Code string `json:"Code,omitempty"`
-	// Params are the values in the text, by name.
+	// Values in the text, by name.
 	Params map[string]string `json:"Params,omitempty"`
 	Text   string            `json:"Text"`
 }
 
-// Kind is an entry of the catalogue.
+// An entry of the catalogue.
 type Kind struct {
-	// Code identifies the kind. It never changes.
+	// Never changes.
 	Code  string
 	Theme string
 	Level severity.Level
-	// Template is the text. {name} stands for the value of a parameter, {name|word|words} for the first word if that
-	// value is 1, and otherwise for the second.
+	// {name} stands for the value of a parameter, {name|word|words} for the first word if that value is 1, and otherwise
+	// for the second.
 	Template string
-	// Cause explains to an administrator why the message appears, and Remedy what to do.
+	// For an administrator: why the message appears, and what to do.
 	Cause, Remedy string
 }
 
-// theme is the title of a group of kinds.
+// Title of a group of kinds.
 type theme string
 
 var catalog []*Kind
@@ -56,10 +56,10 @@ func (t theme) add(level severity.Level, code, template, cause, remedy string) *
 	return k
 }
 
-// Catalog returns all kinds, theme by theme.
+// Theme by theme.
 func Catalog() []*Kind { return slices.Clone(catalog) }
 
-// With returns a message of the kind. params are the names of its parameters, each followed by its value.
+// params are names, each followed by its value.
 func (k *Kind) With(params ...any) Message {
 	m := Message{Level: k.Level, Code: k.Code, Params: map[string]string{}}
 	for i := 0; i+1 < len(params); i += 2 {
@@ -82,10 +82,10 @@ func (k *Kind) With(params ...any) Message {
 	return m
 }
 
-// placeholder matches a placeholder of a template: its name and, with the bars, two words.
+// The name and, with the bars, two words.
 var placeholder = regexp.MustCompile(`\{(\w+)(\|([^|}]*)\|([^|}]*))?\}`)
 
-// Placeholders returns the sorted names of the parameters that a template uses.
+// Names of the parameters that a template uses, sorted.
 func Placeholders(template string) []string {
 	var names []string
 	for _, part := range placeholder.FindAllStringSubmatch(template, -1) {
@@ -95,7 +95,7 @@ func Placeholders(template string) []string {
 	return slices.Compact(names)
 }
 
-// Plural returns a template with the second of two words.
+// With the second of two words.
 func Plural(template string) string {
 	return placeholder.ReplaceAllStringFunc(template, func(text string) string {
 		if part := placeholder.FindStringSubmatch(text); part[2] != "" {
@@ -105,12 +105,12 @@ func Plural(template string) string {
 	})
 }
 
-// Infof returns a message without a code, for information.
+// Without a code, for information.
 func Infof(format string, args ...any) Message {
 	return Message{Level: severity.Info, Text: fmt.Sprintf(format, args...)}
 }
 
-// Infos returns texts as messages without a code, for information.
+// Without a code, for information.
 func Infos(texts ...string) (list []Message) {
 	for _, text := range texts {
 		list = append(list, Message{Level: severity.Info, Text: text})
@@ -118,7 +118,7 @@ func Infos(texts ...string) (list []Message) {
 	return list
 }
 
-// OnServer returns the message as one about a mid-sourcing server, which the parameter server names.
+// About a mid-sourcing server, which the parameter server names.
 func (m Message) OnServer(account string) Message {
 	m.Params = maps.Clone(m.Params)
 	if m.Params == nil {
@@ -129,7 +129,7 @@ func (m Message) OnServer(account string) Message {
 	return m
 }
 
-// Join returns the texts of messages as one.
+// The texts as one.
 func Join(list []Message) string {
 	var texts []string
 	for _, m := range list {

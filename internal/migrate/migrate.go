@@ -16,13 +16,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
-// schemaLock is the advisory lock that makes replicas that start at the same time take turns: "cleanupd" in ASCII.
+// Replicas that start at the same time take turns: "cleanupd" in ASCII.
 const schemaLock = 0x636c65616e757064
 
-// Up brings the schema cleanupd to the newest of the migrations; versionTable is the table in it that holds the
-// version. If there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and
-// fails if that lacks what these migrations made: a migration that takes something away says in the table's column
-// oldest up to which version programs need it.
+// Up applies the migrations that are missing; versionTable is the table in the schema cleanupd that holds the version.
+// If there is nothing to do, it needs no right to change the schema. It leaves a newer schema as it is, and fails if
+// that lacks what these migrations made: a migration that takes something away says in the table's column oldest up to
+// which version programs need it.
 func Up(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) error {
 	err := locked(ctx, conn, migrations, "cleanupd."+versionTable)
 	var pgErr *pgconn.PgError
@@ -108,16 +108,14 @@ func locked(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable 
 	return identify(ctx, conn)
 }
 
-// anonymous finds the tables of the schema that a role owns and that have neither a primary key nor another replica
-// identity.
+// Tables of the schema that a role owns and that have neither a primary key nor another replica identity.
 const anonymous = `SELECT c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = 'cleanupd' AND c.relkind IN ('r', 'p') AND c.relreplident IN ('d', 'n')
   AND pg_has_role(c.relowner, 'USAGE')
   AND (c.relreplident = 'n' OR NOT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary))
 ORDER BY 1`
 
-// identify gives each table of the schema a replica identity: where a publication is FOR ALL TABLES, one without
-// refuses UPDATE and DELETE.
+// Where a publication is FOR ALL TABLES, a table without a replica identity refuses UPDATE and DELETE.
 func identify(ctx context.Context, conn *pgx.Conn) error {
 	rows, err := conn.Query(ctx, anonymous)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Queries of the publications that publish every new table of the schema cleanupd. PostgreSQL 14 has none of a schema.
+// Publications that publish every new table of the schema cleanupd. PostgreSQL 14 has none of a schema.
 const (
 	publishAll       = "SELECT pubname::text FROM pg_publication WHERE puballtables"
 	publishTheSchema = `SELECT pubname::text FROM pg_publication p JOIN pg_publication_namespace s ON s.pnpubid = p.oid
@@ -49,7 +49,7 @@ func Unpublished(ctx context.Context, conn *pgx.Conn) error {
 	))
 }
 
-// Pending reports whether Up would create or change tables.
+// Whether Up would create or change tables.
 func Pending(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable string) (bool, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {
@@ -70,7 +70,7 @@ func Pending(ctx context.Context, conn *pgx.Conn, migrations fs.FS, versionTable
 	return version < len(files), err
 }
 
-// SQL returns what creates the tables of the migrations, without rows.
+// Without rows.
 func SQL(migrations fs.FS, versionTable string) (string, error) {
 	files, err := fs.Glob(migrations, "migrations/*.sql")
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Numbers of the server's errors, by their meaning.
+// Error numbers of the server, by their meaning.
 var (
 	Transient = []uint16{1205, 1213, 3572} // lock wait timeout, deadlock, NOWAIT
 	NoTable   = []uint16{1146}
@@ -19,17 +19,15 @@ var (
 	denied = []uint16{1044, 1045, 1142, 1143, 1227}
 )
 
-// Is reports whether err is an error of the server with one of the numbers.
 func Is(err error, numbers []uint16) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && slices.Contains(numbers, e.Number)
 }
 
-// Lost reports whether an error means that the server, or the connection to it, is currently unusable. Network errors
-// are left to sqlstate.Lost.
+// The server, or the connection to it, is currently unusable. Network errors are left to sqlstate.Lost.
 func Lost(err error) bool {
 	return Is(err, lost) || errors.Is(err, mysql.ErrInvalidConn) || errors.Is(err, driver.ErrBadConn)
 }
 
-// Denied reports whether an error means that the user lacks a right.
+// The user lacks a right.
 func Denied(err error) bool { return Is(err, denied) }

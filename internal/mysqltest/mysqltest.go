@@ -22,14 +22,13 @@ var (
 	sequence atomic.Int64
 )
 
-// Stop stops the server, if it was started.
+// If the server was started.
 func Stop() {
 	if s := started.Load(); s != nil {
 		s.Stop()
 	}
 }
 
-// DB is the database of a test.
 type DB struct {
 	*sql.DB
 	t      testing.TB
@@ -37,8 +36,7 @@ type DB struct {
 	server *localmysql.Server
 }
 
-// Empty returns a new database without tables, with a default charset. Its connections are root's. Without MariaDB, the
-// test is skipped; in CI it fails.
+// Without tables. Its connections are root's. Without MariaDB, the test is skipped; in CI it fails.
 func Empty(t testing.TB, charset string) *DB {
 	t.Helper()
 	server, err := start()
@@ -52,7 +50,6 @@ func Empty(t testing.TB, charset string) *DB {
 	return On(t, server, charset)
 }
 
-// On returns a new database on a given server.
 func On(t testing.TB, server *localmysql.Server, charset string) *DB {
 	t.Helper()
 	db := &DB{t: t, Name: fmt.Sprintf("test_%d", sequence.Add(1)), server: server}
@@ -74,13 +71,11 @@ func (db *DB) open(config *mysql.Config) *sql.DB {
 	return pool
 }
 
-// Config returns how to connect to the database as a user.
 func (db *DB) Config(user string) *mysql.Config { return db.server.Config(user, db.Name) }
 
-// URL returns the address of the database for a user.
 func (db *DB) URL(user string) string { return db.server.URL(user, db.Name) }
 
-// Super runs a statement as root, even after the end of the test.
+// As root, even after the end of the test.
 func (db *DB) Super(statement string) {
 	db.t.Helper()
 	pool, err := sql.Open("mysql", db.server.Config("root", "").FormatDSN())
@@ -93,7 +88,7 @@ func (db *DB) Super(statement string) {
 	}
 }
 
-// Do runs SQL: one statement with arguments, or several without.
+// One statement with arguments, or several without.
 func (db *DB) Do(statement string, args ...any) {
 	db.t.Helper()
 	if _, err := db.ExecContext(db.t.Context(), statement, args...); err != nil {
@@ -101,7 +96,7 @@ func (db *DB) Do(statement string, args ...any) {
 	}
 }
 
-// Int returns the result of a query for one number.
+// One number.
 func (db *DB) Int(query string, args ...any) (n int64) {
 	db.t.Helper()
 	if err := db.QueryRowContext(db.t.Context(), query, args...).Scan(&n); err != nil {
@@ -110,7 +105,7 @@ func (db *DB) Int(query string, args ...any) (n int64) {
 	return n
 }
 
-// Strings returns the result of a query with one text column.
+// One text column.
 func (db *DB) Strings(query string, args ...any) (list []string) {
 	db.t.Helper()
 	rows, err := db.QueryContext(db.t.Context(), query, args...)

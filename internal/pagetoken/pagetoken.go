@@ -9,10 +9,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// ErrInvalid reports that a text is not a token of Format. Only the canonical form of a key is accepted.
+// The text is not a token of Format. Only the canonical form of a key is accepted.
 var ErrInvalid = failure.Field("page_token", "not a page token of this service")
 
-// Format returns the token of the page after the row with a key, which must be a value that JSON restores.
+// The page after the row with this key, which must be a value that JSON restores.
 func Format[K any](key K) string {
 	text, err := json.Marshal(key)
 	if err != nil {
@@ -21,8 +21,8 @@ func Format[K any](key K) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// Parse returns the key in a token, and the zero key for an empty token, which stands for the first page. It fails with
-// ErrInvalid, also for a token of the zero key.
+// An empty token stands for the first page, and gives the zero key. Parse fails with ErrInvalid, also for a token of
+// the zero key.
 func Parse[K comparable](token string) (key K, err error) {
 	if token == "" {
 		return key, nil
@@ -38,8 +38,7 @@ func Parse[K comparable](token string) (key K, err error) {
 	return read, nil
 }
 
-// ParseNumber returns the key in a token of a list whose keys are numbers above 0, and 0 for an empty token. It fails
-// with ErrInvalid.
+// Keys are numbers above 0; 0 for an empty token. ParseNumber fails with ErrInvalid.
 func ParseNumber(token string) (int64, error) {
 	number, err := Parse[int64](token)
 	if number < 0 {
@@ -48,8 +47,7 @@ func ParseNumber(token string) (int64, error) {
 	return number, err
 }
 
-// Cut returns the first rows of a list that has up to one row more than a page, and the token of the next page; "" for
-// the last page.
+// list has up to one row more than a page. next is "" on the last page.
 func Cut[T, K any](list []T, size int, key func(last T) K) (page []T, next string) {
 	if len(list) <= size {
 		return list, ""

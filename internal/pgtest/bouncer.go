@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// owner returns the user to whom the folder of a socket belongs, which no other user enters.
+// Only this user may enter the folder of the socket.
 func owner(t testing.TB, dir string) string {
 	t.Helper()
 	var is syscall.Stat_t
@@ -33,9 +33,8 @@ func owner(t testing.TB, dir string) string {
 	return u.Username
 }
 
-// Bouncer starts PgBouncer in front of a database, with a line of its configuration for each setting (name = value)
-// that is not the default, and returns the database's URL for the application's role. Without the program the test is
-// skipped; in CI it fails.
+// settings are lines of its configuration (name = value) that are not the default. The URL is for the application's
+// role. Without the program the test is skipped; in CI it fails.
 func Bouncer(t testing.TB, db *DB, settings ...string) string {
 	t.Helper()
 	program := "/usr/sbin/pgbouncer"

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// citus is the package's Citus cluster, started by the first test that needs one.
+// Started by the first test that needs one.
 var citus struct {
 	start  sync.Once
 	script string
@@ -24,11 +24,11 @@ var citus struct {
 	why    string   // there is none
 }
 
-// citusDatabases bounds how many databases there are at once: each has background workers on each node.
+// Databases at once: each has background workers on each node.
 var citusDatabases = make(chan struct{}, 2)
 
-// Citus returns a new database with the Campaign tables, all of them local, on the coordinator of a Citus cluster with
-// two workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
+// Citus returns a database with the Campaign tables, all of them local, on the coordinator of a cluster with two
+// workers. The test is skipped, with the reason, where no cluster can be started by the script that CITUS_CLUSTER
 // names, or shared/citus/citus-cluster next to the repository.
 func Citus(t testing.TB) *DB {
 	t.Helper()
@@ -56,11 +56,9 @@ func Citus(t testing.TB) *DB {
 	return db
 }
 
-// alteringRoles is held while Citus alters roles, which all databases share: when a node is added, and when a table is
-// distributed.
+// Held while Citus alters roles, which all databases share: when a node is added, and when a table is distributed.
 var alteringRoles sync.Mutex
 
-// Distribute distributes a table over the workers by a column.
 func (db *DB) Distribute(table, column string) {
 	db.t.Helper()
 	alteringRoles.Lock()
@@ -100,7 +98,7 @@ func startCitus() {
 	}
 }
 
-// nodePorts returns the ports of a cluster's nodes, the coordinator first.
+// The coordinator first.
 func nodePorts(coordinator string) ([]string, error) {
 	ctx := context.Background()
 	conn, err := pgx.Connect(ctx, coordinator)
@@ -127,7 +125,7 @@ func nodeURL(port, role, database string) string {
 	return fmt.Sprintf("postgres://%s@127.0.0.1:%s/%s?sslmode=disable", role, port, database)
 }
 
-// onNode runs SQL as the superuser of a node.
+// As the superuser of the node.
 func onNode(t testing.TB, port, database, sql string) {
 	t.Helper()
 	ctx := context.Background()

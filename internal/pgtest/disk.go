@@ -12,13 +12,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/localpg"
 )
 
-// Disk is one that holds nothing but a database's tables. The server's WAL is elsewhere.
+// Holds nothing but a database's tables. The server's WAL is elsewhere.
 type Disk struct{ dir string }
 
-// ErrNotRoot says that only root can mount a disk.
+// Only root can mount a disk.
 var ErrNotRoot = errors.New("only root can mount a disk that fills up")
 
-// OnDisk moves a private database to a separate disk. It fails with ErrNotRoot.
+// OnDisk moves a private database. It fails with ErrNotRoot.
 func OnDisk(t testing.TB, db *DB, server *localpg.Server) (*Disk, error) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -63,7 +63,6 @@ func (d *Disk) mount(options string) error {
 	return nil
 }
 
-// Fill leaves no room on the disk.
 func (d *Disk) Fill() (err error) {
 	for range 100 { // it may just have grown
 		var is syscall.Statfs_t
@@ -77,5 +76,4 @@ func (d *Disk) Fill() (err error) {
 	return err
 }
 
-// Free leaves room on the disk again.
 func (d *Disk) Free() error { return d.mount("remount,size=1g") }

@@ -8,7 +8,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// Far returns another database of the server, empty, to which postgres_fdw leads as the server far.
+// Another database of the server, empty; postgres_fdw leads to it as the server far.
 func (db *DB) Far() *DB {
 	db.t.Helper()
 	far := *db
@@ -20,7 +20,7 @@ func (db *DB) Far() *DB {
 	return &far
 }
 
-// Server makes a server of postgres_fdw, which leads to another database.
+// Of postgres_fdw, leading to another database.
 func (db *DB) Server(name string, other *DB) {
 	db.t.Helper()
 	config := other.Config().ConnConfig
@@ -36,7 +36,7 @@ func (db *DB) Server(name string, other *DB) {
 	)
 }
 
-// MoveAway moves a table, with its rows, to the other database, and puts a foreign table in its place.
+// With its rows; a foreign table takes its place.
 func (db *DB) MoveAway(far *DB, table string) {
 	db.t.Helper()
 	far.Do(db.definition(table))
@@ -47,7 +47,7 @@ func (db *DB) MoveAway(far *DB, table string) {
 	db.Do("INSERT INTO " + table + " SELECT * FROM moving; DROP TABLE moving")
 }
 
-// definition returns the SQL that makes a table with the same columns and unique indexes.
+// The same columns and unique indexes.
 func (db *DB) definition(table string) string {
 	db.t.Helper()
 	return strings.Join(
@@ -66,8 +66,8 @@ func (db *DB) definition(table string) string {
 	)
 }
 
-// PartitionAway makes a table a partitioned one: rows whose key is below a bound are in a foreign partition in another
-// database of the server, the others in a local one.
+// Rows whose key is below a bound are in a foreign partition in another database of the server, the others in a local
+// one.
 func (db *DB) PartitionAway(far *DB, table, key string, bound int) {
 	db.t.Helper()
 	far.Do(db.definition(table))

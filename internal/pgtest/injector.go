@@ -11,14 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// Ways in which a statement fails, other than by an SQLSTATE.
+// Besides SQLSTATEs.
 const (
 	CutBefore  = "connection cut before the statement"
 	CutAfter   = "connection cut before the answer"
 	Terminated = "backend terminated"
 )
 
-// Injector forwards connections to a server, and makes statements fail.
+// Forwards connections to a server, and makes statements fail.
 type Injector struct {
 	net.Listener
 	network, server string
@@ -27,9 +27,8 @@ type Injector struct {
 	fails func(sql string) (how string)
 }
 
-// Inject returns an injector in front of the server of a database, and a pool that connects through it. fails is called
-// with each executed statement, one at a time, and returns how it fails: an SQLSTATE, or one of the constants; empty if
-// it does not.
+// The pool connects through the injector. fails is called with each executed statement, one at a time, and returns how
+// it fails: an SQLSTATE, or one of the constants; "" if it does not.
 func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.Pool) {
 	db.t.Helper()
 	db.Do(
@@ -61,7 +60,7 @@ func (db *DB) Inject(fails func(sql string) (how string)) (*Injector, *pgxpool.P
 	return i, pool
 }
 
-// Locked calls a function while no statement is examined.
+// While no statement is examined.
 func (i *Injector) Locked(do func()) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -78,7 +77,7 @@ func (i *Injector) serve() {
 	}
 }
 
-// forward forwards a connection, or a request to cancel a statement of another one.
+// A connection, or a request to cancel a statement of another one.
 func (i *Injector) forward(client net.Conn) {
 	defer func() { _ = client.Close() }()
 	server, err := net.Dial(i.network, i.server)
@@ -147,10 +146,10 @@ func (i *Injector) forward(client net.Conn) {
 	}
 }
 
-// statements are the statements of a connection, by the names of prepared statements and of portals.
+// Of a connection, by the names of prepared statements and of portals.
 type statements struct{ named, bound map[string]string }
 
-// by returns the statement that a message executes, if it executes one.
+// The statement that a message executes, if any.
 func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed bool) {
 	switch m := message.(type) {
 	case *pgproto3.Query:
@@ -165,7 +164,7 @@ func (s statements) by(message pgproto3.FrontendMessage) (sql string, executed b
 	return "", false
 }
 
-// replace returns the messages to send instead of a message that executes a statement.
+// What to send instead of a message that executes a statement.
 func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMessage {
 	sql := fmt.Sprintf("SELECT injected.raise('%s')", how)
 	switch how {
@@ -180,14 +179,12 @@ func replace(message pgproto3.FrontendMessage, how string) []pgproto3.FrontendMe
 	return []pgproto3.FrontendMessage{&pgproto3.Parse{Query: sql}, &pgproto3.Bind{}, &pgproto3.Execute{}}
 }
 
-// steps distinguishes the answers to messages that were injected into a pipeline, which the client does not expect,
-// from other answers.
+// Tells answers to messages that were injected into a pipeline, which the client does not expect, from other answers.
 type steps struct {
 	mu            sync.Mutex
 	parsed, bound []bool // whether the unanswered messages of a kind were injected
 }
 
-// sent records a message to the server.
 func (s *steps) sent(message pgproto3.FrontendMessage, injected bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,7 +196,7 @@ func (s *steps) sent(message pgproto3.FrontendMessage, injected bool) {
 	}
 }
 
-// hides reports whether a message from the server answers an injected one.
+// Whether a message from the server answers an injected one.
 func (s *steps) hides(message pgproto3.BackendMessage) (hidden bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

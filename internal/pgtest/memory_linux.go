@@ -8,11 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// enough is the least free memory, in bytes, with which databases are kept in memory.
+// In bytes: the least free memory with which databases are kept in memory.
 const enough = 4 << 30
 
-// memoryDir returns a folder in memory for the databases of tests, which are faster there. It returns the empty string
-// if none has enough space and lets programs be run.
+// Tests are faster with databases in memory; "" if no folder there has enough space and lets programs be run.
 func memoryDir() string {
 	const dir = "/dev/shm"
 	var fs unix.Statfs_t
@@ -25,7 +24,7 @@ func memoryDir() string {
 	return dir
 }
 
-// availableMemory returns how much memory programs can still take, in bytes; 0 if that is unknown.
+// 0 if unknown.
 func availableMemory() (bytes uint64) {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for line := range strings.Lines(string(text)) {

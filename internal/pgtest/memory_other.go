@@ -2,5 +2,5 @@
 
 package pgtest
 
-// memoryDir returns the empty string: no folder is known to be in memory.
+// No folder is known to be in memory.
 func memoryDir() string { return "" }

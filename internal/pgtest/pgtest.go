@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	// a template database without any table; packages may share a server
+	// packages may share a server
 	emptyTemplate = fmt.Sprintf("template_empty_%d", os.Getpid())
 
 	address func(role, database string) string // of the package's server
@@ -32,9 +32,9 @@ var (
 	sequence atomic.Int64
 )
 
-// Main runs as a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates
-// the templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are skipped with
-// the reason; in CI they fail. Then it calls the functions, which stop what else the tests have started.
+// Main is a package's TestMain: it starts a server (or uses that of TEST_DATABASE_URL, with a superuser), creates the
+// templates, runs the tests and checks for leaked goroutines. If there is no PostgreSQL the tests are skipped with the
+// reason; in CI they fail. stops end what else the tests have started.
 func Main(m *testing.M, stops ...func()) {
 	os.Exit(run(m, stops...))
 }
@@ -81,7 +81,6 @@ func run(m *testing.M, stops ...func()) int {
 	return code
 }
 
-// runOn runs the tests with a template on the package's server.
 func runOn(ctx context.Context, m *testing.M) (code int) {
 	defer func() {
 		if err := dropTemplates(ctx); err != nil {
@@ -102,7 +101,6 @@ func runOn(ctx context.Context, m *testing.M) (code int) {
 	return m.Run()
 }
 
-// rewrite returns a URL for another role and database of the same server.
 func rewrite(given, role, database string) string {
 	u, err := url.Parse(given)
 	if err != nil {
@@ -115,7 +113,7 @@ func rewrite(given, role, database string) string {
 	return u.String()
 }
 
-// makeTemplate creates a database of the application's role, with a schema.
+// Of the application's role, with a schema.
 func makeTemplate(ctx context.Context, address func(role, database string) string, name, schema string) error {
 	conn, err := campaigndb.Create(ctx, address, name, schema)
 	if err != nil {
@@ -124,7 +122,7 @@ func makeTemplate(ctx context.Context, address func(role, database string) strin
 	return conn.Close(ctx)
 }
 
-// dropTemplates drops the templates, so that a server that is not ours is left as it was.
+// A server that is not ours is left as it was.
 func dropTemplates(ctx context.Context) error {
 	names := []string{emptyTemplate}
 	for _, t := range prepared {
@@ -138,7 +136,6 @@ func dropTemplates(ctx context.Context) error {
 	return nil
 }
 
-// DB is a database of one test.
 type DB struct {
 	*pgxpool.Pool
 	t       testing.TB
@@ -146,7 +143,7 @@ type DB struct {
 	address func(role, database string) string
 }
 
-// Campaign returns a new database with the Campaign tables, all empty. Its pool is the application role's.
+// The Campaign tables are empty. The pool is the application role's.
 func Campaign(t testing.TB) *DB {
 	t.Helper()
 	return Prepared(t, "campaign", func(ctx context.Context, conn *pgx.Conn) error {
@@ -155,7 +152,6 @@ func Campaign(t testing.TB) *DB {
 	})
 }
 
-// Empty returns a new database without any table.
 func Empty(t testing.TB) *DB { return clone(t, emptyTemplate) }
 
 func clone(t testing.TB, template string) *DB {
@@ -163,7 +159,7 @@ func clone(t testing.TB, template string) *DB {
 	return create(t, "TEMPLATE "+template+" "+strategy)
 }
 
-// create returns a new database, created with further clauses of CREATE DATABASE.
+// clauses are further ones of CREATE DATABASE.
 func create(t testing.TB, clauses string) *DB {
 	t.Helper()
 	if whySkip != "" {
@@ -183,8 +179,7 @@ func create(t testing.TB, clauses string) *DB {
 	return db
 }
 
-// Private returns a new database with the Campaign tables on a separate server, which may be restarted. Commits there
-// survive a crash of the server.
+// With the Campaign tables, on a separate server, which may be restarted. Commits there survive a crash of the server.
 func Private(t testing.TB) (*DB, *localpg.Server) {
 	t.Helper()
 	if whySkip != "" {
@@ -203,7 +198,7 @@ func Private(t testing.TB) (*DB, *localpg.Server) {
 	return db, server
 }
 
-// MoveTo goes on with the same database on another server, such as a standby that was promoted.
+// The same database on another server, such as a standby that was promoted.
 func (db *DB) MoveTo(server *localpg.Server) {
 	db.t.Helper()
 	db.address = server.URL
@@ -225,13 +220,12 @@ func (db *DB) open(url string) {
 	db.t.Cleanup(pool.Close)
 }
 
-// URL returns the database's address for the application's role.
+// For the application's role.
 func (db *DB) URL() string { return db.address(campaigndb.Role, db.Name) }
 
-// As returns the database's address for another role.
 func (db *DB) As(role string) string { return db.address(role, db.Name) }
 
-// For returns the same database with a pool of another role.
+// The same database with a pool of another role.
 func (db *DB) For(role string) *DB {
 	db.t.Helper()
 	other := *db
@@ -239,7 +233,7 @@ func (db *DB) For(role string) *DB {
 	return &other
 }
 
-// Role creates a role that may log in and nothing else, and returns its name.
+// A role that may log in and nothing else.
 func (db *DB) Role(name string) string {
 	db.t.Helper()
 	role := db.Name + "_" + name
@@ -248,7 +242,7 @@ func (db *DB) Role(name string) string {
 	return role
 }
 
-// Do runs SQL as the application's role. Without arguments it may be several statements.
+// As the application's role. Without arguments it may be several statements.
 func (db *DB) Do(sql string, args ...any) {
 	db.t.Helper()
 	if _, err := db.Exec(db.t.Context(), sql, args...); err != nil {
@@ -256,8 +250,7 @@ func (db *DB) Do(sql string, args ...any) {
 	}
 }
 
-// Hold runs a statement in a separate transaction, which remains open, with its locks, until it is ended or the test
-// ends.
+// In a separate transaction, which remains open, with its locks, until it is ended or the test ends.
 func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	db.t.Helper()
 	tx, err := db.Begin(db.t.Context())
@@ -271,13 +264,12 @@ func (db *DB) Hold(sql string, args ...any) pgx.Tx {
 	return tx
 }
 
-// Superuser runs SQL in the database as the superuser.
 func (db *DB) Superuser(sql string) {
 	db.t.Helper()
 	db.superuser(db.Name, sql)
 }
 
-// Cut makes the database unavailable: it terminates all connections, and refuses new ones.
+// Terminates all connections, and refuses new ones.
 func (db *DB) Cut() {
 	db.t.Helper()
 	db.superuser("postgres", "ALTER DATABASE "+db.Name+" ALLOW_CONNECTIONS false")
@@ -297,7 +289,7 @@ func (db *DB) superuser(database, sql string) {
 	}
 }
 
-// Strings returns the result of a query with one text column.
+// One text column.
 func (db *DB) Strings(sql string, args ...any) []string {
 	db.t.Helper()
 	rows, err := db.Query(db.t.Context(), sql, args...)
@@ -311,7 +303,7 @@ func (db *DB) Strings(sql string, args ...any) []string {
 	return list
 }
 
-// Int returns the result of a query for one number.
+// One number.
 func (db *DB) Int(sql string, args ...any) (n int64) {
 	db.t.Helper()
 	if err := db.QueryRow(db.t.Context(), sql, args...).Scan(&n); err != nil {
@@ -320,7 +312,7 @@ func (db *DB) Int(sql string, args ...any) (n int64) {
 	return n
 }
 
-// Until waits until a query for one number returns something other than 0, for two minutes at most.
+// Until the number is not 0, for two minutes at most.
 func (db *DB) Until(question string, args ...any) {
 	db.t.Helper()
 	pause := time.Millisecond
@@ -332,7 +324,7 @@ func (db *DB) Until(question string, args ...any) {
 	}
 }
 
-// Encoded returns a new database with the Campaign tables, all empty, in an encoding, by PostgreSQL's name.
+// By PostgreSQL's name of the encoding. The Campaign tables are empty.
 func Encoded(t testing.TB, encoding string) *DB {
 	t.Helper()
 	db := create(t, "TEMPLATE template0 ENCODING '"+encoding+"' LOCALE 'C'")

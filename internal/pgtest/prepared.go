@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/campaigndb"
 )
 
-// template is a template database that a package's tests have prepared.
 type template struct {
 	name string
 	err  error // of its preparation
@@ -24,8 +23,7 @@ var (
 	prepared  = map[string]*template{} // by the names that Prepared was given
 )
 
-// Prepared returns a new database with what prepare creates as the application's role, which it does once for all
-// databases of the same name. A name is in lower case.
+// prepare runs as the application's role, once for all databases of the same name, which is in lower case.
 func Prepared(t testing.TB, name string, prepare func(ctx context.Context, conn *pgx.Conn) error) *DB {
 	t.Helper()
 	if whySkip != "" {

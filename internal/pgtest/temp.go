@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/tempdir"
 )
 
-// useTempDir makes a folder, and has this process and its children put all temporary files there. It is in memory if
-// there is enough, unless TMPDIR names another place.
+// This process and its children put all temporary files there. It is in memory if there is enough, unless TMPDIR names
+// another place.
 func useTempDir() (remove func(), err error) {
 	dir, remove, err := tempdir.New(cmp.Or(os.Getenv("TMPDIR"), memoryDir(), os.TempDir()), "cleanupd-test-")
 	if err != nil {

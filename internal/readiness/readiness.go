@@ -6,17 +6,17 @@ import (
 	"time"
 )
 
-// askAgain is how old an answer may be.
+// How old an answer may be.
 const askAgain = time.Second
 
-// Check is a question and its last answer. The zero Check was never asked.
+// A question and its last answer. The zero Check was never asked.
 type Check struct {
 	mu    sync.Mutex // one question at a time
 	asked time.Time
 	err   error
 }
 
-// Get returns the last answer, or asks if that is more than a second old. ask is given the last answer.
+// ask is given the last answer.
 func (c *Check) Get(ask func(last error) error) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Panic is a panic as an error. Its text, which may go to callers, reveals nothing of what happened: that is for the
-// log.
+// The text may go to callers and says nothing of what happened: that is for the log.
 type Panic struct {
 	value any
 	stack []byte
@@ -23,7 +22,7 @@ func (p *Panic) Error() string {
 
 func (*Panic) Kind() failure.Kind { return failure.Internal }
 
-// Call calls fn, and returns its error, or a *Panic.
+// The error is fn's, or a *Panic.
 func Call(fn func() error) (err error) {
 	defer func() {
 		if value := recover(); value != nil {
@@ -33,8 +32,7 @@ func Call(fn func() error) (err error) {
 	return fn()
 }
 
-// Log logs the panic that an error is, or wraps, with its stack: once, where the error is dealt with. It does nothing
-// about other errors.
+// With the stack: once, where the error is dealt with. Does nothing about other errors.
 func Log(log *slog.Logger, what string, err error) {
 	var p *Panic
 	if errors.As(err, &p) {

@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// accessConfig configures TLS and authentication.
 type accessConfig struct {
 	access.Config
 	certificate, key string
@@ -52,7 +51,7 @@ func (c *accessConfig) addFlags(f *pflag.FlagSet) {
 		"listen on addresses other than loopback without TLS or client authentication")
 }
 
-// check fails if a flag is missing that another one needs.
+// A flag that another one needs is missing.
 func (c *accessConfig) check() error {
 	switch {
 	case (c.certificate == "") != (c.key == ""):
@@ -64,7 +63,7 @@ func (c *accessConfig) check() error {
 	return nil
 }
 
-// serverConfig returns the configuration of the API, with those who may call it. It fails if that would be insecure.
+// serverConfig fails if the configuration would be insecure.
 func (c *accessConfig) serverConfig(
 	ctx context.Context, log *slog.Logger, grpc, http net.Listener,
 ) (out transport.Config, err error) {
@@ -102,7 +101,7 @@ func (c *accessConfig) serverConfig(
 	return out, nil
 }
 
-// methods returns how callers authenticate, for people.
+// For people.
 func (c *accessConfig) methods() string {
 	var methods []string
 	for _, m := range []struct{ setting, name string }{

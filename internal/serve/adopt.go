@@ -15,10 +15,9 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/instance"
 )
 
-// maxInstanceLength limits the characters of an instance's name.
+// In characters.
 const maxInstanceLength = 64
 
-// NewAdopt returns the command adopt.
 func NewAdopt() *cobra.Command {
 	var (
 		url, name string
@@ -54,7 +53,7 @@ func NewAdopt() *cobra.Command {
 	return cmd
 }
 
-// adopt shows what adopting the database changes, asks for confirmation unless yes is set, and adopts it.
+// Asks for confirmation unless yes is set.
 func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, published bool) error {
 	ctx, w := cmd.Context(), cmd.OutOrStdout()
 	if err := migrateDatabase(ctx, config, published); err != nil {
@@ -87,7 +86,6 @@ func adopt(cmd *cobra.Command, config *pgxpool.Config, name string, yes, publish
 	return err
 }
 
-// checkInstance fails if a text cannot be the name of an instance.
 func checkInstance(name string) error {
 	if len([]rune(name)) > maxInstanceLength || strings.TrimSpace(name) != name || terminal.Printable(name) != name {
 		return flags.Errorf("--instance must be at most %d printable characters, without blanks around them",

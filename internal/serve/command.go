@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// NewCommand returns the command serve.
 func NewCommand() *cobra.Command {
 	c := DefaultConfig()
 	var logging logConfig
@@ -118,7 +117,6 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// addProfileFlag adds the flag that says which tasks the database has.
 func addProfileFlag(cmd *cobra.Command, p *tasklist.Profile) {
 	cmd.Flags().Var(p, "profile",
 		"which tasks the database has: those of Campaign (campaign), none, so that runs execute only policies (none), or "+
@@ -127,7 +125,6 @@ func addProfileFlag(cmd *cobra.Command, p *tasklist.Profile) {
 	_ = cmd.RegisterFlagCompletionFunc("profile", names) // it fails only for an unknown flag
 }
 
-// addLimitFlags adds the flags of the limits that make batches wait.
 func addLimitFlags(f *pflag.FlagSet, l *purge.Limits) {
 	f.DurationVar(&l.ReplicaLag, "max-replica-lag", l.ReplicaLag,
 		"a batch waits while a standby that streams from the database lags more than this, in addition to its "+

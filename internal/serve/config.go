@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge/pace"
 )
 
-// Config configures a server.
 type Config struct {
 	DatabaseURL      string
 	GRPCListen       string
@@ -50,7 +49,6 @@ type Config struct {
 	formsTracer      pgx.QueryTracer
 }
 
-// DefaultConfig returns the default configuration of a server.
 func DefaultConfig() Config {
 	return Config{
 		GRPCListen:   "127.0.0.1:9090",
@@ -79,14 +77,14 @@ func DefaultConfig() Config {
 	}
 }
 
-// ConfigOnFreePorts returns the default configuration of a server for a database, on free loopback ports.
+// On loopback.
 func ConfigOnFreePorts(databaseURL string) Config {
 	c := DefaultConfig()
 	c.DatabaseURL, c.GRPCListen, c.HTTPListen = databaseURL, "127.0.0.1:0", "127.0.0.1:0"
 	return c
 }
 
-// validConfig is a checked Config, parsed.
+// Checked and parsed.
 type validConfig struct {
 	database    *pgxpool.Config
 	standby     *pgxpool.Config            // nil if dry runs read the database itself
@@ -97,7 +95,7 @@ type validConfig struct {
 	targets     []*notify.Target           // of notifications
 }
 
-// check parses the configuration, or returns all mistakes that can be found without connecting.
+// The error has all mistakes that can be found without connecting.
 func (c *Config) check() (v validConfig, err error) {
 	var mistakes [7]error
 	v.database, mistakes[0] = flags.DatabaseURL("--database-url", c.DatabaseURL)
@@ -123,7 +121,7 @@ func (c *Config) check() (v validConfig, err error) {
 	)...)
 }
 
-// checkSynchronousCommit fails if batches cannot commit in this way.
+// Whether batches can commit in this way.
 func checkSynchronousCommit(value string) error {
 	if !slices.Contains(purge.SynchronousCommits, value) {
 		return flags.Errorf("--synchronous-commit must be %s, not %q", strings.Join(purge.SynchronousCommits, ", "),
@@ -132,7 +130,6 @@ func checkSynchronousCommit(value string) error {
 	return nil
 }
 
-// checkRange fails if the value of a flag is out of range.
 func checkRange[T int | int64 | time.Duration](flag string, value, least, most T) error {
 	switch {
 	case value >= least && value <= most:
@@ -143,7 +140,6 @@ func checkRange[T int | int64 | time.Duration](flag string, value, least, most T
 	return flags.Errorf("%s must be %v to %v, not %v", flag, least, most, value)
 }
 
-// checkLimits fails if a limit is negative.
 func checkLimits(l purge.Limits) error {
 	return errors.Join(checkRange("--max-replica-lag", l.ReplicaLag, 0, math.MaxInt64),
 		checkRange("--max-active-sessions", l.ActiveSessions, 0, math.MaxInt64),

@@ -11,13 +11,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// Limits of the pool for calls, which the URL cannot change.
+// Of the pool for calls; the URL cannot change them.
 const (
 	maxCallConnections = 8
 	callTimeout        = "5s" // of a statement
 )
 
-// callPoolConfig returns the configuration of the pool for calls.
 func callPoolConfig(config *pgxpool.Config) *pgxpool.Config {
 	config = config.Copy()
 	config.MaxConns, config.MinConns, config.MinIdleConns = maxCallConnections, 0, 0
@@ -32,8 +31,8 @@ const (
 	minConnections    = 2
 )
 
-// availableConnections returns how many connections the database grants to a pool, up to the number wanted. It tries
-// again if there are too few: connections that were just closed may still count there for a moment.
+// Up to the number wanted. Tries again if there are too few: connections that were just closed may still count for a
+// while.
 func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	ctx, cancel := context.WithTimeout(ctx, flags.ConnectTimeout/2)
 	defer cancel()
@@ -50,7 +49,7 @@ func availableConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) i
 	}
 }
 
-// acquireConnections returns how many connections the database grants to a pool now. The pool keeps them.
+// The pool keeps the connections.
 func acquireConnections(ctx context.Context, pool *pgxpool.Pool, wanted int) int {
 	acquired := make([]*pgxpool.Conn, wanted)
 	var wg sync.WaitGroup

@@ -15,11 +15,11 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// minServerVersion is the first PostgreSQL with TID range scans, as server_version_num has it.
+// The first PostgreSQL with TID range scans, as in server_version_num.
 const minServerVersion = 140000
 
-// migrateDatabase checks that the server is supported, and updates the schema cleanupd. Unless published is true, it
-// creates nothing that would be published.
+// Checks that the server is supported, and updates the schema cleanupd. Unless published is true, it creates nothing
+// that would be published.
 func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool) error {
 	conn, err := connection.Connect(ctx, config)
 	if err != nil {
@@ -47,7 +47,7 @@ func migrateDatabase(ctx context.Context, config *pgxpool.Config, published bool
 	return record.Migrate(ctx, conn)
 }
 
-// refusePublished fails if tables of the schema cleanupd are to be created or changed, and would be published.
+// Only if tables of the schema cleanupd are to be created or changed.
 func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 	refused := migrate.Unpublished(ctx, conn)
 	if refused == nil {
@@ -63,7 +63,7 @@ func refusePublished(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// errPooler is returned if sessions are shared, which breaks advisory locks, notifications and prepared statements.
+// Shared sessions break advisory locks, notifications and prepared statements.
 var errPooler = errors.New(
 	"the database is behind a pooler in transaction mode: cleanupd needs session connections (LISTEN, advisory " +
 		"locks); connect to PostgreSQL itself, or to a pool in session mode",

@@ -23,7 +23,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// FormsConfig configures a server for AEM Forms.
 type FormsConfig struct {
 	DatabaseURL    string
 	Folder         string
@@ -52,7 +51,7 @@ func (c *FormsConfig) addFlags(f *pflag.FlagSet) {
 		"a file with the certificate authorities of the web service (default those of the system)")
 }
 
-// validForms is a checked FormsConfig, parsed. Either postgres or mysql is set.
+// Checked and parsed. Either postgres or mysql is set.
 type validForms struct {
 	postgres *pgxpool.Config
 	mysql    *mysql.Config
@@ -60,7 +59,7 @@ type validForms struct {
 	userdata.Config
 }
 
-// check parses the configuration. It returns nil without a Forms database.
+// nil without a Forms database.
 func (c *FormsConfig) check() (v *validForms, err error) {
 	const flag = "--forms-database-url"
 	if c.DatabaseURL == "" {
@@ -90,11 +89,11 @@ func (c *FormsConfig) check() (v *validForms, err error) {
 	return v, err
 }
 
-// maxFormsConnections limits the connections that erasures use to the service's own database.
+// To the service's own database.
 const maxFormsConnections = 8
 
-// open connects to the Forms database, and creates the service's own tables in it if they are missing: published ones
-// only if published is true. Erasures are recorded in the database record, if it is given.
+// Creates the service's own tables in the Forms database if they are missing: published ones only if published is true.
+// Erasures are recorded in the database record, if it is given.
 func (v *validForms) open(
 	ctx context.Context, record *pgxpool.Config, tracer pgx.QueryTracer, published bool,
 ) (_ *userdata.Manager, err error) {
@@ -122,7 +121,6 @@ func (v *validForms) open(
 	return userdata.New(v.Config), nil
 }
 
-// openPostgres connects to a Forms database of PostgreSQL.
 func (v *validForms) openPostgres(
 	ctx context.Context, tracer pgx.QueryTracer, published bool,
 ) (*forms.Database, error) {
@@ -150,7 +148,7 @@ func (v *validForms) openPostgres(
 	return forms.PostgreSQL(v.pool), nil
 }
 
-// processManager returns the client of the Forms server, nil if none is given.
+// nil if no Forms server is given.
 func (c *FormsConfig) processManager() (erasure.ProcessManager, error) {
 	if c.serverURL == "" {
 		if c.serverUser+c.serverPassword+c.serverCA != "" {

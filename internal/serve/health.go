@@ -23,10 +23,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// healthTimeout limits how long a server may take to answer.
+// Until a server answers.
 const healthTimeout = 5 * time.Second
 
-// NewHealth returns the command health.
 func NewHealth() *cobra.Command {
 	var (
 		listen, certificate string
@@ -59,7 +58,7 @@ func NewHealth() *cobra.Command {
 	return cmd
 }
 
-// checkHealth returns the answer of the server on this machine, or its error if it is not healthy.
+// The error is the server's if it is not healthy.
 func checkHealth(ctx context.Context, listen, certificate string, ready bool) (string, error) {
 	if err := flags.CheckAddress("--http-listen", listen); err != nil {
 		return "", err
@@ -107,7 +106,6 @@ func checkHealth(ctx context.Context, listen, certificate string, ready bool) (s
 	return terminal.Printable(strings.TrimSpace(string(body))), err
 }
 
-// readCertificate reads the first certificate in a PEM file.
 func readCertificate(file string) (*x509.Certificate, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/tasklist"
 )
 
-// logConfig configures the log.
 type logConfig struct{ format, level string }
 
 func (c *logConfig) addFlags(f *pflag.FlagSet) {
@@ -24,7 +23,6 @@ func (c *logConfig) addFlags(f *pflag.FlagSet) {
 		"the lowest level that is logged: debug (every call), info, warn or error")
 }
 
-// newLogger returns the log, which is written to w.
 func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(c.level)); err != nil {
@@ -40,7 +38,7 @@ func (c *logConfig) newLogger(w io.Writer) (*slog.Logger, error) {
 	return nil, flags.Errorf("--log-format must be text or json, not %q", c.format)
 }
 
-// withHint returns an attribute that is an error with the hint of the server.
+// An error with the hint of the server.
 func withHint(_ []string, a slog.Attr) slog.Attr {
 	if err, ok := a.Value.Any().(error); ok {
 		a.Value = slog.StringValue(sqlstate.Text(err))
@@ -48,14 +46,14 @@ func withHint(_ []string, a slog.Attr) slog.Attr {
 	return a
 }
 
-// sessionSQL is the SQL of where a session is, and as whom.
+// Where a session is, and as whom.
 const sessionSQL = `
 SELECT COALESCE(host(inet_server_addr()), 'socket'), current_database()::text, current_setting('server_version'),
 	current_user::text, rolsuper
 FROM pg_roles WHERE rolname = current_user`
 
-// logStart logs what an administrator checks first: versions, the database, the role, the tasks, the schedule, who may
-// call, and who is notified.
+// What an administrator checks first: versions, the database, the role, the tasks, the schedule, who may call, and who
+// is notified.
 func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Target) error {
 	var (
 		host, database, serverVersion, role string
@@ -84,7 +82,7 @@ func (s *Server) logStart(ctx context.Context, c *Config, notified []*notify.Tar
 	return nil
 }
 
-// logProfile logs whether the database has the tasks of Campaign, and why.
+// Whether the database has the tasks of Campaign, and why.
 func (s *Server) logProfile(ctx context.Context, given tasklist.Profile) error {
 	list, err := s.manager.Tasks.Read(ctx, s.pool)
 	if err != nil {

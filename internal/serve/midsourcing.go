@@ -14,11 +14,10 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/midsourcing"
 )
 
-// keepDeliveries is given instead of a URL if the server's deliveries must be kept.
+// Given instead of a URL if the server's deliveries must be kept.
 const keepDeliveries = "keep"
 
-// parseMidSourcing parses NAME=URL and NAME=keep without connecting. It returns the databases by the names of external
-// accounts, and the accounts whose deliveries are kept.
+// NAME=URL and NAME=keep, by the names of external accounts. Does not connect.
 func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, keep []string, err error) {
 	databases = map[string]*pgxpool.Config{}
 	var mistakes []error
@@ -39,8 +38,8 @@ func parseMidSourcing(entries []string) (databases map[string]*pgxpool.Config, k
 	return databases, keep, errors.Join(mistakes...)
 }
 
-// connectMidSourcing creates the pools of the mid-sourcing databases. It only warns if one does not answer, which may
-// do so when a run needs it. It is a usage error if one is the main database.
+// Only warns if a database does not answer, which may do so when a run needs it. It is a usage error if one is the main
+// database.
 func (s *Server) connectMidSourcing(
 	ctx context.Context, databases map[string]*pgxpool.Config, tracer pgx.QueryTracer,
 ) error {

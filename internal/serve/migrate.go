@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/record"
 )
 
-// NewMigrate returns the command migrate.
 func NewMigrate() *cobra.Command {
 	var (
 		url, formsURL string
@@ -70,7 +69,6 @@ func addPublished(f *pflag.FlagSet, published *bool) {
 			"subscriber has the tables already (cleanupd schema)")
 }
 
-// NewSchema returns the command schema.
 func NewSchema() *cobra.Command {
 	return &cobra.Command{
 		Use:   "schema",

@@ -18,11 +18,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// mysqlReadTimeout limits how long a statement may take.
+// Per statement.
 const mysqlReadTimeout = 10 * time.Minute
 
-// parseMySQLURL parses the URL of a flag without connecting: mysql://USER:PASSWORD@HOST:PORT/DATABASE. Its errors quote
-// nothing that may belong to a password. The files that it names are read again for each connection.
+// mysql://USER:PASSWORD@HOST:PORT/DATABASE. Does not connect. Errors quote nothing that may belong to a password. The
+// files that the URL names are read again for each connection.
 func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	config, err := readMySQLURL(flag, address)
 	if err != nil {
@@ -41,7 +41,7 @@ func parseMySQLURL(flag, address string) (*mysql.Config, error) {
 	}))
 }
 
-// readMySQLURL returns the configuration in the URL of a flag and in the files that it names.
+// From the URL of a flag, and the files that it names.
 func readMySQLURL(flag, address string) (*mysql.Config, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Opaque != "" {

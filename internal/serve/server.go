@@ -27,7 +27,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// Server is a replica that is ready to serve.
 type Server struct {
 	GRPC, HTTP     net.Listener
 	pool           *pgxpool.Pool            // for runs
@@ -42,7 +41,7 @@ type Server struct {
 	endStreams     context.CancelFunc
 }
 
-// New opens the listeners, connects to the databases, and updates the schema cleanupd.
+// Opens the listeners, connects to the databases, and updates the schema cleanupd.
 func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	valid, err := c.check()
 	if err != nil {
@@ -56,7 +55,6 @@ func New(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	return s, nil
 }
 
-// start does the work of New.
 func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err error) {
 	if s.GRPC, err = listen("--grpc-listen", c.GRPCListen); err != nil {
 		return err
@@ -114,7 +112,7 @@ func (s *Server) start(ctx context.Context, c *Config, valid validConfig) (err e
 	return s.logStart(ctx, c, valid.targets)
 }
 
-// connect creates the pools for runs and for calls, or a single pool if the database grants few connections.
+// Pools for runs and for calls, or a single pool if the database grants few connections.
 func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config) (err error) {
 	config.ConnConfig.Tracer = c.tracer
 	wanted, most := sharedConnections+c.batches.Workers, int(config.MaxConns)
@@ -140,7 +138,7 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 			return err
 		}
 	}
-	// Connections that were closed or refused may still count on the server for a moment.
+	// Connections that were closed or refused may still count on the server for a while.
 	ping := func() error { return s.pool.Ping(ctx) }
 	if err := waitForDatabase(ctx, s.log, max(c.databaseWait, flags.ConnectTimeout), ping); err != nil {
 		return err
@@ -151,14 +149,13 @@ func (s *Server) connect(ctx context.Context, c *Config, config *pgxpool.Config)
 	return err
 }
 
-// defaultRetainedWAL returns the default of --max-retained-wal in bytes; $1 is that of a server without
-// max_slot_wal_keep_size, which is in MiB.
+// In bytes; $1 is the default on a server without max_slot_wal_keep_size, which is in MiB.
 const defaultRetainedWAL = `SELECT
 	CASE WHEN setting::bigint > 0 THEN setting::bigint * 1048576 / 10 ELSE $1::bigint END
 FROM pg_settings WHERE name = 'max_slot_wal_keep_size'`
 
-// checkDatabase warns of roles that could run code with the service's rights, checks the included tables, and reads the
-// default of --max-retained-wal.
+// Warns of roles that could run code with the service's rights, checks the included tables, and reads the default of
+// --max-retained-wal.
 func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[string][]string) error {
 	if err := warnOfSuperuser(ctx, s.log, s.pool); err != nil {
 		return err
@@ -185,8 +182,7 @@ func (s *Server) checkDatabase(ctx context.Context, c *Config, include map[strin
 	return s.pool.QueryRow(ctx, defaultRetainedWAL, *limit).Scan(limit)
 }
 
-// claimDatabase makes this service the owner of a database that no service cleans yet. If it belongs to another
-// service, or is a copy, readOnlyBecause is the reason why it is served without changing anything.
+// If another service owns the database, or it is a copy, readOnlyBecause is why it is served without changing anything.
 func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecause *refused.Error, err error) {
 	err = instance.Own(ctx, s.pool, name)
 	if errors.As(err, &readOnlyBecause) {
@@ -195,7 +191,7 @@ func (s *Server) claimDatabase(ctx context.Context, name string) (readOnlyBecaus
 	return nil, err
 }
 
-// connectForms connects to the Forms database if there is one.
+// If there is one.
 func (s *Server) connectForms(ctx context.Context, c *Config, valid validConfig) error {
 	forms := valid.forms
 	if forms == nil {
@@ -252,8 +248,8 @@ func (s *Server) newManager(c *Config, valid validConfig) *runs.Manager {
 	})
 }
 
-// Serve serves until the context ends or a listener fails. Then it ends, in this order: streams, REST, gRPC, the work
-// on runs after its current batch, and the pools.
+// When the context ends or a listener fails, these end in this order: streams, REST, gRPC, the work on runs after its
+// current batch, and the pools.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.close()
 	ctx, end := context.WithCancel(ctx)
@@ -279,7 +275,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	return err
 }
 
-// close closes listeners and pools. The server may have failed to start.
+// The server may have failed to start.
 func (s *Server) close() {
 	if s.endStreams != nil {
 		s.endStreams()
@@ -303,7 +299,7 @@ func (s *Server) close() {
 	}
 }
 
-// listen listens on the address of a flag. An address that is in use is not a usage error.
+// An address that is in use is not a usage error.
 func listen(flag, address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {

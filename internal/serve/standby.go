@@ -15,7 +15,7 @@ import (
 
 const standbyFlag = "--preview-database-url"
 
-// parseStandby parses the URL of the standby that dry runs read. It returns nil without a URL.
+// nil without a URL.
 func parseStandby(address string) (*pgxpool.Config, error) {
 	if address == "" {
 		return nil, nil
@@ -28,8 +28,7 @@ func parseStandby(address string) (*pgxpool.Config, error) {
 	return config, nil
 }
 
-// connectStandby connects to the standby if one is configured. It only warns if the standby does not answer, but fails
-// if the server is not a standby of this database.
+// Only warns if the standby does not answer, but fails if the server is not a standby of this database.
 func (s *Server) connectStandby(
 	ctx context.Context, config *pgxpool.Config, workers int, tracer pgx.QueryTracer,
 ) (err error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/pipeline"
 )
 
-// unprivilegedOwner returns an owner of tables who is not a superuser, if the session's role is one. The statement
-// calls no function that such an owner may have created.
+// An owner of tables who is not a superuser, if the session's role is one. The statement calls no function that such an
+// owner may have created.
 const unprivilegedOwner = `
 SET LOCAL search_path = pg_catalog, pg_temp;
 SELECT o.rolname
@@ -24,8 +24,8 @@ WHERE NOT o.rolsuper
 	AND EXISTS (SELECT FROM pg_roles WHERE rolname IN (session_user, current_user) AND rolsuper)
 LIMIT 1`
 
-// warnOfSuperuser warns if the role is a superuser and tables belong to others. The owner of a table can have code run
-// with the rights of any role that reads it or plans a query on it, for example by an index.
+// The owner of a table can have code run with the rights of any role that reads it or plans a query on it, for example
+// by an index.
 func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	return pool.AcquireFunc(ctx, func(conn *pgxpool.Conn) error {
 		results, err := conn.Conn().PgConn().Exec(ctx, unprivilegedOwner).ReadAll()
@@ -41,7 +41,7 @@ func warnOfSuperuser(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) 
 	})
 }
 
-// warnOfOwners warns of owners whose code gets at tables of others by runs.
+// Owners whose code gets at tables of others by runs.
 func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	owners, err := campaign.Owners(ctx, pool, 0)
 	for _, o := range owners {
@@ -51,8 +51,7 @@ func warnOfOwners(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) err
 	return err
 }
 
-// backupRoles finds the roles that own tables outside the schema cleanupd and may not read all tables in it: a pg_dump
-// by one of them fails.
+// Roles that own tables outside the schema cleanupd and may not read all tables in it: their pg_dump fails.
 const backupRoles = `
 SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN pg_namespace n ON n.oid =
 	c.relnamespace
@@ -63,7 +62,7 @@ SELECT r.rolname::text FROM pg_roles r WHERE EXISTS (SELECT FROM pg_class c JOIN
     AND has_table_privilege(r.oid, c.oid, 'SELECT')))
 ORDER BY 1`
 
-// warnOfBackups logs the roles whose backups fail because of the schema cleanupd.
+// Roles whose backups fail because of the schema cleanupd.
 func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	rows, _ := pool.Query(ctx, backupRoles)
 	roles, err := pgx.CollectRows(rows, pgx.RowTo[string])
@@ -79,7 +78,7 @@ func warnOfBackups(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) er
 	return nil
 }
 
-// warnOfPublishedSchema warns of publications that have had the tables of the service since these were created.
+// Publications that have had the tables of the service since these were created.
 func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool) error {
 	var publications string
 	err := pool.QueryRow(ctx, pipeline.PublishingSchema).Scan(&publications)
@@ -90,9 +89,9 @@ func warnOfPublishedSchema(ctx context.Context, log *slog.Logger, pool *pgxpool.
 	return err
 }
 
-// openSchemas returns the schemas in the search path, and the service's own one, in which roles may create objects,
-// with these roles and a statement that prevents it. Superusers, the role itself and the owner of the table $1 are
-// trusted. If PUBLIC may create objects in a schema, no other role is listed for it.
+// Schemas in the search path, and the service's own one, in which roles may create objects, with these roles and a
+// statement that prevents it. Superusers, the role itself and the owner of the table $1 are trusted. If PUBLIC may
+// create objects in a schema, no other role is listed for it.
 const openSchemas = `
 WITH used AS (
 	SELECT oid, nspname, nspowner FROM pg_namespace
@@ -116,9 +115,8 @@ SELECT nspname::text, string_agg(who, ', ' ORDER BY who),
 	END
 FROM able GROUP BY nspname, owns ORDER BY nspname, owns`
 
-// warnOfOpenSchemas warns of schemas in which roles other than the owner of one of the application's tables may create
-// objects: functions, operators, and triggers of tables that are named like the application's could run with the rights
-// of the service's role.
+// Functions, operators, and triggers of tables that are named like the application's could run with the rights of the
+// service's role.
 func warnOfOpenSchemas(ctx context.Context, log *slog.Logger, pool *pgxpool.Pool, table string) error {
 	rows, err := pool.Query(ctx, openSchemas, table)
 	if err != nil {

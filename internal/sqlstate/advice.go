@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// advice is what an operator can do about a persistent error, by SQLSTATE.
+// What an operator can do about a persistent error, by SQLSTATE.
 var advice = map[string]string{
 	pgerrcode.ConnectionFailure: "see that the database server runs, and what lies between it and this service",
 	pgerrcode.ForeignKeyViolation: "rows of another table refer to these by a foreign key: delete them " +
@@ -43,11 +43,11 @@ var advice = map[string]string{
 	pgerrcode.IndexCorrupted: "an index is damaged: REINDEX the table, and run the cleanup again",
 }
 
-// pooled is the advice where a prepared statement, or the protocol, is what breaks.
+// Where a prepared statement, or the protocol, is what breaks.
 const pooled = "a pooler in transaction mode may lie between: connect to PostgreSQL itself, or to a pool in session " +
 	"mode"
 
-// Explain returns an error's text for operators: what happened, and what can be done.
+// For operators: what happened, and what can be done.
 func Explain(err error) string {
 	state := Of(err)
 	if state == "" && Lost(err) && !errors.Is(err, connection.ErrCredentials) {
@@ -60,7 +60,7 @@ func Explain(err error) string {
 	return text
 }
 
-// Text returns an error's text with the hint of the server, if it gave one.
+// With the hint of the server, if it gave one.
 func Text(err error) string {
 	if pgErr := (*pgconn.PgError)(nil); errors.As(err, &pgErr) && pgErr.Hint != "" {
 		return err.Error() + "; hint: " + pgErr.Hint

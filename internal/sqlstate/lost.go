@@ -12,8 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/connection"
 )
 
-// Lost reports whether an error means that the database, or the connection to it, is currently unusable: it says
-// nothing about the task that encountered it.
+// The database, or the connection to it, is currently unusable, which says nothing about the task that met the error.
 func Lost(err error) bool {
 	var (
 		connectErr *pgconn.ConnectError
@@ -42,15 +41,14 @@ func Lost(err error) bool {
 	return false
 }
 
-// LibraryMissing reports whether the server cannot load PL/pgSQL any longer, so that every call of a function written
-// in it fails: the binaries of PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of
-// libraries, whose messages are translated, unlike the names of files. A library of the application that is missing is
-// an error of its functions.
+// The server can no longer load PL/pgSQL, so that every call of a function written in it fails: the binaries of
+// PostgreSQL were replaced while the server was running. dfmgr.c is the server's loader of libraries, whose messages
+// are translated, unlike the names of files. A missing library of the application is an error of its functions.
 func LibraryMissing(err error) bool {
 	var pgErr *pgconn.PgError
 	return errors.As(err, &pgErr) && pgErr.File == "dfmgr.c" && strings.Contains(pgErr.Message, "plpgsql")
 }
 
-// LostInDrop reports whether a DROP has lost the database. It has not if only the server's lock table is full: a DROP
-// takes a lock for each partition and index.
+// A DROP has not lost the database if only the server's lock table is full: it takes a lock for each partition and
+// index.
 func LostInDrop(err error) bool { return Lost(err) && !Is(err, pgerrcode.OutOfMemory) }

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// Of returns the SQLSTATE of an error, or an empty text if PostgreSQL gave none.
+// "" if PostgreSQL gave none.
 func Of(err error) string {
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) {
@@ -18,26 +18,25 @@ func Of(err error) string {
 	return ""
 }
 
-// Is reports whether an error has one of the SQLSTATEs.
 func Is(err error, states ...string) bool { return slices.Contains(states, Of(err)) }
 
-// ofRow are the classes of errors by which a trigger, a constraint or a view refuses a row: classes of triggers and of
-// the functions that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves to
-// applications, and PL/pgSQL. None is about locks, resources, rights, the connection, or what a statement is made of.
+// Classes of errors by which a trigger, a constraint or a view refuses a row: classes of triggers and of the functions
+// that they call, cardinality, data, integrity, views with a check option, the class that SQL leaves to applications,
+// and PL/pgSQL. None is about locks, resources, rights, the connection, or what a statement is made of.
 var ofRow = []string{"09", "20", "21", "22", "23", "27", "38", "39", "44", "45", "P0"}
 
-// ofFunction are the classes of errors that a function of the application may raise in addition, about statements of
-// its own: connections to other servers, features, transactions, cursors, names that do not exist, rights, limits,
-// object states, configuration files, and foreign data.
+// Classes of errors that a function of the application may raise in addition, about statements of its own: connections
+// to other servers, features, transactions, cursors, names that do not exist, rights, limits, object states,
+// configuration files, and foreign data.
 var ofFunction = []string{
 	"08", "0A", "0B", "24", "25", "26", "28", "2B", "2D", "2F", "34", "3B", "3D", "3F", "42", "54", "55", "F0", "HV",
 }
 
-// ofServer are the classes of errors that say something about the server, also inside a function: resources, operators,
-// and the system. A function that raises one by RAISE says nothing about it.
+// Classes of errors that say something about the server, also inside a function: resources, operators, and the system.
+// A function that raises one by RAISE says nothing about it.
 var ofServer = []string{"53", "57", "58"}
 
-// OfRow reports whether an error may be that of one row alone: a statement on the others may well succeed.
+// The error may be that of only one row: a statement on the others may well succeed.
 func OfRow(err error) bool {
 	state := Of(err)
 	return state == pgerrcode.TransactionIntegrityConstraintViolation ||
@@ -45,8 +44,8 @@ func OfRow(err error) bool {
 		ofFunctions(err)
 }
 
-// ofFunctions reports whether an error was raised inside a function, such as that of a trigger, and not by the
-// statement that called it: PostgreSQL gives such an error a context.
+// The error was raised inside a function, such as that of a trigger, and not by the statement that called it:
+// PostgreSQL gives such an error a context.
 func ofFunctions(err error) bool {
 	var pgErr *pgconn.PgError
 	if !errors.As(err, &pgErr) || pgErr.Where == "" || len(pgErr.Code) != 5 {

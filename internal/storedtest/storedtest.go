@@ -17,9 +17,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files of what is stored")
 
-// Check compares a value of type T, all of whose fields are set, with the golden file testdata/stored/NAME.json: the
-// value must be written as in the file, and read back from it unchanged. Each field that is stored must have a name in
-// its tag.
+// value has all fields set, and is compared with the golden file testdata/stored/NAME.json: it must be written as in
+// the file, and read back from it unchanged. Each field that is stored must have a name in its tag.
 func Check[T any](t *testing.T, name string) {
 	t.Helper()
 	var value, read T
@@ -52,7 +51,6 @@ func Check[T any](t *testing.T, name string) {
 	}
 }
 
-// fill sets everything in a value that is stored.
 func fill(t *testing.T, v reflect.Value) {
 	t.Helper()
 	switch v.Kind() {

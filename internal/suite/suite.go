@@ -9,10 +9,9 @@ import (
 	"testing"
 )
 
-// A Suite is a group of tests that are heavy for the same reason.
+// Tests that are heavy for the same reason.
 type Suite string
 
-// The suites.
 const (
 	Model   Suite = "model"   // random databases, compared with a model in plain Go
 	Faults  Suite = "faults"  // runs on random databases under attack
@@ -21,13 +20,13 @@ const (
 	Long    Suite = "long"    // large tables, many servers, waiting for timeouts of other programs
 )
 
-// Requested reports whether CLEANUPD_SUITES has the suite.
+// CLEANUPD_SUITES has the suite.
 func (s Suite) Requested() bool {
 	names := strings.Split(os.Getenv("CLEANUPD_SUITES"), ",")
 	return slices.Contains(names, string(s)) || slices.Contains(names, "all")
 }
 
-// Only skips a test unless its suite is requested.
+// Skips a test unless its suite is requested.
 func Only(t testing.TB, s Suite) {
 	t.Helper()
 	if !s.Requested() {
@@ -35,7 +34,7 @@ func Only(t testing.TB, s Suite) {
 	}
 }
 
-// Except skips a subtest unless its suite is requested, or it has one of the names.
+// Skips a subtest unless its suite is requested, or it has one of the names.
 func Except(t testing.TB, s Suite, names ...string) {
 	t.Helper()
 	name := t.Name()[strings.LastIndex(t.Name(), "/")+1:]
@@ -44,7 +43,7 @@ func Except(t testing.TB, s Suite, names ...string) {
 	}
 }
 
-// Size returns full if the suite is requested, and small otherwise.
+// full if the suite is requested.
 func Size[N any](s Suite, small, full N) N {
 	if s.Requested() {
 		return full

@@ -10,11 +10,11 @@ import (
 	"syscall"
 )
 
-// lockFile is locked in each folder for as long as its process lives.
+// Locked in each folder for as long as its process lives.
 const lockFile = ".lock"
 
-// New creates a folder in parent, and returns a function that removes it. A prefix is followed by a random number. New
-// also removes the folders with this prefix in parent that processes of this user have left behind.
+// A random number follows the prefix. New also removes the folders with this prefix in parent that processes of this
+// user have left behind.
 func New(parent, prefix string) (dir string, remove func(), err error) {
 	sweep(parent, prefix)
 	dir, err = os.MkdirTemp(parent, prefix)
@@ -31,8 +31,8 @@ func New(parent, prefix string) (dir string, remove func(), err error) {
 	}, nil
 }
 
-// sweep removes the folders that no living process has locked. A folder without a lock file is being made, or was made
-// by another program.
+// Removes the folders that no living process has locked. A folder without a lock file is being made, or was made by
+// another program.
 func sweep(parent, prefix string) {
 	entries, _ := os.ReadDir(parent)
 	for _, entry := range entries {
@@ -47,7 +47,7 @@ func sweep(parent, prefix string) {
 	}
 }
 
-// lock opens and locks a folder's lock file, which must belong to this user. It fails if another process has locked it.
+// The lock file must belong to this user. lock fails if another process has locked it.
 func lock(dir string, flag int) (*os.File, error) {
 	file, err := os.OpenFile(filepath.Join(dir, lockFile), os.O_RDWR|syscall.O_NOFOLLOW|flag, 0o600)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf16"
 )
 
-// Printable returns a text as one line without control characters, on which no terminal acts: anyone may have chosen
-// the names of tables, files and variables.
+// One line without control characters, on which no terminal acts: anyone may have chosen the names of tables, files and
+// variables.
 func Printable(text string) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -25,7 +25,7 @@ func Printable(text string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// PrintableJSON escapes the unprintable characters of JSON, which only its strings can have.
+// Only the strings of JSON can have unprintable characters.
 func PrintableJSON(raw []byte) string {
 	var out strings.Builder
 	for _, r := range string(raw) {
@@ -42,7 +42,7 @@ func PrintableJSON(raw []byte) string {
 	return out.String()
 }
 
-// OneLine returns a text as one printable line, without repeated lines: the driver reports every try to connect.
+// Without repeated lines: the driver reports every try to connect.
 func OneLine(text string) string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {

@@ -12,20 +12,19 @@ import (
 	"golang.org/x/term"
 )
 
-// CanAsk reports whether questions can be answered: whether the input is a terminal.
+// The input is a terminal.
 func CanAsk() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
-// IsInteractive reports whether a person uses the program: whether its input and its output are terminals.
+// Input and output are terminals.
 func IsInteractive() bool { return CanAsk() && term.IsTerminal(int(os.Stdout.Fd())) }
 
-// Confirm asks a question, and reports whether the answer is yes.
 func Confirm(cmd *cobra.Command, question string) bool {
 	fmt.Fprintf(cmd.ErrOrStderr(), "\n%s [y/N] ", question)
 	text := ReadAnswer(cmd.Context(), cmd.InOrStdin())
 	return text == "y" || text == "yes"
 }
 
-// ReadAnswer reads a line, and returns it in lower case, empty if the context ends first.
+// In lower case; "" if the context ends first.
 func ReadAnswer(ctx context.Context, in io.Reader) string {
 	line := make(chan string, 1)
 	go func() {

@@ -9,7 +9,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// Row has a cell for each column. The first row of a table is its header.
+// One cell for each column. The first row of a table is its header.
 type Row []string
 
 // gutter separates two columns. A text is not cut to less than minTextWidth columns.
@@ -18,10 +18,10 @@ const (
 	minTextWidth = 10
 )
 
-// quantity matches numbers as they are printed, with or without a unit. They are aligned to the right.
+// Numbers as they are printed, with or without a unit. They are aligned to the right.
 var quantity = regexp.MustCompile(`^(-?\d[\d,.]*\+?( ?[a-z\dA-Zµ]+)?|\?|dropped)?$`)
 
-// column is a column of a table: how much space it needs, and gets.
+// How much space a column needs, and gets.
 type column struct {
 	header     string
 	quantities bool // whether it has only numbers, which are aligned to the right
@@ -32,7 +32,7 @@ type column struct {
 	maxWidth   int // to which its cells are cut, 0 if they are not
 }
 
-// columnsOf returns the columns of a table, without control characters in its cells.
+// Without control characters in the cells.
 func columnsOf(rows []Row) []column {
 	columns := make([]column, len(rows[0]))
 	for i := range columns {
@@ -54,8 +54,8 @@ func columnsOf(rows []Row) []column {
 	return columns
 }
 
-// fit decides which columns of a table are shown on a screen, whose width is 0 if it is not limited. It hides empty
-// columns; on a narrow screen it hides columns with only zeros, then the last columns, and cuts the last text.
+// screen is the width, 0 if it is not limited. Empty columns are hidden; on a narrow screen also columns with only
+// zeros, then the last columns, and the last text is cut.
 func fit(columns []column, screen int) {
 	needed := -len(gutter)
 	for i := range columns {
@@ -88,10 +88,10 @@ func fit(columns []column, screen int) {
 	}
 }
 
-// minLastText is how much of the last text a table must show to be better than a list.
+// How much of the last text a table must show to be better than a list.
 const minLastText = 20
 
-// Fits reports whether a screen shows all columns of a table, and enough of the last one.
+// The screen shows all columns, and enough of the last one.
 func (s *Screen) Fits(rows []Row) bool {
 	columns := columnsOf(rows)
 	fit(columns, s.Width())
@@ -103,8 +103,8 @@ func (s *Screen) Fits(rows []Row) bool {
 	return true
 }
 
-// PrintTable prints a table, without control characters in its cells. On a narrow screen it leaves out columns, the
-// last ones first, cuts the last text, and names the columns that it left out.
+// Without control characters in the cells. On a narrow screen columns are left out, the last ones first, and named, and
+// the last text is cut.
 func (s *Screen) PrintTable(rows []Row) error {
 	columns := columnsOf(rows)
 	fit(columns, s.Width())
@@ -142,10 +142,9 @@ func (s *Screen) PrintTable(rows []Row) error {
 	return err
 }
 
-// Cut returns a text that is at most so many columns wide. An ellipsis ends it if something is left out.
+// In columns. An ellipsis ends the text if something is left out.
 func Cut(line string, width int) string { return text.Snip(line, width, "…") }
 
-// paintRow returns the cells of a row in their colours.
 func (s *Screen) paintRow(cells Row) table.Row {
 	var shown table.Row
 	for _, cell := range cells {

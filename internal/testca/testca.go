@@ -17,14 +17,12 @@ import (
 	"time"
 )
 
-// CA is a certificate authority.
 type CA struct {
 	t    testing.TB
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-// New creates a certificate authority.
 func New(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
@@ -37,7 +35,7 @@ func New(t testing.TB) *CA {
 	return ca
 }
 
-// sign creates a certificate from a template; the authority's own if that does not exist yet.
+// The authority's own certificate if that does not exist yet.
 func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	ca.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -61,14 +59,14 @@ func (ca *CA) sign(template *x509.Certificate) (*x509.Certificate, *ecdsa.Privat
 	return cert, key
 }
 
-// Pool has only this authority.
+// Only this authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// Client creates a client certificate with a common name and subject alternative names: DNS names and IP addresses.
+// Alternative names are DNS names and IP addresses.
 func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	ca.t.Helper()
 	template := &x509.Certificate{
@@ -85,7 +83,6 @@ func (ca *CA) Client(name string, alternative ...string) tls.Certificate {
 	return pair(ca.sign(template))
 }
 
-// Server creates a server certificate for loopback.
 func (ca *CA) Server() tls.Certificate {
 	ca.t.Helper()
 	return pair(ca.sign(&x509.Certificate{
@@ -102,13 +99,13 @@ func pair(cert *x509.Certificate, key *ecdsa.PrivateKey) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-// File returns the path of a PEM file with the authority's certificate.
+// A PEM file.
 func (ca *CA) File() string {
 	ca.t.Helper()
 	return ca.write("ca.pem", "CERTIFICATE", ca.cert.Raw)
 }
 
-// Files returns the paths of PEM files with a certificate and its key.
+// PEM files.
 func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	ca.t.Helper()
 	der, err := x509.MarshalPKCS8PrivateKey(pair.PrivateKey)
@@ -118,8 +115,7 @@ func (ca *CA) Files(pair tls.Certificate) (cert, key string) {
 	return ca.write("cert.pem", "CERTIFICATE", pair.Certificate[0]), ca.write("key.pem", "PRIVATE KEY", der)
 }
 
-// CRL returns the path of a PEM file with a list of the certificates that the authority has revoked, valid until a
-// time.
+// Revoked certificates of the authority, as a PEM file.
 func (ca *CA) CRL(until time.Time, revoked ...tls.Certificate) string {
 	ca.t.Helper()
 	template := &x509.RevocationList{

@@ -8,11 +8,11 @@ import (
 	_ "time/tzdata" // time zones where the system has none
 )
 
-// form is the form of the names of the IANA time zones. Some systems have further files (localtime, posix/…, right/…
-// with leap seconds), which mean something else elsewhere, or nothing.
+// Names of the IANA time zones. Some systems have further files (localtime, posix/…, right/… with leap seconds), which
+// mean something else elsewhere, or nothing.
 var form = regexp.MustCompile(`^[A-Z][\w+-]*(/[A-Z][\w+-]*)*$`)
 
-// Load returns the IANA time zone of a name. It fails for other names, and for "Local".
+// Load fails for names outside IANA's, and for "Local".
 func Load(name string) (*time.Location, error) {
 	if name == "Local" || !form.MatchString(name) {
 		return nil, fmt.Errorf("%q is no IANA time zone", name)
@@ -20,8 +20,7 @@ func Load(name string) (*time.Location, error) {
 	return time.LoadLocation(name)
 }
 
-// Of returns the IANA time zone that a database's setting TimeZone names, or UTC if it is something else, such as an
-// offset.
+// The IANA time zone of a database's setting TimeZone, or UTC if it is something else, such as an offset.
 func Of(setting string) string {
 	if _, err := Load(setting); err != nil {
 		return "UTC"

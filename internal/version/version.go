@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// String returns the version of this program and of the Go that built it.
+// With the version of Go.
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

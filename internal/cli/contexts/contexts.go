@@ -20,7 +20,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// Context is a server, and how a client authenticates itself there.
+// A server, and how a client authenticates itself there.
 type Context struct {
 	Address     string `json:"server"`
 	TLS         bool   `json:"tls,omitempty"`
@@ -30,7 +30,7 @@ type Context struct {
 	TokenFile   string `json:"tokenFile,omitempty"`
 }
 
-// File contains the contexts by name. Current is the name of the context in use, and may be empty.
+// By name. Current may be empty.
 type File struct {
 	Current  string             `json:"current,omitempty"`
 	Contexts map[string]Context `json:"contexts"`
@@ -38,7 +38,6 @@ type File struct {
 
 var validName = regexp.MustCompile(`^[\pL\pN][\pL\pN._-]{0,63}$`)
 
-// CheckName fails if a text cannot be the name of a context.
 func CheckName(name string) error {
 	if !validName.MatchString(name) {
 		return flags.Errorf("%q is not a name for a context: use letters, digits, '.', '_' and '-', at most 64", name)
@@ -46,10 +45,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Names returns the names of the contexts in their order.
 func (f *File) Names() []string { return slices.Sorted(maps.Keys(f.Contexts)) }
 
-// Get returns the context of a name.
 func (f *File) Get(name string) (Context, error) {
 	c, ok := f.Contexts[name]
 	switch {
@@ -61,7 +58,7 @@ func (f *File) Get(name string) (Context, error) {
 	return c, flags.Errorf("there is no context %q: there are %s", name, strings.Join(f.Names(), ", "))
 }
 
-// Set adds or replaces a context, and reports whether there was one of that name.
+// replaced: there was a context of that name.
 func (f *File) Set(name string, c Context) (replaced bool) {
 	if f.Contexts == nil {
 		f.Contexts = map[string]Context{}
@@ -71,7 +68,7 @@ func (f *File) Set(name string, c Context) (replaced bool) {
 	return replaced
 }
 
-// Remove removes a context, which is not the current one any longer.
+// The context is no longer the current one.
 func (f *File) Remove(name string) {
 	delete(f.Contexts, name)
 	if f.Current == name {
@@ -79,7 +76,6 @@ func (f *File) Remove(name string) {
 	}
 }
 
-// path returns the path of the file.
 func path() (string, error) {
 	folder, err := os.UserConfigDir()
 	if err != nil {
@@ -88,7 +84,7 @@ func path() (string, error) {
 	return filepath.Join(folder, "cleanupd", "contexts.yaml"), nil
 }
 
-// Load reads the file. A missing file, or a user without a configuration folder, has no contexts.
+// A missing file, or a user without a configuration folder, has no contexts.
 func Load() (*File, error) {
 	f := &File{}
 	name, err := path()
@@ -111,7 +107,6 @@ func Load() (*File, error) {
 	return f, nil
 }
 
-// check fails if the file is incomplete.
 func (f *File) check() error {
 	if _, ok := f.Contexts[f.Current]; f.Current != "" && !ok {
 		return fmt.Errorf("the current context %q is missing", f.Current)
@@ -127,7 +122,7 @@ func (f *File) check() error {
 	return nil
 }
 
-// Change loads the file, and saves it after a change, unless that fails. Other commands that change it wait.
+// Change saves the file unless change fails. Other commands that change it wait.
 func Change(change func(f *File) error) (err error) {
 	name, err := path()
 	if err != nil {
@@ -155,8 +150,7 @@ func Change(change func(f *File) error) (err error) {
 	return f.save(name)
 }
 
-// save replaces the file at once, so that no other command ever reads a part of it. Of a link it replaces what that
-// leads to.
+// save replaces the file at once, so that no other command ever reads a part of it. It follows links.
 func (f *File) save(name string) (err error) {
 	if target, err := filepath.EvalSymlinks(name); err == nil {
 		name = target

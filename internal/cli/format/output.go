@@ -15,15 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// Output is the format in which an answer is printed. It is the value of the flag --output.
+// The value of the flag --output.
 type Output string
 
-// Table prints an answer as a table for people.
 const Table Output = "table"
 
 var outputs = []string{string(Table), "json", "yaml"}
 
-// AddFlag adds the flag --output to a command.
 func (o *Output) AddFlag(cmd *cobra.Command) {
 	*o = Table
 	cmd.PersistentFlags().VarP(o, "output", "o",
@@ -44,7 +42,6 @@ func (o *Output) Set(name string) error {
 
 func (o *Output) Type() string { return "format" }
 
-// Print prints an answer, or its table.
 func (o Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) error {
 	if o == Table {
 		return terminal.ScreenOf(w).PrintTable(table)
@@ -53,13 +50,13 @@ func (o Output) Print(w io.Writer, answer proto.Message, table []terminal.Row) e
 	return errors.Join(err, o.write(w, text))
 }
 
-// PrintMessage prints one message of a stream: a line of JSON, or a document of YAML.
+// One message of a stream: a line of JSON, or a document of YAML.
 func (o Output) PrintMessage(w io.Writer, m proto.Message) error {
 	text, err := protojson.MarshalOptions{EmitDefaultValues: true}.Marshal(m)
 	return errors.Join(err, o.PrintLine(w, text))
 }
 
-// PrintLine prints one of several answers, given in JSON.
+// One of several answers, given in JSON.
 func (o Output) PrintLine(w io.Writer, json []byte) error {
 	if o == "yaml" {
 		fmt.Fprintln(w, "---")
@@ -67,7 +64,6 @@ func (o Output) PrintLine(w io.Writer, json []byte) error {
 	return o.write(w, json)
 }
 
-// write prints an answer, given in JSON.
 func (o Output) write(w io.Writer, text []byte) (err error) {
 	if o == "yaml" {
 		if text, err = yaml.JSONToYAML(text); err != nil {

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// EnumName returns the name of an enum's value in lower case, without the prefix that all names of the enum have.
+// In lower case, without the prefix that all names of the enum have.
 func EnumName(value protoreflect.Enum) string {
 	names := value.Descriptor().Values()
 	prefix := strings.TrimSuffix(string(names.ByNumber(0).Name()), "UNSPECIFIED")
@@ -22,13 +22,11 @@ func EnumName(value protoreflect.Enum) string {
 	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(string(name.Name()), prefix), "_", " "))
 }
 
-// Size returns a number of bytes with a unit, such as 3.0 MiB.
+// In bytes, such as 3.0 MiB.
 func Size(n int64) string { return humanize.IBytes(uint64(n)) }
 
-// Rows returns a number of rows with its unit.
 func Rows(n int64) string { return Count(n, "row", "rows") }
 
-// Count returns a number with its unit in the singular or the plural.
 func Count(n int64, one, many string) string {
 	if n == 1 {
 		return "1 " + one
@@ -36,7 +34,7 @@ func Count(n int64, one, many string) string {
 	return humanize.Comma(n) + " " + many
 }
 
-// Duration returns a duration, rounded for people.
+// Rounded for people.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -47,7 +45,7 @@ func Duration(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// Period returns a duration of a setting, such as 90 days or 1m30s.
+// Of a setting, such as 90 days or 1m30s.
 func Period(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > 0 && d%day == 0 {
@@ -56,7 +54,7 @@ func Period(d time.Duration) string {
 	return d.String()
 }
 
-// Elapsed returns the duration between two times, empty if either is unknown.
+// "" if either time is unknown.
 func Elapsed(start, end *timestamppb.Timestamp) string {
 	if start == nil || end == nil {
 		return ""
@@ -64,7 +62,7 @@ func Elapsed(start, end *timestamppb.Timestamp) string {
 	return Duration(end.AsTime().Sub(start.AsTime()))
 }
 
-// Time returns a time in UTC, such as 2026-02-28T12:00:00Z, empty if it is unknown.
+// In UTC, such as 2026-02-28T12:00:00Z; "" if unknown.
 func Time(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -72,7 +70,7 @@ func Time(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.RFC3339)
 }
 
-// Date returns the date of a time in UTC, empty if it is unknown.
+// In UTC; "" if unknown.
 func Date(t *timestamppb.Timestamp) string {
 	if t == nil {
 		return ""
@@ -80,8 +78,8 @@ func Date(t *timestamppb.Timestamp) string {
 	return t.AsTime().Format(time.DateOnly)
 }
 
-// FieldName returns the name of a field as it is typed on the command line and in JSON: maxIdle for the stored MaxIdle,
-// and visitorPurgeDelayDays for visitor_purge_delay_days.
+// As typed on the command line and in JSON: maxIdle for the stored MaxIdle, and visitorPurgeDelayDays for
+// visitor_purge_delay_days.
 func FieldName(stored string) string {
 	var name strings.Builder
 	for i, part := range strings.Split(stored, "_") {

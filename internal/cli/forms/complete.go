@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/format"
 )
 
-// maxCompletions is how many of the newest receipts are offered.
+// The newest receipts that are offered.
 const maxCompletions = 50
 
 func knownReceipts(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {

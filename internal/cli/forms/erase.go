@@ -71,7 +71,6 @@ func newErase(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// atMostOneUser accepts one argument, the user id, or none.
 func atMostOneUser(cmd *cobra.Command, args []string) error {
 	if len(args) > 1 {
 		path := cmd.CommandPath()
@@ -80,8 +79,8 @@ func atMostOneUser(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// acceptOldNames returns the current name of a flag that was renamed, since $CLEANUPD_TASK is a task of the pipeline
-// and $CLEANUPD_INSTANCE the name of the service.
+// Two flags were renamed, since $CLEANUPD_TASK is a task of the pipeline and $CLEANUPD_INSTANCE the name of the
+// service.
 func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	switch name {
 	case "task":
@@ -92,8 +91,7 @@ func acceptOldNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// eraseAfterPreview shows what would be erased, asks for confirmation unless yes is set, and erases it. erase reports
-// whether it found anything.
+// Asks for confirmation unless yes is set. erase reports whether it found anything.
 func eraseAfterPreview(
 	cmd *cobra.Command, yes, dryRun bool, question string, erase func(dryRun bool) (found bool, err error),
 ) error {
@@ -116,13 +114,12 @@ func eraseAfterPreview(
 	return err
 }
 
-// eraseMessage is a message of the stream of an erasure, or of a sweep.
 type eraseMessage interface {
 	proto.Message
 	GetEvent() *cleanupv1.EraseEvent
 }
 
-// printErasure prints the events of a stream, and reports whether there was anything to erase.
+// found: there was anything to erase.
 func printErasure[M eraseMessage](
 	w io.Writer, output format.Output, dryRun bool, stream interface{ Recv() (M, error) },
 ) (found bool, err error) {
@@ -148,7 +145,6 @@ func printErasure[M eraseMessage](
 	return v.found, err
 }
 
-// eraseView prints an erasure, and counts the erased items.
 type eraseView struct {
 	w                io.Writer
 	erased           string // "erased", or "would be erased"
@@ -202,7 +198,7 @@ func (v *eraseView) receipt(r *cleanupv1.Receipt) error {
 	return err
 }
 
-// rowsText returns the numbers of erased rows by table, in parentheses, empty if there are none.
+// By table, in parentheses; "" if there are none.
 func rowsText(rows []*cleanupv1.TableRows) string {
 	if len(rows) == 0 {
 		return ""
@@ -210,7 +206,6 @@ func rowsText(rows []*cleanupv1.TableRows) string {
 	return " (rows: " + rowsOfTables(rows) + ")"
 }
 
-// rowsOfTables returns a list of numbers of rows with the tables.
 func rowsOfTables(rows []*cleanupv1.TableRows) string {
 	var parts []string
 	for _, r := range rows {

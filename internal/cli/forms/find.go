@@ -46,7 +46,7 @@ func newFind(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// printFound prints the result of a search, with the places that were not or cannot be searched.
+// With the places that were not or cannot be searched.
 func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error {
 	fmt.Fprintf(s, "Principals: %s\n", joinOrNone(found.GetPrincipalIds()))
 	rows := []terminal.Row{{"PROCESS INSTANCE", "STATUS", "INVOCATION", "WHY"}}
@@ -79,7 +79,7 @@ func printFound(s *terminal.Screen, found *cleanupv1.FindUserDataResponse) error
 	return nil
 }
 
-// statusName returns the status of a process instance, "gone" if only data that refers to it is left.
+// "gone" if only data that refers to the process instance is left.
 func statusName(p *cleanupv1.ProcessInstance) string {
 	switch {
 	case p.GetLongLivedInvocationId() == "" && p.GetStatus() == 0:

@@ -109,14 +109,13 @@ func newDeletePurge(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// listPurges returns all rules.
 func listPurges(ctx context.Context, client cleanupd.Client) (*cleanupv1.ListFormsPurgesResponse, error) {
 	return rpc.ListAll(func(token string) (*cleanupv1.ListFormsPurgesResponse, error) {
 		return client.ListFormsPurges(ctx, &cleanupv1.ListFormsPurgesRequest{PageToken: token})
 	})
 }
 
-// purgeEtag returns the etag of a rule, empty if it does not exist.
+// "" if the rule does not exist.
 func purgeEtag(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	list, err := listPurges(cmd.Context(), client)
 	for _, p := range list.GetPurges() {

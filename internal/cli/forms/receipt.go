@@ -24,11 +24,10 @@ import (
 //go:embed receipt.html
 var receiptHTML string
 
-// receiptPage makes a receipt a page for the person's file.
+// A page for the person's file.
 var receiptPage = template.Must(
 	template.New("receipt").Funcs(template.FuncMap{"ids": joinOrNone, "time": receiptTime}).Parse(receiptHTML))
 
-// receiptTime returns a time on a receipt.
 func receiptTime(t *timestamppb.Timestamp) string { return cmp.Or(format.Time(t), "not yet") }
 
 func newReceipt(server *rpc.Server) *cobra.Command {
@@ -61,7 +60,7 @@ func newReceipt(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// writeReceiptPage writes a receipt to a new file.
+// The file must not exist.
 func writeReceiptPage(name string, r *cleanupv1.Receipt) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) //nolint:gosec // the caller's file
 	if err != nil {

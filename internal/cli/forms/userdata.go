@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// NewCommand returns the command userdata.
 func NewCommand() *cobra.Command {
 	var server rpc.Server
 	cmd := &cobra.Command{
@@ -28,14 +27,13 @@ func NewCommand() *cobra.Command {
 	return cmd
 }
 
-// addVariablesFlag adds the flag for variables of workflows that may hold the user id.
+// Variables of workflows that may hold the user id.
 func addVariablesFlag(f *pflag.FlagSet, variables *[]string) {
 	f.StringArrayVar(variables, "variable", nil,
 		"APPLICATION/WORKFLOW or APPLICATION/WORKFLOW:VARIABLE: also look for the user id there; WORKFLOW includes "+
 			"its folders; may be repeated")
 }
 
-// parseVariables parses the values of the flag --variable.
 func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, err error) {
 	for _, value := range values {
 		path, variable, _ := strings.Cut(value, ":")
@@ -53,12 +51,11 @@ func parseVariables(values []string) (variables []*cleanupv1.WorkflowVariable, e
 	return variables, nil
 }
 
-// addPrincipalsFlag adds the flag that chooses among several principals with the same user id.
+// For several principals with the same user id.
 func addPrincipalsFlag(f *pflag.FlagSet, ids *[]string) {
 	f.StringArrayVar(ids, "principal", nil, "which principal of the user id is meant; may be repeated")
 }
 
-// joinOrNone returns a list with commas, or "none".
 func joinOrNone(list []string) string {
 	if len(list) == 0 {
 		return "none"

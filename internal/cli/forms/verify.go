@@ -56,7 +56,7 @@ func newVerify(server *rpc.Server) *cobra.Command {
 	return cmd
 }
 
-// receiptAndUser requires the id of a receipt, and accepts a user id.
+// The user id is optional.
 func receiptAndUser(cmd *cobra.Command, args []string) error {
 	if len(args) == 2 {
 		return nil

@@ -22,10 +22,9 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// ErrDiffers is returned by a dry run of apply if the stored policies differ from the file.
+// Returned by a dry run of apply.
 var ErrDiffers = errors.New("the stored policies differ from the file; it was a dry run: nothing was changed")
 
-// applier applies the policies of a file.
 type applier struct {
 	cmd    *cobra.Command
 	server *rpc.Server
@@ -68,7 +67,7 @@ func newApply(server *rpc.Server, output *format.Output) *cobra.Command {
 	return cmd
 }
 
-// apply shows how the stored policies differ from a file, asks for confirmation, and changes them.
+// Asks for confirmation before it changes anything.
 func (a *applier) apply(file string) error {
 	entries, err := readFile(a.cmd, file)
 	if err != nil {
@@ -110,7 +109,7 @@ func (a *applier) apply(file string) error {
 	return nil
 }
 
-// report returns where the difference is printed: not between the answers of the API.
+// Not between the answers of the API.
 func (a *applier) report() io.Writer {
 	if a.output == format.Table {
 		return a.cmd.OutOrStdout()
@@ -118,7 +117,6 @@ func (a *applier) report() io.Writer {
 	return a.cmd.ErrOrStderr()
 }
 
-// stored returns the stored policies by their names.
 func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	resp, err := listPolicies(a.cmd.Context(), a.client, rpc.Raw())
 	byName := map[string]*cleanupv1.Policy{}
@@ -128,8 +126,7 @@ func (a *applier) stored() (map[string]*cleanupv1.Policy, error) {
 	return byName, err
 }
 
-// compare lets the server check all policies of a file, and returns how they differ from the stored ones. Its error
-// joins the mistakes of all policies.
+// The server checks all policies of the file; the error joins the mistakes of all.
 func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) (changes []change, err error) {
 	var wrong []error
 	rest := maps.Clone(stored)
@@ -157,7 +154,7 @@ func (a *applier) compare(entries []entry, stored map[string]*cleanupv1.Policy) 
 	return changes, errors.Join(wrong...)
 }
 
-// show prints the changes, their number by kind, and the warnings of the server.
+// With the number of changes by kind, and the warnings of the server.
 func (a *applier) show(changes []change, inFile int) error {
 	var created, changed, deleted int
 	w := a.report()
@@ -184,7 +181,7 @@ func (a *applier) show(changes []change, inFile int) error {
 	return nil
 }
 
-// warn prints the warnings about new and changed policies, and in a single line which rules have not run yet.
+// Warnings about new and changed policies, and in a single line which rules have not run yet.
 func (a *applier) warn(changes []change) {
 	var unproven []string
 	for _, c := range changes {
@@ -203,17 +200,16 @@ func (a *applier) warn(changes []change) {
 	}
 }
 
-// setResponse returns the answer about a policy.
 func setResponse(p *cleanupv1.Policy) *cleanupv1.SetPolicyResponse {
 	return &cleanupv1.SetPolicyResponse{Policy: p}
 }
 
-// errChanged is returned if policies change between the question and its answer.
+// Policies changed between the question and its answer.
 var errChanged = errors.New(
 	"nothing was changed: somebody else changed the same policies meanwhile; run the command again")
 
-// checkUnchanged fails if the policies to change are not the ones that were shown. Changes after that fail by their
-// etags, except for the creation of a policy of the same name.
+// The policies to change must be those that were shown. Changes after that fail by their etags, except for the creation
+// of a policy of the same name.
 func (a *applier) checkUnchanged(changes []change) error {
 	now, err := a.stored()
 	if err != nil {
@@ -227,7 +223,6 @@ func (a *applier) checkUnchanged(changes []change) error {
 	return nil
 }
 
-// carryOut stores or deletes a policy.
 func (a *applier) carryOut(c change) error {
 	if c.wanted == nil {
 		_, err := a.client.DeletePolicy(a.cmd.Context(), &cleanupv1.DeletePolicyRequest{
@@ -245,7 +240,7 @@ func (a *applier) carryOut(c change) error {
 	return a.output.PrintMessage(a.cmd.OutOrStdout(), resp)
 }
 
-// explainPartly adds to an error how many changes were carried out before it.
+// Says how many changes were carried out before the error.
 func (a *applier) explainPartly(failed change, done, all int, err error) error {
 	text := status.Convert(err).Message()
 	if status.Code(err) == codes.Aborted {

@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// NewCommand returns the command policies.
 func NewCommand() *cobra.Command {
 	var (
 		server rpc.Server
@@ -137,7 +136,7 @@ func newDelete(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// etagOf returns the etag of a policy, empty if it does not exist.
+// "" if the policy does not exist.
 func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, error) {
 	resp, err := client.GetPolicy(cmd.Context(), &cleanupv1.GetPolicyRequest{Name: name})
 	if status.Code(err) == codes.NotFound {
@@ -146,14 +145,13 @@ func etagOf(cmd *cobra.Command, client cleanupd.Client, name string) (string, er
 	return resp.GetPolicy().GetEtag(), err
 }
 
-// printWarnings prints the warnings about a policy to stderr, for any format of the output.
+// On stderr, for any output format.
 func printWarnings(cmd *cobra.Command, p *cleanupv1.Policy) {
 	for _, w := range p.GetWarnings() {
 		printWarning(cmd, p.GetName(), w)
 	}
 }
 
-// printWarning prints a warning about a policy to stderr.
 func printWarning(cmd *cobra.Command, name string, w *cleanupv1.Message) {
 	fmt.Fprintf(cmd.ErrOrStderr(), "Warning: %s: %s\n", name, terminal.Printable(w.GetText()))
 }

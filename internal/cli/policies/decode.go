@@ -16,13 +16,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// entry is a policy of a file.
 type entry struct {
 	policy *cleanupv1.Policy
 	where  string // the file and the line
 }
 
-// readFile returns the policies of a file, or of the standard input. Its error joins all mistakes.
+// Or of the standard input. The error joins all mistakes.
 func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	if name == "-" {
 		return parse("standard input", cmd.InOrStdin())
@@ -35,7 +34,7 @@ func readFile(cmd *cobra.Command, name string) ([]entry, error) {
 	return parse(name, f)
 }
 
-// parse returns the policies of YAML documents. Each is a policy, a list of policies, or a list under `policies`.
+// Each YAML document is a policy, a list of policies, or a list under `policies`.
 func parse(file string, r io.Reader) ([]entry, error) {
 	p := parser{file: file, lines: map[string]string{}}
 	documents := yaml.NewDecoder(r)
@@ -56,7 +55,6 @@ func parse(file string, r io.Reader) ([]entry, error) {
 	return p.found, errors.Join(p.wrong...)
 }
 
-// parser collects the policies and the mistakes of a file.
 type parser struct {
 	file  string
 	found []entry
@@ -66,7 +64,6 @@ type parser struct {
 	wrong []error
 }
 
-// errorf adds an error about a node.
 func (p *parser) errorf(n *yaml.Node, format string, args ...any) {
 	where := p.where(n)
 	if p.name != "" {
@@ -77,7 +74,6 @@ func (p *parser) errorf(n *yaml.Node, format string, args ...any) {
 
 func (p *parser) where(n *yaml.Node) string { return fmt.Sprintf("%s:%d", p.file, n.Line) }
 
-// document adds the policies of a document.
 func (p *parser) document(n *yaml.Node) {
 	n, p.name = target(n), ""
 	if n.Kind == yaml.MappingNode && len(n.Content) > 0 && n.Content[0].Value == "policies" {
@@ -100,7 +96,6 @@ func (p *parser) document(n *yaml.Node) {
 	}
 }
 
-// policy adds a policy.
 func (p *parser) policy(n *yaml.Node) {
 	m := &cleanupv1.Policy{}
 	p.any, p.name = true, nameIn(n)
@@ -116,7 +111,7 @@ func (p *parser) policy(n *yaml.Node) {
 	p.found = append(p.found, entry{m, p.where(n)})
 }
 
-// nameIn returns the name of a policy, empty if it has none.
+// "" if it has none.
 func nameIn(n *yaml.Node) string {
 	for i := 0; n.Kind == yaml.MappingNode && i < len(n.Content); i += 2 {
 		if n.Content[i].Value == "name" {
@@ -126,7 +121,7 @@ func nameIn(n *yaml.Node) string {
 	return ""
 }
 
-// message sets the fields of a message. path is empty for a policy itself.
+// path is empty for a policy itself.
 func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 	if n.Kind != yaml.MappingNode {
 		p.errorf(n, "%s must have fields, as NAME: VALUE", pathOr(path, "a policy"))
@@ -150,7 +145,6 @@ func (p *parser) message(n *yaml.Node, path string, m protoreflect.Message) {
 	}
 }
 
-// field sets a field of a message.
 func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f protoreflect.FieldDescriptor) {
 	switch {
 	case isNull(n) && f.HasOptionalKeyword(): // NULL
@@ -172,7 +166,6 @@ func (p *parser) field(n *yaml.Node, path string, m protoreflect.Message, f prot
 	}
 }
 
-// element appends an element to a list.
 func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f protoreflect.FieldDescriptor) {
 	if f.Message() != nil {
 		p.message(n, path, list.AppendMutable().Message())
@@ -183,8 +176,7 @@ func (p *parser) element(n *yaml.Node, path string, list protoreflect.List, f pr
 	}
 }
 
-// scalar returns the value of a field that is not a message. Numbers, dates and truth values are texts as written where
-// the field is a text.
+// Numbers, dates and booleans are texts as written where the field is a text.
 func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescriptor) (value protoreflect.Value, ok bool) {
 	tag := n.ShortTag()
 	switch f.Kind() {
@@ -215,10 +207,10 @@ func (p *parser) scalar(n *yaml.Node, path string, f protoreflect.FieldDescripto
 	return value, false
 }
 
-// texts are the kinds of values that are read as texts where a text is expected.
+// Kinds of values that are read as texts where a text is expected.
 var texts = map[string]bool{"!!str": true, "!!int": true, "!!float": true, "!!bool": true, "!!timestamp": true}
 
-// target returns the node that an alias stands for.
+// What an alias stands for.
 func target(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias

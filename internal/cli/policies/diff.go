@@ -12,7 +12,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// change is the difference between a stored policy and the one of a file.
 type change struct {
 	stored *cleanupv1.Policy // nil if the policy is created
 	wanted *cleanupv1.Policy // nil if it is deleted; as the server would store it
@@ -25,19 +24,18 @@ func (c change) name() string {
 	return c.wanted.GetName()
 }
 
-// differs reports whether the policies are different.
 func (c change) differs() bool {
 	return c.stored == nil || c.wanted == nil || !proto.Equal(withoutServers(c.stored), withoutServers(c.wanted))
 }
 
-// withoutServers returns a copy of a policy without what the server sets.
+// A copy without what the server sets.
 func withoutServers(p *cleanupv1.Policy) *cleanupv1.Policy {
 	p = proto.CloneOf(p)
 	p.Etag, p.Warnings = "", nil
 	return p
 }
 
-// print prints the difference: each line of the old and the new policy that the other one does not have.
+// Each line of the old and the new policy that the other one does not have.
 func (c change) print(w io.Writer) error {
 	title := "changes"
 	switch {
@@ -61,8 +59,8 @@ func (c change) print(w io.Writer) error {
 	return nil
 }
 
-// merged returns the lines that only one of two lists has, with their signs. A line that replaces another one of the
-// same field follows it.
+// Lines that only one of two lists has, with their signs. A line that replaces another one of the same field follows
+// it.
 func merged(before, after []string) (out []string) {
 	field := func(line string) string { return line[:strings.Index(line, ": ")] }
 	shown := map[string]bool{}
@@ -85,7 +83,7 @@ func merged(before, after []string) (out []string) {
 	return out
 }
 
-// lines returns a line for each value of a policy except its name, such as `olderThan.days: 30`; none for nil.
+// One line for each value except the name, such as `olderThan.days: 30`; none for nil.
 func lines(p *cleanupv1.Policy) ([]string, error) {
 	if p == nil {
 		return nil, nil
@@ -95,7 +93,7 @@ func lines(p *cleanupv1.Policy) ([]string, error) {
 	return appendLines(nil, "", messageNode(p.ProtoReflect()))
 }
 
-// appendLines appends a line for each value of a node: an element of a list is one.
+// An element of a list is one value.
 func appendLines(list []string, path string, n *yaml.Node) ([]string, error) {
 	var err error
 	switch n.Kind {
@@ -113,7 +111,6 @@ func appendLines(list []string, path string, n *yaml.Node) ([]string, error) {
 	return list, err
 }
 
-// appendLine appends the line of a value.
 func appendLine(list []string, path string, n *yaml.Node) ([]string, error) {
 	n.Style |= yaml.FlowStyle
 	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "\n") {

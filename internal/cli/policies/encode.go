@@ -12,7 +12,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// encode returns policies as a file has them.
 func encode(policies []*cleanupv1.Policy) (string, error) {
 	list := &yaml.Node{Kind: yaml.SequenceNode}
 	for _, p := range policies {
@@ -25,7 +24,7 @@ func encode(policies []*cleanupv1.Policy) (string, error) {
 	return encodeNode(file)
 }
 
-// encodeNode returns the YAML of a node. What a terminal could act on is escaped: only quoted texts have it.
+// What a terminal could act on is escaped: only quoted texts have it.
 func encodeNode(n *yaml.Node) (string, error) {
 	var text bytes.Buffer
 	e := yaml.NewEncoder(&text)
@@ -45,7 +44,7 @@ func encodeNode(n *yaml.Node) (string, error) {
 	return out.String(), nil
 }
 
-// messageNode returns a message in the order of its fields, without what the server sets.
+// In the order of its fields, without what the server sets.
 func messageNode(m protoreflect.Message) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.MappingNode}
 	fields := m.Descriptor().Fields()
@@ -60,7 +59,6 @@ func messageNode(m protoreflect.Message) *yaml.Node {
 	return n
 }
 
-// fieldNode returns the value of a field.
 func fieldNode(m protoreflect.Message, f protoreflect.FieldDescriptor) *yaml.Node {
 	switch value := m.Get(f); {
 	case f.HasOptionalKeyword() && !m.Has(f):
@@ -79,7 +77,6 @@ func fieldNode(m protoreflect.Message, f protoreflect.FieldDescriptor) *yaml.Nod
 	}
 }
 
-// valueNode returns one value of a field.
 func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.Node {
 	switch f.Kind() {
 	case protoreflect.MessageKind:
@@ -96,7 +93,7 @@ func valueNode(value protoreflect.Value, f protoreflect.FieldDescriptor) *yaml.N
 	return &yaml.Node{Kind: yaml.ScalarNode, Value: value.String()}
 }
 
-// textNode returns a text, which is quoted if it would read as something else.
+// Quoted if it would read as something else.
 func textNode(text string) *yaml.Node {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: text}
 	isMerge := text == "<<" // the key that merges maps, in quotes or not

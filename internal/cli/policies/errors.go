@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// explain returns an error for each field that the server refuses, with the place of the policy and its name.
+// One error for each field that the server refuses, with the place of the policy and its name.
 func (e entry) explain(err error) error {
 	s, where := status.Convert(err), fmt.Sprintf("%s: policy %s: ", e.where, e.policy.GetName())
 	switch s.Code() {
@@ -36,8 +36,7 @@ func (e entry) explain(err error) error {
 	return errors.Join(wrong...)
 }
 
-// fieldPath returns the path of a field of a request as a file has it, such as `olderThan.days: `; empty for the policy
-// itself.
+// As a file has it, such as `olderThan.days: `; "" for the policy itself.
 func fieldPath(field string) string {
 	path := strings.TrimPrefix(strings.TrimPrefix(field, "policy"), ".")
 	if path == "" {

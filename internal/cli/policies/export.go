@@ -37,7 +37,7 @@ func newExport(server *rpc.Server) *cobra.Command {
 	}
 }
 
-// choose returns the policies with the given names, or all policies if no name is given.
+// No names: all policies.
 func choose(all []*cleanupv1.Policy, names []string) ([]*cleanupv1.Policy, error) {
 	if len(names) == 0 {
 		return all, nil

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/rpc"
 )
 
-// listPolicies returns all policies.
 func listPolicies(
 	ctx context.Context, client cleanupd.Client, options ...grpc.CallOption,
 ) (*cleanupv1.ListPoliciesResponse, error) {
@@ -20,7 +19,6 @@ func listPolicies(
 	})
 }
 
-// known offers the names of the policies.
 func known(ctx context.Context, client cleanupd.Client) (list []cobra.Completion, err error) {
 	resp, err := listPolicies(ctx, client)
 	for _, p := range resp.GetPolicies() {

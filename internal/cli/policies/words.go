@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/policy"
 )
 
-// table returns a table of policies.
 func table(policies ...*cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{{"POLICY", "ENABLED", "RAN", "TABLE", "ACTION", "CONDITION"}}
 	for _, p := range policies {
@@ -27,7 +26,6 @@ func table(policies ...*cleanupv1.Policy) []terminal.Row {
 	return rows
 }
 
-// facts returns a table with the details of a policy.
 func facts(p *cleanupv1.Policy) []terminal.Row {
 	rows := []terminal.Row{
 		{"policy", p.GetName()},
@@ -58,14 +56,13 @@ func yesOrNo(yes bool) string {
 	return "no"
 }
 
-// hasRun reports whether a run has followed a saved plan with the rule as it is.
+// A run has followed a saved plan with the rule as it is.
 func hasRun(p *cleanupv1.Policy) bool {
 	return !slices.ContainsFunc(p.GetWarnings(), func(w *cleanupv1.Message) bool {
 		return w.GetCode() == message.PolicyUnproven.Code
 	})
 }
 
-// action returns what happens to matching rows.
 func action(p *cleanupv1.Policy) string {
 	if len(p.GetAssign()) == 0 {
 		return "delete"
@@ -81,10 +78,9 @@ func action(p *cleanupv1.Policy) string {
 	return "set " + strings.Join(columns, ", ")
 }
 
-// condition describes the condition of a policy.
 func condition(p *cleanupv1.Policy) string { return strings.Join(conditions(p), ", and ") }
 
-// conditions describes each part of the condition of a policy. A row matches if all parts are true.
+// A row matches if all parts are true.
 func conditions(p *cleanupv1.Policy) (parts []string) {
 	if a := p.GetOlderThan(); a != nil {
 		parts = append(parts, a.GetColumn()+" older than "+format.Count(int64(a.GetDays()), "day", "days"))
@@ -107,7 +103,7 @@ func conditions(p *cleanupv1.Policy) (parts []string) {
 	return parts
 }
 
-// signs are the comparisons that have a sign.
+// Comparisons that have a sign.
 var signs = map[cleanupv1.FilterOp]string{
 	cleanupv1.FilterOp_FILTER_OP_EQUAL:            "=",
 	cleanupv1.FilterOp_FILTER_OP_NOT_EQUAL:        "<>",
@@ -117,7 +113,6 @@ var signs = map[cleanupv1.FilterOp]string{
 	cleanupv1.FilterOp_FILTER_OP_GREATER_OR_EQUAL: ">=",
 }
 
-// comparison describes a filter.
 func comparison(f *cleanupv1.Filter) string {
 	const most = 5
 	shown := f.GetValues()[:min(len(f.GetValues()), most)]

@@ -8,7 +8,6 @@ import (
 	"github.com/cleanupd/cleanupd"
 )
 
-// WithClient returns a command's function that calls do with a client of the server.
 func WithClient(server *Server, do func(cmd *cobra.Command, client cleanupd.Client, args []string) error) func(
 	*cobra.Command, []string,
 ) error {

@@ -13,18 +13,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/flags"
 )
 
-// completionTimeout limits how long a shell waits for what can be typed.
+// How long a shell waits for what can be typed.
 const completionTimeout = time.Second
 
-// Source returns what can be typed, with descriptions.
+// What can be typed, with descriptions.
 type Source func(ctx context.Context, client cleanupd.Client) ([]cobra.Completion, error)
 
-// CompleteFlag completes the values of a flag.
 func CompleteFlag(cmd *cobra.Command, flag string, complete cobra.CompletionFunc) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, complete) // it fails only for an unknown flag
 }
 
-// FirstArgument completes only the first argument.
 func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -34,8 +32,7 @@ func FirstArgument(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// Complete returns a completion that asks the server what can be typed, and offers nothing if it does not answer in
-// time. It offers no names of files.
+// Asks the server, and offers nothing if it does not answer in time. Offers no names of files.
 func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		list, err := offers(cmd, server, sources)
@@ -47,7 +44,7 @@ func Complete(server *Server, sources ...Source) cobra.CompletionFunc {
 	}
 }
 
-// offers returns what all sources return. One that fails offers nothing.
+// A source that fails offers nothing.
 func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.Completion, err error) {
 	if err := flags.ReadEnvironment(cmd.Flags()); err != nil { // which cobra does not do for a completion
 		return nil, err
@@ -72,7 +69,6 @@ func offers(cmd *cobra.Command, server *Server, sources []Source) (list []cobra.
 	return list, nil
 }
 
-// CompleteContexts completes the name of a context.
 func CompleteContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	file, err := contexts.Load()
 	if err != nil {

@@ -17,8 +17,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// Explain adds to the error of a call what the user can do: watch the run that is active already, or check the
-// address of a server that cannot be reached.
+// Explain adds what the user can do: watch the run that is active already, or check the address of a server that cannot
+// be reached.
 func (server *Server) Explain(err error) error {
 	s, ok := status.FromError(err)
 	for _, detail := range s.Details() {
@@ -40,7 +40,7 @@ func (server *Server) Explain(err error) error {
 	return status.Errorf(codes.Unavailable, "cannot reach %s: %s", server.Address, s.Message())
 }
 
-// hints says what parts of the errors of connections mean.
+// What parts of the errors of connections mean.
 var hints = []struct{ part, hint string }{
 	{
 		"looked like an HTTP/1.1 header",
@@ -53,8 +53,7 @@ var hints = []struct{ part, hint string }{
 	{"server preface", "check that it is the gRPC address, and whether the server uses TLS: --tls, --tls-ca"},
 }
 
-// ExplainConflict replaces the error of a change that failed because the settings have changed since the command read
-// their etag: the user can run the command again.
+// ExplainConflict: the settings have changed since the command read their etag, so the user can run it again.
 func ExplainConflict(err error) error {
 	if status.Code(err) != codes.Aborted {
 		return err
@@ -63,7 +62,7 @@ func ExplainConflict(err error) error {
 		"nothing was changed: somebody else changed the same settings meanwhile; run the command again")
 }
 
-// PlainError returns the error of a call without its gRPC code. An invalid argument is a usage error.
+// Without the gRPC code. An invalid argument is a usage error.
 func PlainError(err error) error {
 	s, ok := status.FromError(err)
 	switch {
@@ -75,7 +74,7 @@ func PlainError(err error) error {
 	return errors.New(s.Message())
 }
 
-// nameFields replaces the names of fields in an error by the names that the user typed.
+// Fields get the names that the user typed.
 func nameFields(cmd *cobra.Command, err error) error {
 	s, ok := status.FromError(err)
 	if !ok || s.Code() != codes.InvalidArgument {
@@ -94,13 +93,12 @@ func nameFields(cmd *cobra.Command, err error) error {
 	return status.Error(s.Code(), strings.Join(problems, "; "))
 }
 
-// otherNames are the names on the command line of fields that have another name there.
+// Fields with another name on the command line.
 var otherNames = map[string]string{"more_crons": "cron", "page_size": "limit"}
 
 var listIndex = regexp.MustCompile(`\[\d+\]`)
 
-// typedName returns the name that a user types for a field of a request: a flag, an argument in capitals, or the name
-// of an option or a guard.
+// A flag, an argument in capitals, or the name of an option or a guard.
 func typedName(cmd *cobra.Command, path string) string {
 	segments := strings.Split(listIndex.ReplaceAllString(path, ""), ".")
 	last := segments[len(segments)-1]

@@ -12,19 +12,16 @@ import (
 	"github.com/cleanupd/cleanupd/service"
 )
 
-// AddLimitFlag adds the flag that limits how many entries are listed.
 func AddLimitFlag(f *pflag.FlagSet, limit *int32) {
 	f.Int32Var(limit, "limit", service.DefaultPageSize, "how many of the newest to list at most, 1 or more")
 }
 
-// listResponse is an answer with a page of a list.
 type listResponse interface {
 	proto.Message
 	GetNextPageToken() string
 }
 
-// List returns the first entries of a list, up to limit, merged from pages of at most pageSize entries. fetch requests
-// a page, and returns how many entries it has.
+// Merged from pages of at most pageSize entries, up to limit. fetch returns how many entries a page has.
 func List[M listResponse](
 	limit, pageSize int32, fetch func(size int32, token string) (page M, entries int, err error),
 ) (all M, err error) {
@@ -44,7 +41,7 @@ func List[M listResponse](
 	return all, err
 }
 
-// ListAll returns a whole list, merged from its pages. fetch requests a page.
+// The whole list, merged from its pages.
 func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err error) {
 	return List(math.MaxInt32, math.MaxInt32, func(_ int32, token string) (page M, entries int, err error) {
 		page, err = fetch(token)
@@ -52,7 +49,7 @@ func ListAll[M listResponse](fetch func(token string) (M, error)) (all M, err er
 	})
 }
 
-// PrintMore prints a hint if the list has more pages.
+// Only if the list has more pages.
 func PrintMore(w io.Writer, list listResponse) {
 	if list.GetNextPageToken() != "" {
 		fmt.Fprintln(w, "There are more entries: a higher --limit lists them.")

@@ -13,7 +13,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// makePrintable replaces all strings of a message by printable ones.
 func makePrintable(message any) {
 	m, ok := message.(proto.Message)
 	if !ok {
@@ -36,11 +35,9 @@ func makePrintable(message any) {
 	})
 }
 
-// rawOption marks a call whose response is not made printable.
 type rawOption struct{ grpc.EmptyCallOption }
 
-// Raw returns an option of a unary call that leaves the strings of the response unchanged. The caller must make them
-// printable before it prints them.
+// The strings of a unary call's response stay unchanged. The caller must make them printable before it prints them.
 func Raw() grpc.CallOption { return rawOption{} }
 
 func isRaw(o grpc.CallOption) bool {
@@ -48,7 +45,7 @@ func isRaw(o grpc.CallOption) bool {
 	return ok
 }
 
-// printableResponses intercepts calls, and makes their responses printable, unless the call is Raw.
+// Unless the call is Raw.
 func printableResponses(
 	ctx context.Context, method string, req, reply any, conn *grpc.ClientConn, call grpc.UnaryInvoker,
 	options ...grpc.CallOption,
@@ -60,7 +57,6 @@ func printableResponses(
 	return err
 }
 
-// printableStreams intercepts streams, and makes their messages printable.
 func printableStreams(
 	ctx context.Context, desc *grpc.StreamDesc, conn *grpc.ClientConn, method string, open grpc.Streamer,
 	options ...grpc.CallOption,

@@ -22,10 +22,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// DefaultAddress is the address of the server if neither a flag nor a context has another one.
+// If neither a flag nor a context has another one.
 const DefaultAddress = "127.0.0.1:9090"
 
-// Server is the address of a server, and how the client authenticates itself. Flags, variables and contexts set it.
+// Flags, variables and contexts set it.
 type Server struct {
 	contexts.Context
 	token string
@@ -33,7 +33,6 @@ type Server struct {
 	given func(flag string) bool
 }
 
-// AddFlags adds the flags of the server and the credentials to a command and its subcommands.
 func (s *Server) AddFlags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
 	AddContextFlags(f, &s.Context)
@@ -46,7 +45,7 @@ func (s *Server) AddFlags(cmd *cobra.Command) {
 	CompleteFlag(cmd, "context", CompleteContexts)
 }
 
-// AddContextFlags adds the flags that a context stores, except the one of the token.
+// Without the flag of the token.
 func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Address, "server", "", "the gRPC address of a server, HOST:PORT")
 	f.BoolVar(&c.TLS, "tls", false, "use TLS, and trust the certificate authorities of the system")
@@ -55,8 +54,8 @@ func AddContextFlags(f *pflag.FlagSet, c *contexts.Context) {
 	f.StringVar(&c.Key, "client-key", "", "the key of --client-cert: a PEM file")
 }
 
-// useContext sets what no flag and no variable gave from a context: the one that was named, or the current one if no
-// server was given. It returns a line for the user if that server is one of several that they may have meant.
+// Fills in what no flag and no variable gave from a context: the one that was named, or the current one if no server
+// was given. notice is for the user, if that server is one of several that they may have meant.
 func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	s.given = cmd.Flags().Changed
 	if s.given("server") && !s.given("context") {
@@ -90,7 +89,7 @@ func (s *Server) useContext(cmd *cobra.Command) (notice string, err error) {
 	return notice, nil
 }
 
-// merge sets what no flag gave from a context.
+// Only what no flag gave.
 func (s *Server) merge(c contexts.Context) {
 	given := s.Context
 	s.Context = c
@@ -107,7 +106,7 @@ func (s *Server) merge(c contexts.Context) {
 	}
 }
 
-// String returns the address of the server, with the name of its context.
+// With the name of its context.
 func (s *Server) String() string {
 	if s.name != "" {
 		return s.Address + " (context " + s.name + ")"
@@ -115,7 +114,7 @@ func (s *Server) String() string {
 	return s.Address
 }
 
-// Command returns a command line about a run on the same server, to be pasted. It leaves out the token.
+// A command line about a run on the same server, to be pasted, without the token.
 func (s *Server) Command(name, runID string) string {
 	text := "cleanupd " + name + " " + runID
 	if s.name != "" {
@@ -137,7 +136,7 @@ func (s *Server) Command(name, runID string) string {
 	return text
 }
 
-// Dial returns a connection to the server, which connects with the first call.
+// Connects with the first call.
 func (s *Server) Dial() (*grpc.ClientConn, error) {
 	_, port, err := net.SplitHostPort(s.Address)
 	if number, portErr := net.LookupPort("tcp", port); err != nil || portErr != nil || number == 0 {
@@ -169,7 +168,7 @@ func (s *Server) Dial() (*grpc.ClientConn, error) {
 	return conn, nil
 }
 
-// readToken returns the token to send, which may be empty, and the flag or file it comes from.
+// token may be empty; origin is the flag or file it comes from.
 func (s *Server) readToken() (token, origin string, err error) {
 	if s.token != "" || s.TokenFile == "" {
 		return s.token, "--token", nil
@@ -185,7 +184,6 @@ func (s *Server) readToken() (token, origin string, err error) {
 	return token, "the token of " + s.TokenFile, nil
 }
 
-// transport returns the credentials of the connection, and whether they encrypt it.
 func (s *Server) transport() (c credentials.TransportCredentials, encrypted bool, err error) {
 	if (s.Certificate == "") != (s.Key == "") {
 		return nil, false, flags.Errorf("--client-cert and --client-key must be given together")
@@ -209,13 +207,11 @@ func (s *Server) transport() (c credentials.TransportCredentials, encrypted bool
 	return credentials.NewTLS(config), true, nil
 }
 
-// bearer is a token that is sent with each call.
 type bearer string
 
 func (b bearer) GetRequestMetadata(context.Context, ...string) (map[string]string, error) {
 	return map[string]string{"authorization": "Bearer " + string(b)}, nil
 }
 
-// RequireTransportSecurity implements credentials.PerRPCCredentials. Without TLS, Dial allows tokens only to loopback
-// addresses.
+// Without TLS, Dial allows tokens only to loopback addresses.
 func (bearer) RequireTransportSecurity() bool { return false }

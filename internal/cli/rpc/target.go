@@ -10,7 +10,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// PrintTarget prints the server, and the database that it cleans, before the user is asked about a change.
+// The server, and the database that it cleans, before the user is asked about a change.
 func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) error {
 	about, err := client.GetServer(cmd.Context(), &cleanupv1.GetServerRequest{})
 	if err != nil {
@@ -29,5 +29,5 @@ func PrintTarget(cmd *cobra.Command, server *Server, client cleanupd.Client) err
 	return nil
 }
 
-// PrintFact prints a line about what the user is asked to confirm.
+// What the user is asked to confirm.
 func PrintFact(w io.Writer, name, text string) { fmt.Fprintf(w, "%-9s %s\n", name, text) }

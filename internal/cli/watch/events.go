@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// NewPrinter returns the printer of a run's events for an output format. With all, its tables have no limit.
+// all: tables have no limit.
 func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, all bool) Printer {
 	if output == format.Table {
 		return NewView(terminal.ScreenOf(cmd.OutOrStdout()), server, all)
@@ -21,12 +21,11 @@ func NewPrinter(output format.Output, cmd *cobra.Command, server *rpc.Server, al
 	return &eventPrinter{output, cmd.OutOrStdout(), cmd.ErrOrStderr()}
 }
 
-// AddAllFlag adds the flag that lifts the limit of tables.
 func AddAllFlag(f *pflag.FlagSet, all *bool) {
 	f.BoolVar(all, "all", false, "show all tables, not only the largest changes; -o json always has all")
 }
 
-// eventPrinter prints the events of a run as the API's messages.
+// Prints the API's messages.
 type eventPrinter struct {
 	output      format.Output
 	out, errOut io.Writer

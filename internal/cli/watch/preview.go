@@ -13,11 +13,11 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// maxPreviewTables limits how many tables of a dry run are printed.
+// Of a dry run.
 const maxPreviewTables = 30
 
-// printPreview prints what a dry run would change, table by table, the largest changes first, and the guards that would
-// refuse it. A screen that is too narrow for a table gets a list. more says how to see the tables above the limit.
+// The largest changes first, and the guards that would refuse them. A screen that is too narrow for a table gets a
+// list. more says how to see the tables above the limit.
 func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) error {
 	var list []*cleanupv1.TablePreview
 	for _, t := range r.GetResults() {
@@ -42,10 +42,9 @@ func printPreview(s *terminal.Screen, r *cleanupv1.Run, limit int, more string) 
 	return err
 }
 
-// maxRuleLines limits how much of a rule is printed in a list.
+// In a list.
 const maxRuleLines = 3
 
-// previewTable returns a row for each preview of a table.
 func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 	// empty columns are left out
 	rows := []terminal.Row{{"TABLE", "WOULD", "HOW MANY", "NOW", "OF", "BYTES", "OLDEST", "NEWEST", "WHY"}}
@@ -66,7 +65,6 @@ func previewTable(list []*cleanupv1.TablePreview) []terminal.Row {
 	return rows
 }
 
-// printPreviewList prints a paragraph for each preview of a table.
 func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 	for _, p := range list {
 		figures := fmt.Sprintf("%s %s", format.EnumName(p.GetAction()), humanize.Comma(affected(p)))
@@ -86,12 +84,11 @@ func printPreviewList(s *terminal.Screen, list []*cleanupv1.TablePreview) {
 	}
 }
 
-// reason returns why a table would change.
 func reason(p *cleanupv1.TablePreview) string {
 	return strings.Join(append([]string{p.GetRule()}, p.GetRemarks()...), "; but ")
 }
 
-// affected returns how many rows or tables a preview is about.
+// Rows or tables.
 func affected(p *cleanupv1.TablePreview) int64 {
 	if p.GetAction() == cleanupv1.PreviewAction_PREVIEW_ACTION_DROP {
 		return p.GetTables()
@@ -99,7 +96,7 @@ func affected(p *cleanupv1.TablePreview) int64 {
 	return p.GetRows()
 }
 
-// TrippedGuards returns the guards that would refuse a run, according to a dry run.
+// According to a dry run.
 func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 	for _, t := range dryRun.GetResults() {
 		for _, p := range t.GetPreview() {
@@ -109,7 +106,6 @@ func TrippedGuards(dryRun *cleanupv1.Run) (guards []*cleanupv1.TrippedGuard) {
 	return guards
 }
 
-// DescribeGuard returns a sentence about a guard that would refuse a run.
 func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 	details := ""
 	if g.GetRecentRows() > 0 {
@@ -123,7 +119,6 @@ func DescribeGuard(g *cleanupv1.TrippedGuard) string {
 		humanize.Comma(g.GetLimit()))
 }
 
-// AcceptCommand returns the command that runs a plan and accepts the guards that would refuse it.
 func AcceptCommand(plan string, guards []*cleanupv1.TrippedGuard) string {
 	var command strings.Builder
 	command.WriteString("cleanupd run --plan " + plan)

@@ -17,8 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// PrintRun prints a run: who requested it and when, its results, and why it did not succeed. With all, its
-// tables have no limit.
+// Who requested it and when, its results, and why it did not succeed. all: tables have no limit.
 func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	kind := "Run"
 	if r.GetDryRun() {
@@ -56,7 +55,7 @@ func PrintRun(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool
 	return err
 }
 
-// printResults prints the results of a run's tasks, the sizes of their tables, the preview of a dry run, and totals.
+// With the sizes of their tables, the preview of a dry run, and totals.
 func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all bool) error {
 	more := ""
 	if server != nil {
@@ -96,7 +95,7 @@ func printResults(s *terminal.Screen, r *cleanupv1.Run, server *rpc.Server, all 
 	return err
 }
 
-// RowsRetained returns how many obsolete rows tasks did not delete, with a plus if there may be more.
+// A plus: there may be more.
 func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	var rows, tables int64
 	for _, t := range tasks {
@@ -108,7 +107,7 @@ func RowsRetained(tasks ...*cleanupv1.TaskResult) string {
 	return humanize.Comma(rows)
 }
 
-// Total returns a line about what a run did or would do, and how long it took.
+// What a run did or would do, and how long it took.
 func Total(r *cleanupv1.Run) string {
 	var sum cleanupv1.TaskResult
 	for _, t := range r.GetResults() {
@@ -128,7 +127,7 @@ func Total(r *cleanupv1.Run) string {
 	return text
 }
 
-// total returns the Total of a run, and how many bytes of its tables are free for new rows.
+// With how many bytes of the run's tables are free for new rows.
 func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	var reusable int64
 	for _, t := range sizes {
@@ -140,8 +139,7 @@ func total(r *cleanupv1.Run, sizes []*cleanupv1.TableSpace) string {
 	return Total(r)
 }
 
-// tableSizes returns the sizes of a run's tables before the first and after the last task that deleted from them. The
-// tables with the most deleted rows come first.
+// Before the first and after the last task that deleted from them, the tables with the most deleted rows first.
 func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	sums := map[string]*cleanupv1.TableSpace{}
 	for _, t := range r.GetResults() {
@@ -163,10 +161,10 @@ func tableSizes(r *cleanupv1.Run) (list []*cleanupv1.TableSpace) {
 	return list
 }
 
-// maxTables limits how many tables are printed with their sizes.
+// Printed with their sizes.
 const maxTables = 10
 
-// printTableSizes prints the sizes of the first tables. more says how to see the others.
+// more says how to see the others.
 func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit int, more string) error {
 	if len(sizes) == 0 {
 		return nil
@@ -187,14 +185,14 @@ func printTableSizes(s *terminal.Screen, sizes []*cleanupv1.TableSpace, limit in
 	return err
 }
 
-// printMore prints how many tables are left out, if any are, and how to see them.
+// Nothing if n is 0.
 func printMore(s *terminal.Screen, n int, how string) {
 	if n > 0 {
 		fmt.Fprintf(s, "and %d more%s\n", n, how) // not wrapped, so that the command can be pasted
 	}
 }
 
-// sizeIfKnown returns a number of bytes with a unit, or a question mark.
+// A question mark if unknown.
 func sizeIfKnown(n *int64) string {
 	if n == nil {
 		return "?"

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/eventlog"
 )
 
-// resumeTimeout limits how long a client tries to start a run, or to reconnect to it, on a server that does not answer.
+// How long a client tries to start a run, or to reconnect to it, on a server that does not answer.
 const resumeTimeout = time.Minute
 
 // Run receives the events of a run. It resumes when the server that sends them is replaced, or when the database lost
@@ -40,14 +40,13 @@ type Run struct {
 	missing    bool        // whether the run no longer exists
 }
 
-// Printer prints the events of a run.
 type Printer interface {
 	Event(e *cleanupv1.RunEvent) error
 	Note(text string) error // about the connection
 	Clear() error           // removes progress that is shown, before an error is printed
 }
 
-// Start starts a run. The request gets an id, unless it has one, by which it can be repeated and starts only one run.
+// The request gets an id, unless it has one, so that repeating it starts only one run.
 func Start(
 	ctx context.Context, server *rpc.Server, client cleanupd.Client, request *cleanupv1.RunCleanupRequest,
 ) (*Run, error) {
@@ -63,7 +62,7 @@ func Start(
 	return r, nil
 }
 
-// NewRun returns a run that was started before, and whose events a stream sends.
+// For a run that was started before; stream sends its events.
 func NewRun(
 	ctx context.Context, server *rpc.Server, client cleanupd.Client, stream cleanupv1.CleanupService_WatchRunClient,
 ) *Run {
@@ -72,7 +71,7 @@ func NewRun(
 	return r
 }
 
-// open requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
+// Requests the events after the last one that is not lost. Until the first one it repeats the request for the run.
 func (r *Run) open() {
 	if r.id == "" {
 		r.receive, r.accepted = receiver(r.client.RunCleanup(r.ctx, r.request))
@@ -83,8 +82,7 @@ func (r *Run) open() {
 	))
 }
 
-// receiver returns a function that receives the next event of a stream, or the error of the call, and one that reports,
-// once the stream has ended, whether the server had accepted the call.
+// The second function reports, once the stream has ended, whether the server had accepted the call.
 func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	stream interface {
 		Recv() (M, error)
@@ -110,11 +108,11 @@ func receiver[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	}, accepted
 }
 
-// ID returns the id of the run, empty before its first event.
+// "" before the first event.
 func (r *Run) ID() string { return r.id }
 
-// Follow prints a run until it ends. If the user interrupts it or the server is lost, the error has the commands that
-// watch or cancel the run, which continues.
+// If the user interrupts Follow or the server is lost, the error has the commands that watch or cancel the run, which
+// continues.
 func (r *Run) Follow(p Printer) error {
 	err := r.Print(p)
 	switch {
@@ -138,7 +136,7 @@ func (r *Run) Follow(p Printer) error {
 	return nil
 }
 
-// Print prints the events of a run until its stream ends, and returns the error that ended it.
+// Until the stream ends; returns the error that ended it.
 func (r *Run) Print(p Printer) error {
 	for {
 		event, err := r.next()
@@ -163,7 +161,7 @@ func (r *Run) Print(p Printer) error {
 	}
 }
 
-// next returns the next event. After the last one its error is the status of the run.
+// After the last event the error is the status of the run.
 func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	e, err := r.receive()
 	if err == nil {
@@ -174,7 +172,7 @@ func (r *Run) next() (*cleanupv1.RunEvent, error) {
 	return e, err
 }
 
-// resumeReason returns why the run must be requested or watched again after an error, empty if it must not.
+// "" if the run must not be requested or watched again.
 func (r *Run) resumeReason(err error) string {
 	s := status.Convert(err)
 	switch {
@@ -199,8 +197,8 @@ func (r *Run) resumeReason(err error) string {
 	return ""
 }
 
-// resume requests the events after the last one that is not lost, until a server sends one. A call that a server has
-// accepted is an answer, also if a proxy cuts it before there is an event: a paused run has none.
+// Requests the events after the last one that is not lost, until a server sends one. A call that a server has accepted
+// is an answer, even if a proxy cuts it before there is an event: a paused run has none.
 func (r *Run) resume() (*cleanupv1.RunEvent, error) {
 	pause := backoff.NewExponentialBackOff()
 	pause.InitialInterval, pause.MaxInterval = 100*time.Millisecond, 2*time.Second

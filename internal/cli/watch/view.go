@@ -19,10 +19,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/terminal"
 )
 
-// progressInterval separates the lines of progress where they cannot be drawn again.
+// Between lines of progress where they cannot be drawn again.
 const progressInterval = 5 * time.Second
 
-// View prints a run for people: a line for each task, progress below it, and tables at the end.
+// For people: a line for each task, progress below it, and tables at the end.
 type View struct {
 	*terminal.Screen
 	server        *rpc.Server // nil in the demo
@@ -35,7 +35,7 @@ type View struct {
 	progressTime  time.Time              // when progress was printed last
 }
 
-// NewView returns a printer of a run's events for people. With all, its tables have no limit.
+// all: tables have no limit.
 func NewView(s *terminal.Screen, server *rpc.Server, all bool) *View {
 	return &View{Screen: s, server: server, all: all}
 }
@@ -69,17 +69,17 @@ func (v *View) Event(e *cleanupv1.RunEvent) error {
 	return nil
 }
 
-// Note implements Printer. It prints a line above the progress.
+// Above the progress.
 func (v *View) Note(line string) error {
 	err := v.Clear()
 	fmt.Fprintln(v, v.Wrap(line, noteIndent))
 	return err
 }
 
-// changes are the codes of messages about a change of the run itself, which explain why it stands still, or is slower.
+// Messages about a change of the run itself, which explain why it stands still, or is slower.
 var changes = []string{message.RunPaused.Code, message.RunContinued.Code, message.PaceChanged.Code}
 
-// noteIndent is where the text of a task's line begins.
+// Where the text of a task's line begins.
 const noteIndent = 8
 
 func (v *View) Clear() (err error) {
@@ -90,13 +90,11 @@ func (v *View) Clear() (err error) {
 	return err
 }
 
-// taskLabel returns the beginning of a task's line.
 func (v *View) taskLabel(task string) string {
 	return fmt.Sprintf("[%2d/%d] %-20s", v.task.GetPosition(), v.task.GetTaskCount(), task)
 }
 
-// progress prints the progress of the task and the run: on a terminal over the last progress, elsewhere as a line every
-// progressInterval.
+// On a terminal over the last progress, elsewhere as a line every progressInterval.
 func (v *View) progress(e *cleanupv1.RunEvent) error {
 	p := e.GetTaskProgress()
 	if v.Moves {
@@ -118,17 +116,16 @@ func (v *View) progress(e *cleanupv1.RunEvent) error {
 	return v.Note(v.taskLabel(p.GetTask()) + " " + describeProgress(p))
 }
 
-// bar draws a bar that is filled by a share, on a fifth of the screen.
+// A fifth of the screen.
 func (v *View) bar(share float64) string {
 	width := min(max(v.Width()/5-4, 2), 30)
 	full := int(share * float64(width))
 	return " [" + strings.Repeat("#", full) + strings.Repeat("-", width-full) + "] "
 }
 
-// truncate cuts a line to the width of the screen.
 func (v *View) truncate(line string) string { return text.Trim(line, max(v.Width()-1, 0)) }
 
-// completedShare returns the completed share of a task, from 0 to 1, or 0 if it is unknown.
+// 0 to 1; 0 if unknown.
 func completedShare(p *cleanupv1.TaskProgress) float64 {
 	if p.GetRowsExpected() <= 0 {
 		return 0
@@ -136,7 +133,7 @@ func completedShare(p *cleanupv1.TaskProgress) float64 {
 	return min(1, float64(p.GetRowsDeleted()+p.GetRowsUpdated())/float64(p.GetRowsExpected()))
 }
 
-// describeProgress returns the progress of a task, the most important figures first, since a narrow screen cuts it.
+// The most important figures first, since a narrow screen cuts the text.
 func describeProgress(p *cleanupv1.TaskProgress) string {
 	done, rate := p.GetRowsDeleted()+p.GetRowsUpdated(), p.GetRowsPerSecond()
 	var parts []string
@@ -156,7 +153,6 @@ func describeProgress(p *cleanupv1.TaskProgress) string {
 	return strings.Join(append(parts, p.GetObject()), ", ")
 }
 
-// describeThrottle returns why a batch waits.
 func describeThrottle(t *cleanupv1.Throttle) string {
 	if t.GetDetail() == "" {
 		return format.EnumName(t.GetReason())
@@ -164,7 +160,7 @@ func describeThrottle(t *cleanupv1.Throttle) string {
 	return format.EnumName(t.GetReason()) + ": " + t.GetDetail()
 }
 
-// inSeconds returns an estimated duration, which is not more precise than a second.
+// An estimate is not more precise than a second.
 func inSeconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
@@ -172,7 +168,7 @@ func inSeconds(d time.Duration) string {
 	return d.Round(time.Second).String()
 }
 
-// summary returns what a task did or would do, each part after a comma, empty if it did nothing.
+// Each part after a comma; "" if the task did nothing.
 func summary(r *cleanupv1.TaskResult, dryRun bool) (text string) {
 	for _, count := range []struct {
 		n                 int64

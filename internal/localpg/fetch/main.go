@@ -28,8 +28,7 @@ func main() {
 	fmt.Println(dir)
 }
 
-// fetch lets embedded-postgres download the programs and unpack them. It has no call for that alone: a server is
-// started and stopped.
+// embedded-postgres has no call that only downloads and unpacks: a server is started and stopped.
 func fetch(cache string) (string, error) {
 	base := filepath.Join(cache, "postgres-"+runtime.GOARCH)
 	bin := filepath.Join(base, "bin")
@@ -57,7 +56,7 @@ func fetch(cache string) (string, error) {
 	return bin, pg.Stop()
 }
 
-// telling logs each download.
+// Logs each download.
 type telling struct{ http.RoundTripper }
 
 func (t telling) RoundTrip(req *http.Request) (*http.Response, error) {

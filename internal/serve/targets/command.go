@@ -10,7 +10,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// NewCommand returns the command notify.
 func NewCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "notify test",

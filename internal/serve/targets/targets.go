@@ -11,14 +11,12 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// Config configures the targets of notifications.
 type Config struct {
 	urls               []string
 	secretFile, caFile string
 	insecure           bool
 }
 
-// AddFlags adds the flags of the targets.
 func (c *Config) AddFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&c.urls, "notify", nil,
 		"who is notified of failed, refused and missed runs: https://HOST/PATH (a POST of a CloudEvent), "+
@@ -35,7 +33,7 @@ func (c *Config) AddFlags(f *pflag.FlagSet) {
 			"with a password")
 }
 
-// Parse returns the targets, or a usage error that has no secrets.
+// A usage error has no secrets.
 func (c *Config) Parse() (targets []*notify.Target, err error) {
 	if len(c.urls) == 0 {
 		if c.secretFile != "" || c.caFile != "" || c.insecure {
@@ -75,7 +73,7 @@ func (c *Config) Parse() (targets []*notify.Target, err error) {
 	return targets, errors.Join(mistakes...)
 }
 
-// AddBoundFlags adds the flags that say how much a run must retain for a notification.
+// How much a run must retain for a notification.
 func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 	f.Int64Var(&b.Rows, "notify-retained-rows", b.Rows,
 		"notify of a run that retained this many obsolete rows or more; rows on hold do not count; 0: never")
@@ -83,7 +81,6 @@ func AddBoundFlags(f *pflag.FlagSet, b *notify.Bounds) {
 		"notify of a run that could not finish this many tables or more; 0: never")
 }
 
-// CheckBounds fails if a bound is negative.
 func CheckBounds(b notify.Bounds) error {
 	if b.Rows < 0 || b.Tables < 0 {
 		return flags.Errorf("--notify-retained-rows and --notify-retained-tables must be 0 or more, not %d and %d",
@@ -92,7 +89,6 @@ func CheckBounds(b notify.Bounds) error {
 	return nil
 }
 
-// Log logs where notifications are sent.
 func Log(log *slog.Logger, targets []*notify.Target) {
 	for _, t := range targets {
 		log.Info("notifications", "target", t.Name, "protection", t.Protection)
