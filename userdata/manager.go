@@ -19,38 +19,34 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// Config configures a Manager.
 type Config struct {
-	// Record is the service's own database, in which erasures are requested and recorded.
+	// The service's own database, in which erasures are requested and recorded.
 	Record *pgxpool.Pool
-	// Forms is the Forms server's database.
-	Forms *forms.Database
-	// Folder is the folder of the document storage; empty if it is not in a folder.
+	Forms  *forms.Database
+	// Of the document storage; "" if it is not in a folder.
 	Folder string
-	// InDatabase is true if the document storage is in the database.
+	// The document storage is in the database.
 	InDatabase bool
-	// Server terminates and purges process instances; nil to change only the Forms server's database.
+	// nil: only the Forms server's database is changed.
 	Server erasure.ProcessManager
-	// Lease is how long a replica may be silent before another one takes its erasure over; 0 for DefaultLease.
+	// Any other replica may take over an erasure whose replica has been silent for this long; 0: DefaultLease.
 	Lease time.Duration
-	// Own fails if nothing may be changed because the record belongs to another instance, or is a copy; nil if it is
-	// never.
+	// Fails if nothing may be changed because the record belongs to another instance, or is a copy; nil: never.
 	Own func(ctx context.Context) error
-	// Held fails while everything is on hold, so that nothing may be erased; nil if it never is.
+	// Fails while everything is on hold, so that nothing may be erased; nil: never.
 	Held func(ctx context.Context) error
 }
 
-// DefaultLease is the default of Config.Lease.
 const DefaultLease = 15 * time.Second
 
-// Manager finds and erases user data in one Forms database with its document storage.
+// In one Forms database with its document storage.
 type Manager struct {
 	Config
 	wake      chan struct{} // signals a new erasure to Work
 	readiness readiness.Check
 }
 
-// New returns a Manager. It does not connect.
+// Does not connect.
 func New(c Config) *Manager {
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	never := func(context.Context) error { return nil }
@@ -79,10 +75,10 @@ func (m *Manager) rules() purge.Store {
 	return purge.Store{Record: m.Record, FormsID: m.Forms.Identity()}
 }
 
-// pingTimeout limits how long Ready waits for the Forms database.
+// How long Ready waits for the Forms database.
 const pingTimeout = 1500 * time.Millisecond
 
-// errSilent hides the error behind it, since everyone may see it.
+// Everyone may see this, so it hides the error behind it.
 var errSilent = errors.New("the Forms database does not answer")
 
 // Ready fails if the Forms database does not answer, or lacks the service's own tables. It asks at most once a second.
@@ -97,7 +93,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 	})
 }
 
-// Find finds every trace of a person, in one snapshot of the database.
+// In one snapshot of the database.
 func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Result, err error) {
 	err = m.snapshot(ctx, func(tx *forms.Transaction) error {
 		result, err = search.Run(ctx, tx, q)
@@ -106,7 +102,7 @@ func (m *Manager) Find(ctx context.Context, q search.Query) (result *search.Resu
 	return result, err
 }
 
-// snapshot calls fn with a snapshot of the Forms database, unless tables are missing there.
+// Unless tables are missing in the Forms database.
 func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) error) error {
 	return m.Forms.Snapshot(ctx, func(tx *forms.Transaction) error {
 		if err := tx.CheckTables(ctx, m.InDatabase); err != nil {
@@ -116,7 +112,7 @@ func (m *Manager) snapshot(ctx context.Context, fn func(tx *forms.Transaction) e
 	})
 }
 
-// BlindSpots returns what cannot be found in the tables of the database, for people.
+// What cannot be found in the tables of the database, for people.
 func (m *Manager) BlindSpots() []string {
 	spots := []string{
 		"process instances that a watched folder started: who started them is encoded in their stored data",
@@ -130,20 +126,19 @@ func (m *Manager) BlindSpots() []string {
 	return append(spots, "the contents of documents")
 }
 
-// Receipt returns the receipt with an id.
 func (m *Manager) Receipt(ctx context.Context, id string) (*report.Receipt, error) {
 	return record.Receipt(ctx, m.Record, id)
 }
 
-// Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one.
+// Newest first; the token is "" on the last page.
 func (m *Manager) Receipts(ctx context.Context, size int, token string) ([]*report.Receipt, string, error) {
 	return record.Receipts(ctx, m.Record, size, token)
 }
 
-// pollInterval is how often Watch polls for new events.
+// In case of new events.
 const pollInterval = 100 * time.Millisecond
 
-// Watch calls fn for each event of an erasure, past ones first, until the receipt, which it returns.
+// Past events first, until the receipt.
 func (m *Manager) Watch(ctx context.Context, id string, fn func(report.Event) error) (*report.Receipt, error) {
 	for last := int64(0); ; {
 		events, err := record.Events(ctx, m.Record, id, last)

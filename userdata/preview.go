@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// Preview calls fn for each event of an erasure that changes nothing. The last event is the receipt. fn may be slow,
-// since it is called when the snapshot of the database has ended.
+// Changes nothing. The last event is the receipt. fn may be slow, since it is called when the snapshot of the database
+// has ended.
 func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) error) error {
 	events, err := m.resolve(ctx, &r)
 	if err != nil {
@@ -48,7 +48,7 @@ func (m *Manager) Preview(ctx context.Context, r Request, fn func(report.Event) 
 	return p.report(report.Event{Receipt: p.receipt, Ended: true})
 }
 
-// previewer finds, numbers and emits the events of a preview, and makes its receipt.
+// Finds, numbers and emits the events of a preview, and makes its receipt.
 type previewer struct {
 	m        *Manager
 	request  Request // with ids
@@ -138,7 +138,7 @@ func (p *previewer) erase(ctx context.Context) error {
 	return p.report(p.files(ctx, sessions)...)
 }
 
-// leftoverSessions returns the sessions that earlier erasures of the same user or items have left.
+// Of earlier erasures of the same user or items.
 func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, err error) {
 	var earlier []string
 	if p.request.Query != nil {
@@ -153,8 +153,7 @@ func (p *previewer) leftoverSessions(ctx context.Context) (sessions []string, er
 	return sessions, err
 }
 
-// instances returns the events about process instances, and the sessions whose documents would be deleted from
-// the folder.
+// Also the sessions whose documents would be deleted from the folder.
 func (p *previewer) instances(
 	ctx context.Context, tx *forms.Transaction, remover *removal.Remover, ids []int64,
 ) (events []report.Event, sessions []string, err error) {
@@ -187,7 +186,7 @@ func (p *previewer) instances(
 	return events, sessions, nil
 }
 
-// files returns the events of deleting the documents of sessions from the folder.
+// Deletions of the sessions' documents from the folder.
 func (p *previewer) files(ctx context.Context, sessions []string) []report.Event {
 	switch {
 	case p.m.Folder != "":

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// purgeTask is a purge as a task of runs.
+// A purge as a task of runs.
 type purgeTask struct {
 	*Manager
 	rule purge.Rule
@@ -50,8 +50,7 @@ func (p purgeTask) Candidates(ctx context.Context, now time.Time) (*external.Can
 	return c, p.explain(ctx, err)
 }
 
-// Preview implements external.Work. If the Forms server purges, only process instances are counted, since the other
-// rows that it deletes are unknown.
+// If the Forms server purges, only process instances are counted, since the other rows that it deletes are unknown.
 func (p purgeTask) Preview(
 	ctx context.Context, c *external.Candidates, found func(ctx context.Context, rows map[string]int64) error,
 ) error {
@@ -82,12 +81,11 @@ func idsOf(items []external.Item) (ids []int64) {
 	return ids
 }
 
-// instancesPerErasure limits how many process instances an erasure has. It is high because each erasure searches the
-// folder of the document storage.
+// High, because each erasure searches the folder of the document storage.
 const instancesPerErasure = 10_000
 
-// Delete implements external.Work. It requests erasures, so that their receipts show what was deleted, and documents
-// whose files cannot be deleted are not forgotten.
+// Requests erasures, so that their receipts show what was deleted, and documents whose files cannot be deleted are not
+// forgotten.
 func (p purgeTask) Delete(
 	ctx context.Context, run string, c *external.Candidates, done func(ctx context.Context, rows int64) error,
 ) error {
@@ -144,11 +142,10 @@ func (p purgeTask) Delete(
 	return p.checkFailures(ctx, run)
 }
 
-// of identifies the erasures of the purge in a run.
+// The erasures of the purge in a run.
 func (p purgeTask) of(run string) record.Purge { return record.Purge{RunID: run, Name: p.rule.Name} }
 
-// request stores an erasure of those process instances that the run has not requested before, and returns its id; empty
-// if there are none.
+// Of those process instances that the run has not requested before; "" if there are none.
 func (p purgeTask) request(
 	ctx context.Context, run string, criteria purge.Criteria, ids []int64,
 ) (id string, err error) {
@@ -170,7 +167,7 @@ func (p purgeTask) request(
 	return id, err
 }
 
-// checkFailures fails if process instances, or documents of them, could not be erased in a run.
+// Process instances, or documents of them, could not be erased in a run.
 func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 	receipt, instances, sessions, err := p.of(run).Failures(ctx, p.Record)
 	if err != nil || receipt == "" {
@@ -181,7 +178,7 @@ func (p purgeTask) checkFailures(ctx context.Context, run string) error {
 		instances, sessions, receipt)
 }
 
-// Deleted implements external.Work. If the Forms server purges, it counts the process instances.
+// If the Forms server purges, only process instances are counted.
 func (p purgeTask) Deleted(ctx context.Context, run string) (rows int64, err error) {
 	if p.Server != nil {
 		return p.of(run).Instances(ctx, p.Record)
@@ -193,7 +190,7 @@ func (p purgeTask) RecentlyDeleted(ctx context.Context, run string, period time.
 	return record.RecentlyPurged(ctx, p.Record, p.Forms.Identity(), forms.InstanceTable, run, period)
 }
 
-// explain hides that the Forms database is lost, since that does not mean that the run's own database is.
+// Hides that the Forms database is lost, since that does not mean that the run's own database is.
 func (p purgeTask) explain(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() == nil && p.Forms.Lost(err) && p.Ready(ctx) != nil {
 		return errors.New("the Forms database is not available: " + sqlstate.Explain(err))

@@ -9,13 +9,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
-// Purges returns the rules of purges for this Forms database, ordered by name.
+// For this Forms database, ordered by name.
 func (m *Manager) Purges(ctx context.Context) ([]purge.Rule, error) {
 	return m.rules().List(ctx, m.Record)
 }
 
-// SetPurge stores what change makes of the rule of a purge, nil if it does not exist, and returns it. It fails with
-// failure.Violations if the rule is invalid, and with etag.ErrStale if an etag is given that is not the current rule's.
+// change gets the rule, or nil if it does not exist. SetPurge fails with failure.Violations if the rule is invalid, and
+// with etag.ErrStale if the given etag is not the current rule's.
 func (m *Manager) SetPurge(
 	ctx context.Context, name, givenEtag string, change func(before *purge.Rule) (purge.Rule, error), note purge.Note,
 ) (purge.Rule, error) {
@@ -34,8 +34,7 @@ func (m *Manager) SetPurge(
 	}, note)
 }
 
-// DeletePurge deletes the rule of a purge. It fails with purge.ErrNotFound, and with etag.ErrStale if an etag is given
-// that is not the rule's.
+// DeletePurge fails with purge.ErrNotFound, and with etag.ErrStale if the given etag is not the rule's.
 func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note purge.Note) error {
 	if err := m.Own(ctx); err != nil {
 		return err
@@ -43,10 +42,10 @@ func (m *Manager) DeletePurge(ctx context.Context, name, givenEtag string, note 
 	return m.rules().Delete(ctx, name, givenEtag, note)
 }
 
-// TaskPrefix begins the names of the tasks that are purges.
+// Of tasks that are purges.
 const TaskPrefix = "forms/"
 
-// Tasks returns the source of the purges as tasks of runs.
+// The purges as tasks of runs.
 func (m *Manager) Tasks() *external.Source {
 	return &external.Source{
 		Tasks: func(ctx context.Context, db external.Querier) (list []external.Task, err error) {

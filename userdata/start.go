@@ -14,29 +14,29 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// Request requests an erasure: of process instances and orphan tasks by their ids, of everything that a query finds, or
-// of stale documents.
+// An erasure of process instances and orphan tasks by their ids, of everything that a query finds, or of stale
+// documents.
 type Request struct {
 	Instances, Tasks []int64
 	Query            *search.Query // nil to erase by ids
 	Sweep            bool          // sweep documents; the other fields are empty
 	RequestedBy      string
-	// Starting is called with the id before the erasure is committed, unless nil; an error prevents that.
+	// Called with the id before the erasure is committed, unless nil; an error prevents that.
 	Starting func(ctx context.Context, id string) error
 }
 
-// ErrManyPrincipals reports that a user id has several principals, and that the query does not choose among them.
+// The user id has several principals, and the query does not choose among them.
 var ErrManyPrincipals = failure.New(failure.Precondition,
 	"the user id has several principals; choose among them by principal_ids")
 
-// ErrNoStorage reports that the document storage is unknown, so that there is nothing to sweep.
+// The document storage is unknown, so there is nothing to sweep.
 var ErrNoStorage = failure.New(
 	failure.Precondition,
 	"the location of the document storage (GDS) is unknown: start the server with --forms-gds-dir or "+
 		"--forms-gds-in-database",
 )
 
-// Start stores an erasure, which any replica then carries out, and returns its id.
+// Any replica carries the erasure out.
 func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	if err := m.Own(ctx); err != nil {
 		return "", err
@@ -83,7 +83,7 @@ func (m *Manager) Start(ctx context.Context, r Request) (id string, err error) {
 	return id, nil
 }
 
-// recordRequest returns a request as it is recorded.
+// As it is recorded.
 func (m *Manager) recordRequest(r Request) record.Request {
 	return record.Request{
 		FormsID:     m.Forms.Identity(),
@@ -94,7 +94,7 @@ func (m *Manager) recordRequest(r Request) record.Request {
 	}
 }
 
-// resolve replaces the query of a request by ids, and returns events about the data that it leaves out.
+// Replaces the query of a request by ids, and returns events about the data that it leaves out.
 func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Event, err error) {
 	if r.Sweep && !m.InDatabase && m.Folder == "" {
 		return nil, ErrNoStorage
@@ -131,5 +131,4 @@ func (m *Manager) resolve(ctx context.Context, r *Request) (events []report.Even
 	return events, nil
 }
 
-// sortedSet returns ids in order and without duplicates.
 func sortedSet(ids []int64) []int64 { return slices.Compact(slices.Sorted(slices.Values(ids))) }

@@ -14,14 +14,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// ErrUnfinished reports that an erasure has not ended.
 var ErrUnfinished = failure.New(failure.Precondition, "the erasure has not ended yet")
 
-// ErrNotUser reports that a user id is not the erasure's, or that one is missing or unexpected.
+// The user id is not the erasure's, or one is missing or unexpected.
 var ErrNotUser = failure.Field("user_id", "is not the user id of this erasure")
 
-// Verify searches again for everything that an erasure was about, attaches the result to the receipt, and returns the
-// receipt. The query must be the erasure's, whose user id only the caller knows; nil for an erasure by ids.
+// Searches again for everything that an erasure was about, and attaches the result to the receipt. The query must be
+// the erasure's, whose user id only the caller knows; nil for an erasure by ids.
 func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*report.Receipt, error) {
 	r, err := m.Receipt(ctx, id)
 	if err != nil {
@@ -60,7 +59,7 @@ func (m *Manager) Verify(ctx context.Context, id string, q *search.Query) (*repo
 	return r, nil
 }
 
-// verifyUser adds what a query finds.
+// Adds what a query finds.
 func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Verification) error {
 	found, err := m.Find(ctx, q)
 	if err != nil {
@@ -77,7 +76,7 @@ func (m *Manager) verifyUser(ctx context.Context, q search.Query, v *report.Veri
 	return nil
 }
 
-// verifyItems adds the items of a receipt that have rows.
+// Adds the items of a receipt that have rows.
 func (m *Manager) verifyItems(
 	ctx context.Context, tx *forms.Transaction, r *report.Receipt, v *report.Verification,
 ) error {

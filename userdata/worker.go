@@ -16,10 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/sweep"
 )
 
-// workInterval is how often a replica looks for erasures that no replica works on.
+// How often a replica looks for erasures that no replica works on.
 const workInterval = 2 * time.Second
 
-// Work carries out erasures until the context ends, also erasures that other replicas have left.
+// Until the context ends; also erasures that other replicas have left.
 func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	pause := backoff.NewExponentialBackOff()
 	pause.MaxInterval = 10 * time.Second
@@ -41,8 +41,8 @@ func (m *Manager) Work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// workOnce carries out each erasure that has not ended, unless another replica works on it. An erasure that is
-// interrupted does not prevent the next ones.
+// Each erasure that has not ended, unless another replica works on it. An interrupted erasure does not prevent the next
+// ones.
 func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	if err := m.Own(ctx); err != nil {
 		return err
@@ -63,8 +63,7 @@ func (m *Manager) workOnce(ctx context.Context, log *slog.Logger) error {
 	return problems
 }
 
-// carryOut completes an erasure. If that panics, the erasure fails, so that it does not panic again on
-// every replica.
+// If completing an erasure panics, the erasure fails, so that it does not panic again on every replica.
 func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) error {
 	err := rescue.Call(func() error { return m.claims().Do(ctx, id, m.run) })
 	var panicked *rescue.Panic
@@ -75,10 +74,10 @@ func (m *Manager) carryOut(ctx context.Context, id string, log *slog.Logger) err
 	return m.claims().Do(ctx, id, func(ctx context.Context, e *claim.Erasure) error { return e.Abandon(ctx, panicked) })
 }
 
-// errRunAbandoned is the reason to stop an erasure of a purge whose run was not continued.
+// An erasure of a purge stops because its run was not continued.
 var errRunAbandoned = errors.New("its run was not continued")
 
-// run carries out an erasure that no run waits for.
+// For an erasure that no run waits for.
 func (m *Manager) run(ctx context.Context, e *claim.Erasure) (err error) {
 	switch {
 	case e.Sweep:

@@ -27,7 +27,6 @@ var templates = template.Must(
 		ParseFS(files, "*.tmpl"),
 )
 
-// pages are the names of the documents.
 var pages = []string{"tasks.md", "options.md", "messages.md"}
 
 func main() {
@@ -44,7 +43,6 @@ func main() {
 	}
 }
 
-// page returns the text of a document.
 func page(name string) (string, error) {
 	options, err := options()
 	if err != nil {
@@ -59,13 +57,11 @@ func page(name string) (string, error) {
 	return text.String(), err
 }
 
-// theme is a group of messages.
 type theme struct {
 	Title string
 	Kinds []*message.Kind
 }
 
-// themes returns the catalogue of messages by theme.
 func themes() (list []theme) {
 	for _, k := range message.Catalog() {
 		if len(list) == 0 || list[len(list)-1].Title != k.Theme {
@@ -77,13 +73,12 @@ func themes() (list []theme) {
 	return list
 }
 
-// option is an option as the API describes it.
 type option struct {
 	Field, Name, What, Default string
 	Tasks                      []string // that read it
 }
 
-// options returns the options that can be set, in the order of their message.
+// In the order of their message.
 func options() (list []option, err error) {
 	var api struct {
 		Components struct {
@@ -117,7 +112,7 @@ func options() (list []option, err error) {
 	return list, nil
 }
 
-// code returns names as Markdown shows them.
+// As Markdown shows them.
 func code(names []string) string {
 	if len(names) == 0 {
 		return ""

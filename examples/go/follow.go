@@ -14,7 +14,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// follower receives the events of one run.
 type follower struct {
 	client   cleanupv1.CleanupServiceClient
 	patience time.Duration // how long it tries to start the run, or to come back to it
@@ -23,7 +22,7 @@ type follower struct {
 	at      *cleanupv1.WatchRunRequest // asks for the events after the last one; nil before the first
 }
 
-// events turns a call that streams events into a function that returns the next one.
+// A function that returns the next event of the stream.
 func events[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Recv() (M, error) }, err error) func() (
 	*cleanupv1.RunEvent, error,
 ) {
@@ -39,7 +38,7 @@ func events[M interface{ GetEvent() *cleanupv1.RunEvent }](stream interface{ Rec
 	}
 }
 
-// ask asks for the next events, and returns a function that returns one of them at a time.
+// Returns a function that returns one event at a time.
 func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) {
 	if f.at == nil {
 		return events(f.client.RunCleanup(ctx, f.request))
@@ -47,7 +46,7 @@ func (f *follower) ask(ctx context.Context) func() (*cleanupv1.RunEvent, error) 
 	return events(f.client.WatchRun(ctx, f.at))
 }
 
-// follow shows the events of the run until it has ended, and returns it. An error before that says that it may go on.
+// Returns the run. An error before its end says that it may go on.
 func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (*cleanupv1.Run, error) {
 	var lost time.Time // when the connection was lost; zero: it is not
 	receive := f.ask(ctx)
@@ -87,7 +86,6 @@ func (f *follower) follow(ctx context.Context, show func(*cleanupv1.RunEvent)) (
 	}
 }
 
-// run returns what messages call the run.
 func (f *follower) run() string {
 	if f.at == nil {
 		return "the run"
@@ -95,8 +93,8 @@ func (f *follower) run() string {
 	return "run " + f.at.GetRunId()
 }
 
-// stillThere returns how many events of the run the database still has, by an error that says that it lost others.
-// Without that detail it is 0, from where a run can always be watched.
+// How many events of the run the database still has, from an error that says that it lost others; 0 if it does not say,
+// from where a run can always be watched.
 func stillThere(err error) int64 {
 	for _, detail := range status.Convert(err).Details() {
 		if info, ok := detail.(*errdetails.ErrorInfo); ok {

@@ -74,8 +74,7 @@ func main() {
 	}
 }
 
-// approve makes the request do what a dry run found, and no more, and accept the guards that the dry run showed, with
-// their numbers.
+// The run does what a dry run found, and no more, and accepts the guards that the dry run showed, with their numbers.
 func approve(
 	ctx context.Context, client cleanupv1.CleanupServiceClient, request *cleanupv1.RunCleanupRequest, dryRun string,
 ) error {
@@ -92,7 +91,6 @@ func approve(
 	return nil
 }
 
-// fail ends the program with an error.
 func fail(err error) {
 	if s, ok := status.FromError(err); ok {
 		err = fmt.Errorf("%s: %q", s.Code(), s.Message())
@@ -101,7 +99,7 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// dial returns a connection to a server, which connects with the first call.
+// Connects with the first call.
 func dial(server, ca, token string) (*grpc.ClientConn, error) {
 	transport := insecure.NewCredentials()
 	if ca != "" {
@@ -139,8 +137,7 @@ func dial(server, ca, token string) (*grpc.ClientConn, error) {
 	return grpc.NewClient(server, options...)
 }
 
-// show prints an event. What may hold text of the database is quoted, since that may hold anything, such as commands to
-// a terminal.
+// What may hold text of the database is quoted, since that may hold anything, such as commands to a terminal.
 func show(e *cleanupv1.RunEvent) {
 	switch {
 	case e.GetRunStarted() != nil:

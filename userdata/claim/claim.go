@@ -17,20 +17,18 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Config configures claims.
 type Config struct {
-	// Record is the service's own database, which has the record of erasures.
+	// The service's own database, with the record of erasures.
 	Record *pgxpool.Pool
-	// Forms is the Forms server's database.
-	Forms *forms.Database
-	// Lease is how long a replica may be silent before another one takes its erasure over.
+	Forms  *forms.Database
+	// Any other replica may take over an erasure whose replica has been silent for this long.
 	Lease time.Duration
-	// Held fails while everything is on hold, so that nothing may be erased.
+	// Fails while everything is on hold, so that nothing may be erased.
 	Held func(ctx context.Context) error
 }
 
-// Erasure is an erasure that this replica works on. The connection holds the erasure's advisory lock and does the work:
-// when the lock is lost, the work ends.
+// An erasure that this replica works on. The connection holds the erasure's advisory lock and does the work: when the
+// lock is lost, the work ends.
 type Erasure struct {
 	record.Erasure
 	record.State
@@ -39,7 +37,7 @@ type Erasure struct {
 	epoch int64 // of this replica in the Forms database
 }
 
-// Do claims an erasure and calls work. It does nothing if another replica works on the erasure, or if it has ended.
+// Does nothing if another replica works on the erasure, or if it has ended.
 func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context, e *Erasure) error) (err error) {
 	conn, err := c.Record.Acquire(ctx)
 	if err != nil {
@@ -82,15 +80,14 @@ func (c Config) Do(ctx context.Context, id string, work func(ctx context.Context
 	return work(ctx, e)
 }
 
-// lockOf returns the key of an erasure's advisory lock.
 func lockOf(id string) int64 {
 	hash := fnv.New64a()
 	_, _ = hash.Write([]byte(id)) // never fails
 	return int64(hash.Sum64())
 }
 
-// keepBeating records that this replica is alive, also while a statement is running. If one beat cannot be recorded,
-// the next one may be, or another replica takes the erasure over.
+// Even while a statement is running. If one beat cannot be recorded, the next one may be, or another replica takes the
+// erasure over.
 func (e *Erasure) keepBeating(ctx context.Context) {
 	ticker := time.NewTicker(e.Lease / 3)
 	defer ticker.Stop()
@@ -104,8 +101,8 @@ func (e *Erasure) keepBeating(ctx context.Context) {
 	}
 }
 
-// depose ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a
-// frozen replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
+// Ends the session that holds the erasure's lock if its replica has been silent for longer than a lease, since a frozen
+// replica keeps its connection. The transaction of that session is rolled back, and its next statement fails.
 func (e *Erasure) depose(ctx context.Context, lock int64) error {
 	_, err := e.conn.Exec(ctx, "SELECT pg_terminate_backend(pid) FROM ("+advisory.Holders+`) AS h
 		WHERE EXISTS (SELECT FROM cleanupd.erasure WHERE id = $2::text::uuid
@@ -114,7 +111,7 @@ func (e *Erasure) depose(ctx context.Context, lock int64) error {
 	return err
 }
 
-// Transact calls fn with a transaction of the record, and again after transient errors.
+// fn is called again after transient errors.
 func (e *Erasure) Transact(ctx context.Context, fn func(tx pgx.Tx) error) error {
 	options := pgx.TxOptions{BeginQuery: fmt.Sprintf(
 		"BEGIN ISOLATION LEVEL READ COMMITTED; SET LOCAL lock_timeout = %d; SET LOCAL statement_timeout = '10min'",
@@ -124,17 +121,16 @@ func (e *Erasure) Transact(ctx context.Context, fn func(tx pgx.Tx) error) error 
 	})
 }
 
-// Report appends events to the erasure's event log.
 func (e *Erasure) Report(ctx context.Context, events ...report.Event) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Append(ctx, tx, events...) })
 }
 
-// Finish ends the erasure. It has failed if failed is true, if an item has failed, or if documents are left.
+// The erasure has failed if failed is true, if an item has failed, or if documents are left.
 func (e *Erasure) Finish(ctx context.Context, failed bool) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.End(ctx, tx, failed) })
 }
 
-// Abandon ends the erasure as failed before it is complete.
+// As failed, before it is complete.
 func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := e.FailUnsettledItems(ctx, tx); err != nil {
@@ -152,8 +148,8 @@ func (e *Erasure) Abandon(ctx context.Context, problem error) error {
 	})
 }
 
-// Interrupts reports whether a problem is not about an item but interrupts all work on the erasure: a database is lost,
-// another replica has taken over, or everything is on hold.
+// The problem is not about an item but interrupts all work on the erasure: a database is lost, another replica has
+// taken over, or everything is on hold.
 func (e *Erasure) Interrupts(ctx context.Context, problem error) bool {
 	return ctx.Err() != nil || e.Forms.Lost(problem) || errors.Is(problem, record.ErrTaken) ||
 		errors.As(problem, new(*HeldError))

@@ -8,13 +8,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/advisory"
 )
 
-// HeldError interrupts an erasure because everything is on hold, or because that cannot be determined.
+// Everything is on hold, or that cannot be determined.
 type HeldError struct{ error }
 
 func (e *HeldError) Unwrap() error { return e.error }
 
-// UnlessHeld calls fn, which deletes something, unless everything is on hold; then it fails with a HeldError. A new
-// hold of everything waits until fn has returned, because fn runs with a shared lock.
+// UnlessHeld fails with a HeldError if everything is on hold. A new hold of everything waits until fn, which deletes
+// something, has returned, because fn runs with a shared lock.
 func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	if err := advisory.Squatted(ctx, e.conn, advisory.Erasing, true); err != nil {
 		return &HeldError{err}
@@ -34,8 +34,8 @@ func (e *Erasure) UnlessHeld(ctx context.Context, fn func() error) error {
 	return errors.Join(err, unlockErr)
 }
 
-// folderLock is the advisory lock for work in the folder of the document storage: "folder" in ASCII. If two erasures
-// searched the folder at once, each would leave a document to the other that sessions of both refer to.
+// For work in the folder of the document storage: "folder" in ASCII. If two erasures searched the folder at once, each
+// would leave a document to the other that sessions of both refer to.
 const folderLock = 0x666f6c646572
 
 // LockFolder waits until no other erasure works in the folder of the document storage. It fails if another role's
@@ -47,7 +47,7 @@ func (e *Erasure) LockFolder(ctx context.Context) error {
 	return e.lock(ctx, "pg_advisory_lock", folderLock)
 }
 
-// lock takes an advisory lock by a function of PostgreSQL, however long that takes.
+// By a function of PostgreSQL, however long it takes.
 func (e *Erasure) lock(ctx context.Context, function string, key int64) error {
 	_, err := e.conn.Exec(ctx,
 		fmt.Sprintf("SET LOCAL lock_timeout = 0; SET LOCAL statement_timeout = 0; SELECT %s(%d)", function, key))

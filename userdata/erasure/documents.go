@@ -13,8 +13,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// deleteDocuments deletes the documents of the recorded sessions, also of earlier erasures that could not delete them.
-// It reports documents that cannot be deleted, and leaves their sessions in the record for the next attempt.
+// Of the recorded sessions, including those of earlier erasures that could not delete them. Documents that cannot be
+// deleted are reported, and their sessions stay in the record for the next attempt.
 func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	sessions, err := e.Sessions(ctx, e.Record)
 	switch {
@@ -28,7 +28,7 @@ func (x Eraser) deleteDocuments(ctx context.Context, e *claim.Erasure) error {
 	return gds.DeleteSessions(ctx, e, x.Storage.Folder, sessions)
 }
 
-// UnknownStorageEvent returns the event that documents are retained because the document storage is unknown.
+// Documents are retained because the document storage is unknown.
 func UnknownStorageEvent(sessions []string) report.Event {
 	const most = 10
 	list := strings.Join(sessions[:min(most, len(sessions))], ", ")
@@ -42,8 +42,8 @@ func UnknownStorageEvent(sessions []string) report.Event {
 	)
 }
 
-// deleteLeftovers deletes the documents of sessions that earlier erasures left in the database. Documents of the
-// erasure's own items were deleted with them.
+// Documents of sessions that earlier erasures left in the database. Those of the erasure's own items were deleted with
+// them.
 func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) error {
 	problem := e.Change(ctx, forms.MaxTries, func(tx *forms.Transaction) (*report.Entry, error) {
 		removed := &removal.Removal{Rows: map[int64]report.Rows{}}
@@ -57,7 +57,7 @@ func deleteLeftovers(ctx context.Context, e *claim.Erasure, sessions []string) e
 		report.Errorf("documents that an earlier erasure left could not be deleted: %s", sqlstate.Explain(problem)))
 }
 
-// WithoutItem returns sessions whose process instances or tasks no longer exist.
+// Sessions whose process instances or tasks no longer exist.
 func WithoutItem(ids []string) (sessions []report.Session) {
 	for _, id := range ids {
 		sessions = append(sessions, report.Session{ID: id})

@@ -17,23 +17,21 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Eraser erases process instances, orphan tasks and their documents.
 type Eraser struct {
 	Storage gds.Storage
-	// Server terminates and purges process instances; nil to change only the database.
+	// nil: only the database is changed.
 	Server ProcessManager
 }
 
-// ItemsPerTransaction limits how many process instances, or orphan tasks, are erased in one transaction. It is high
-// because each transaction reads a whole table if an index is missing.
+// High, because each transaction reads a whole table if an index is missing.
 const ItemsPerTransaction = 100
 
-// stopError stops the erasure of process instances that were not begun.
+// Stops the erasure of process instances that were not begun.
 type stopError struct{ error }
 
-// Run completes an erasure. It fails only if the work is interrupted and must be resumed. If progress is not nil, it is
-// called after each transaction about items; its error, or a hold of everything during a purge, stops the erasure of
-// further process instances. Run returns that error as stopped, after ending the erasure.
+// Run fails only if the work is interrupted and must be resumed. If progress is not nil, it is called after each
+// transaction about items; its error, or a hold of everything during a purge, stops the erasure of further process
+// instances. Run returns that error as stopped, after ending the erasure.
 func (x Eraser) Run(
 	ctx context.Context, e *claim.Erasure, progress func(ctx context.Context) error,
 ) (stopped, err error) {
@@ -52,7 +50,7 @@ func (x Eraser) Run(
 	return nil, x.finish(ctx, e)
 }
 
-// Stop ends an erasure without beginning further process instances, for a reason.
+// Begins no further process instances.
 func (x Eraser) Stop(ctx context.Context, e *claim.Erasure, reason error) error {
 	if err := e.Transact(ctx, func(tx pgx.Tx) error {
 		n, err := e.DropPendingItems(ctx, tx)
@@ -66,7 +64,7 @@ func (x Eraser) Stop(ctx context.Context, e *claim.Erasure, reason error) error 
 	return x.finish(ctx, e)
 }
 
-// finish erases orphan tasks and documents, and ends the erasure.
+// Orphan tasks and documents come last.
 func (x Eraser) finish(ctx context.Context, e *claim.Erasure) error {
 	if err := eraseItems(ctx, e, record.KindTask, ItemsPerTransaction, x.eraseOrphans, nil); err != nil {
 		return err
@@ -77,10 +75,9 @@ func (x Eraser) finish(ctx context.Context, e *claim.Erasure) error {
 	return e.Finish(ctx, false)
 }
 
-// eraseFunc erases items in one transaction.
 type eraseFunc func(ctx context.Context, e *claim.Erasure, ids []int64) error
 
-// eraseItems erases the unsettled items of a kind, a number of them at once.
+// The unsettled items of a kind, a number of them at once.
 func eraseItems(
 	ctx context.Context, e *claim.Erasure, kind string, size int, erase eraseFunc,
 	progress func(ctx context.Context) error,
@@ -106,8 +103,8 @@ func eraseItems(
 	return nil
 }
 
-// eraseOrBisect erases items together. If one of them cannot be erased, it erases them in halves, so that the others
-// are erased, and records which failed. It fails only if the work is interrupted.
+// If one of the items cannot be erased, they are erased in halves, so that the others are erased, and the failed ones
+// are recorded. Fails only if the work is interrupted.
 func eraseOrBisect(ctx context.Context, e *claim.Erasure, kind string, ids []int64, erase eraseFunc) error {
 	problem := erase(ctx, e, ids)
 	if problem == nil || e.Interrupts(ctx, problem) {
@@ -127,7 +124,6 @@ func eraseOrBisect(ctx context.Context, e *claim.Erasure, kind string, ids []int
 	})
 }
 
-// FailedEvent returns the event that an item could not be erased.
 func FailedEvent(kind string, id int64, problem error) report.Event {
 	noun := "process instance"
 	if kind == record.KindTask {
@@ -136,8 +132,8 @@ func FailedEvent(kind string, id int64, problem error) report.Event {
 	return report.Errorf("%s %d could not be erased: %s", noun, id, sqlstate.Explain(problem))
 }
 
-// attempts returns how often a transaction about items is tried, and the clause that locks their rows: several items do
-// not wait for one that is locked.
+// How often a transaction about items is tried, and the clause that locks their rows: several items do not wait for one
+// that is locked.
 func attempts(ids []int64) (tries uint, lock string) {
 	if len(ids) > 1 {
 		return 1, " FOR UPDATE NOWAIT"
@@ -145,8 +141,8 @@ func attempts(ids []int64) (tries uint, lock string) {
 	return forms.MaxTries, " FOR UPDATE"
 }
 
-// Events returns the events about a process instance whose rows were deleted, or would be. If the process instance no
-// longer exists (nil), the Forms server cannot purge it, although other rows of it are left.
+// About a process instance whose rows were deleted, or would be. If it no longer exists (nil), the Forms server cannot
+// purge it, although other rows of it are left.
 func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.Event {
 	switch {
 	case in != nil:
@@ -171,7 +167,7 @@ func (x Eraser) Events(id int64, in *forms.Instance, rows report.Rows) []report.
 	}
 }
 
-// notMatchingEvents returns the events about process instances that a purge retains.
+// About process instances that a purge retains.
 func notMatchingEvents(ids []int64) (events []report.Event) {
 	for _, id := range ids {
 		events = append(events,

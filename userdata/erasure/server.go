@@ -14,23 +14,21 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// ProcessManager terminates and purges process instances, by their long-lived invocation ids.
+// By their long-lived invocation ids.
 type ProcessManager interface {
-	// TerminateProcess terminates a running process instance. It may end some time later.
+	// A running process instance may end some time later.
 	TerminateProcess(ctx context.Context, invocation string) error
-	// PurgeProcessInstance deletes everything that an ended process instance has in the database and in the document
-	// storage.
+	// Deletes everything that an ended process instance has in the database and in the document storage.
 	PurgeProcessInstance(ctx context.Context, invocation string) error
 }
 
 const (
-	// terminateTimeout limits how long a process instance may take to end.
+	// Until a process instance has ended.
 	terminateTimeout = 5 * time.Minute
 	pollInterval     = time.Second
 )
 
-// ErrNoInvocation reports that the Forms server cannot purge a process instance: without an id, it might purge another
-// one.
+// Without an id, the Forms server might purge another process instance.
 var ErrNoInvocation = errors.New(
 	"it has no long-lived invocation id, by which the Forms server identifies it; erase it with the database alone, " +
 		"while the Forms server is switched off",
@@ -38,7 +36,7 @@ var ErrNoInvocation = errors.New(
 
 var errStillRunning = errors.New("it was still running five minutes after it was to terminate")
 
-// eraseByServer makes the Forms server erase the one process instance in ids.
+// ids has one process instance.
 func (x Eraser) eraseByServer(ctx context.Context, e *claim.Erasure, ids []int64) error {
 	id := ids[0]
 	purging, err := e.IsPurging(ctx, e.Record, id)
@@ -74,8 +72,8 @@ func (x Eraser) eraseByServer(ctx context.Context, e *claim.Erasure, ids []int64
 	return settle(ctx, e, &report.Entry{Kind: record.KindInstance, Items: ids, Events: x.Events(id, in, nil)})
 }
 
-// recordMissing records a process instance that does not exist: as erased if the Forms server was asked to purge it,
-// and as failed if other rows of it are left, which the Forms server does not purge.
+// A missing process instance is recorded as erased if the Forms server was asked to purge it, and as failed if other
+// rows of it are left, which the Forms server does not purge.
 func (x Eraser) recordMissing(ctx context.Context, e *claim.Erasure, id int64, purging bool) error {
 	ids := []int64{id}
 	entry := &report.Entry{Kind: record.KindInstance, Items: ids}
@@ -102,7 +100,7 @@ func settle(ctx context.Context, e *claim.Erasure, entry *report.Entry) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.Settle(ctx, tx, entry) })
 }
 
-// purge makes the Forms server terminate a process instance, unless it has ended, and purge it.
+// Terminates the process instance first, unless it has ended.
 func (x Eraser) purge(ctx context.Context, e *claim.Erasure, in *forms.Instance) error {
 	if in.Invocation == "" {
 		return ErrNoInvocation
@@ -125,7 +123,7 @@ func (x Eraser) purge(ctx context.Context, e *claim.Erasure, in *forms.Instance)
 	return errors.New("the Forms server reported that it was purged, but it still exists")
 }
 
-// waitForEnd waits until a process instance has ended, and reports whether it still exists.
+// exists: the process instance still does.
 func waitForEnd(ctx context.Context, e *claim.Erasure, id int64) (exists bool, err error) {
 	limited, cancel := context.WithTimeoutCause(ctx, terminateTimeout, errStillRunning)
 	defer cancel()
@@ -145,8 +143,8 @@ func waitForEnd(ctx context.Context, e *claim.Erasure, id int64) (exists bool, e
 	}
 }
 
-// request calls an operation of the Forms server on a process instance, unless everything is on hold. It records this
-// before, so that a process instance that is gone after a crash counts as erased.
+// Unless everything is on hold. The request is recorded before, so that a process instance that is gone after a crash
+// counts as erased.
 func request(
 	ctx context.Context, e *claim.Erasure, in *forms.Instance, operation string,
 	call func(ctx context.Context, invocation string) error,

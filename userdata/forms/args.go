@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Args are the arguments of a statement by name. Lists of ids and texts become literals, other values parameters.
+// By name. Lists of ids and texts become literals, other values parameters.
 type Args map[string]any
 
 var argument = regexp.MustCompile(`@[a-z]+`)
 
-// expand replaces the @names in a statement by its arguments. An empty list becomes NULL, and IN (NULL) is never true.
+// Replaces the @names. An empty list becomes NULL, and IN (NULL) is never true.
 func expand(d dialect, statement string, a Args) (string, []any) {
 	var values []any
 	text := argument.ReplaceAllStringFunc(statement, func(name string) string {

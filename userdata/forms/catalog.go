@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// Column is a column of a table.
 type Column struct {
 	Table  string // as stored
 	Quoted string // the table's name in a statement
@@ -17,21 +16,20 @@ type Column struct {
 	Cast   string // the type to compare an id in
 	Number bool   // the column holds numbers
 	Date   bool   // the column holds dates
-	// Instance is true if the column has the process instance of a row in a workflow's table.
+	// The column has the process instance of a row in a workflow's table.
 	Instance bool
-	// Ambiguous is true if the name of a workflow's table stands for several tables, this one among them.
+	// The name of a workflow's table stands for several tables, this one among them.
 	Ambiguous bool
 }
 
 const (
-	// InstanceTable is the table of the process instances.
+	// The process instances.
 	InstanceTable = "tb_process_instance"
-	// instanceColumn is the column of a workflow's table with the process instance of a row.
+	// The column of a workflow's table with the process instance of a row.
 	instanceColumn = "process_instance_id"
 )
 
-// requiredTables are the tables without which nothing can be found; storageTables are the tables of a document storage
-// in the database.
+// Without requiredTables nothing can be found; storageTables are those of a document storage in the database.
 var (
 	requiredTables = []string{
 		"edcprincipalentity", "tb_task", "tb_assignment", "tb_queue", InstanceTable, "omd_object_type", "tb_form_data",
@@ -56,24 +54,23 @@ func (t *Transaction) CheckTables(ctx context.Context, storage bool) error {
 	return nil
 }
 
-// Existing returns the tables that exist.
+// Of the given tables.
 func (t *Transaction) Existing(ctx context.Context, tables []string) ([]string, error) {
 	missing, err := t.missing(ctx, t, tables)
 	return slices.DeleteFunc(slices.Clone(tables), func(t string) bool { return slices.Contains(missing, t) }), err
 }
 
-// DateColumns returns the columns of tb_process_instance that hold dates.
+// Columns of tb_process_instance.
 func (t *Transaction) DateColumns(ctx context.Context) ([]Column, error) {
 	all, err := t.columns(ctx, t, []string{InstanceTable})
 	return slices.DeleteFunc(all, func(c Column) bool { return !c.Date }), err
 }
 
-// workflowTable matches the names of workflows' tables. No other table is touched, even if omd_object_type names it.
+// No table with another name is touched, even if omd_object_type names it.
 var workflowTable = regexp.MustCompile(`^(?i:tb)_[0-9]+$`)
 
-// WorkflowColumns returns the columns of the tables of workflows whose names match. Names from omd_object_type are used
-// only if the catalog has them, too. They may be in upper case, as in databases that came from Oracle. known reports
-// whether a name matches.
+// Of the workflows whose names match. Names from omd_object_type are used only if the catalog has them, too. They may
+// be in upper case, as in databases that came from Oracle. known: a name matches.
 func (t *Transaction) WorkflowColumns(
 	ctx context.Context, match func(name string) bool,
 ) (columns []Column, known bool, err error) {
@@ -113,7 +110,7 @@ func (t *Transaction) WorkflowColumns(
 	return columns, known, err
 }
 
-// splitByCase splits names into groups without names that differ only in case, of which MariaDB finds one.
+// Groups without names that differ only in case, of which MariaDB finds one.
 func splitByCase(names []string) (groups [][]string) {
 	before := map[string]int{} // the names so far, by their lower case
 	for _, name := range names {
@@ -126,8 +123,8 @@ func splitByCase(names []string) (groups [][]string) {
 	return groups
 }
 
-// stored returns the tables that names stand for in any case, and which of them are ambiguous: there are several, and
-// none is spelled like its name. Names without a table are returned as they are.
+// The tables that names stand for in any case, and which of them are ambiguous: there are several, and none is spelled
+// like its name. Names without a table are returned as they are.
 func (t *Transaction) stored(ctx context.Context, names []string) (tables, ambiguous []string, err error) {
 	var lower []string
 	for _, name := range names {

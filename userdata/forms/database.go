@@ -9,7 +9,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// Database is the database of a Forms server.
+// Of a Forms server.
 type Database struct {
 	dialect
 	db       *sql.DB
@@ -17,27 +17,26 @@ type Database struct {
 	identity string
 }
 
-// LockTimeout limits how long a statement waits for a lock of the Forms server.
+// How long a statement waits for a lock of the Forms server.
 const LockTimeout = 5 * time.Second
 
-// ErrNotForms reports that tables of AEM Forms are missing in the database.
+// Tables of AEM Forms are missing in the database.
 var ErrNotForms = failure.New(failure.Precondition, "this is no AEM Forms database")
 
-// Close closes the connections.
 func (d *Database) Close() {
 	_ = d.db.Close()
 	d.close()
 }
 
-// Identity returns the id that Migrate gave to this database. Erasures are carried out only where they were requested.
+// Migrate gave the id to this database. Erasures are carried out only where they were requested.
 func (d *Database) Identity() string { return d.identity }
 
-// Snapshot calls fn with a read-only transaction that sees one state of the database.
+// Read-only, and of one state of the database.
 func (d *Database) Snapshot(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}, nil, fn)
 }
 
-// Change calls fn with a transaction that may erase, and commits it.
+// The transaction may erase; it is committed.
 func (d *Database) Change(ctx context.Context, fn func(tx *Transaction) error) error {
 	return d.begin(ctx, &sql.TxOptions{Isolation: d.isolation()}, d.settings(), fn)
 }
@@ -61,7 +60,7 @@ func (d *Database) begin(
 	return tx.Commit()
 }
 
-// MaxTries limits how often a transaction is tried.
+// Per transaction.
 const MaxTries = 6
 
 // Retry calls fn until it succeeds, fails with an error that is not transient, or was tried a number of times.

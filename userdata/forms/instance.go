@@ -2,27 +2,23 @@ package forms
 
 import "context"
 
-// Instance is a process instance.
 type Instance struct {
 	ID         int64
 	Invocation string // the long-lived invocation id
 	Status     int32
 }
 
-// Statuses of process instances that have ended.
+// Of process instances that have ended.
 const (
 	Complete   = 2
 	Terminated = 4
 )
 
-// EndedStatuses are the statuses of process instances that have ended.
 var EndedStatuses = []int64{Complete, Terminated}
 
-// Ended reports whether the process instance has ended.
 func (i *Instance) Ended() bool { return i.Status == Complete || i.Status == Terminated }
 
-// Instances reads process instances by their ids, with a clause that locks their rows. Instances that do not exist are
-// missing in the result.
+// lock is the clause that locks the rows. Instances that do not exist are missing in the result.
 func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (map[int64]*Instance, error) {
 	instances := map[int64]*Instance{}
 	var in Instance
@@ -35,7 +31,7 @@ func (t *Transaction) Instances(ctx context.Context, ids []int64, lock string) (
 	return instances, err
 }
 
-// Instance reads a process instance; nil if it does not exist.
+// nil: it does not exist.
 func (d *Database) Instance(ctx context.Context, id int64) (in *Instance, err error) {
 	err = d.Snapshot(ctx, func(tx *Transaction) error {
 		instances, err := tx.Instances(ctx, []int64{id}, "")

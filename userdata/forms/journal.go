@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// journalRetention is how long journal entries are kept: a failover may set the record of erasures back by some
-// seconds, and it is then brought up to date from the journal.
+// A failover may set the record of erasures back by some seconds; it is then brought up to date from the journal.
 const journalRetention = 30 * 24 * time.Hour
 
-// TakeOver starts a new epoch of an erasure and returns it. Transactions of earlier epochs fail from now on. TakeOver
-// waits for one that is running.
+// TakeOver starts a new epoch of an erasure. Transactions of earlier epochs fail from then on; TakeOver waits for one
+// that is running.
 func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, err error) {
 	transient := func(err error) bool { return d.Transient(err) || d.duplicate(err) }
 	err = Retry(ctx, MaxTries, transient, func() error {
@@ -36,15 +35,13 @@ func (d *Database) TakeOver(ctx context.Context, erasure string) (epoch int64, e
 	return epoch, err
 }
 
-// LockErasure keeps other replicas from taking the erasure over until the transaction ends. It returns the current
-// epoch and the number of journal entries.
+// Keeps other replicas from taking the erasure over until the transaction ends. entries is the number in the journal.
 func (t *Transaction) LockErasure(ctx context.Context, erasure string) (epoch, entries int64, err error) {
 	query := "SELECT epoch, entries FROM " + t.OwnTable("erasure") + " WHERE erasure_id = @id FOR UPDATE"
 	err = t.Each(ctx, query, Args{"id": erasure}, []any{&epoch, &entries}, func() {})
 	return epoch, entries, err
 }
 
-// AddEntry adds the entry with a number to the journal of an erasure.
 func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64, body []byte) error {
 	a := Args{"id": erasure, "entry": number, "now": time.Now().Unix(), "body": string(body)}
 	if _, err := t.Exec(ctx, "INSERT INTO "+t.OwnTable("journal")+" VALUES (@id, @entry, @now, @body)", a); err != nil {
@@ -54,7 +51,7 @@ func (t *Transaction) AddEntry(ctx context.Context, erasure string, number int64
 	return err
 }
 
-// Entry reads the entry with a number from the journal of an erasure; nil if it does not exist.
+// nil: there is no such entry.
 func (d *Database) Entry(ctx context.Context, erasure string, number int64) (body []byte, err error) {
 	text, values := expand(d.dialect,
 		"SELECT body FROM "+d.OwnTable("journal")+" WHERE erasure_id = @id AND entry = @entry",

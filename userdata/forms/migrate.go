@@ -8,7 +8,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// ownTables returns the statements that create the service's own tables, given the types of ids and long texts.
+// id and text are the types of ids and long texts.
 func ownTables(d dialect, id, text string) []string {
 	return []string{
 		// One row with the id of this database.
@@ -72,13 +72,13 @@ func (d *Database) readIdentity(ctx context.Context) (err error) {
 	return err
 }
 
-// Ping fails unless the database answers and has the service's own tables.
+// The database answers, and has the service's own tables.
 func (d *Database) Ping(ctx context.Context) error {
 	_, err := d.identify(ctx)
 	return err
 }
 
-// identify reads the id of this database. It also fails if one of the service's other tables is missing.
+// Also fails if one of the service's other tables is missing.
 func (d *Database) identify(ctx context.Context) (identity string, err error) {
 	err = d.db.QueryRowContext(ctx,
 		fmt.Sprintf(

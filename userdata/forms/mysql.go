@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// MySQL returns a Forms database in MySQL or MariaDB. It adds the settings that erasures need to the configuration.
+// MySQL adds the settings that erasures need to the configuration, which may be that of MariaDB.
 func MySQL(config *mysql.Config) (*Database, error) {
 	config = config.Clone()
 	config.Params = maps.Clone(config.Params)
@@ -42,17 +42,17 @@ func MySQL(config *mysql.Config) (*Database, error) {
 }
 
 const (
-	// idleTimeout limits how long a session may be idle, also in a transaction.
+	// Also in a transaction.
 	idleTimeout = 20 * time.Second
 	maxConns    = 8
 )
 
-// mysqlDialect is the dialect of MySQL and MariaDB. The service's own tables have the prefix cleanupd_.
+// Also of MariaDB. The service's own tables have the prefix cleanupd_.
 type mysqlDialect struct{}
 
 func (mysqlDialect) parameter(int) string { return "?" }
 
-// literal implements dialect in hexadecimal, since the meaning of a backslash depends on sql_mode.
+// In hexadecimal, since the meaning of a backslash depends on sql_mode.
 func (mysqlDialect) literal(text string) string { return fmt.Sprintf("_utf8mb4 X'%X'", text) }
 
 func (mysqlDialect) Quote(name string) string { return "`" + strings.ReplaceAll(name, "`", "``") + "`" }
@@ -67,10 +67,10 @@ func (d mysqlDialect) schema() []string {
 	return list
 }
 
-// binary returns a text column as bytes: collations treat different texts as equal and ignore trailing blanks.
+// As bytes: collations treat different texts as equal and ignore trailing blanks.
 func binary(column string) string { return "CAST(CONVERT(" + column + " USING utf8mb4) AS BINARY)" }
 
-// In implements dialect: an index can answer the first condition, and the second is exact.
+// An index can answer the first condition, and the second is exact.
 func (mysqlDialect) In(column, list string) string {
 	return fmt.Sprintf("%[1]s IN (%[2]s) AND %[3]s IN (%[2]s)", column, list, binary(column))
 }
@@ -79,8 +79,8 @@ func (mysqlDialect) Same(a, b string) string {
 	return fmt.Sprintf("%s = %s AND %s = %s", a, b, binary(a), binary(b))
 }
 
-// HasID implements dialect. It does not compare texts with numbers, since '12 apples' would equal 12, and compares
-// floating-point numbers as decimals, since adjacent ids would be equal otherwise.
+// Texts are not compared with numbers, since '12 apples' would equal 12. Floating-point numbers are compared as
+// decimals, since adjacent ids would be equal otherwise.
 func (d mysqlDialect) HasID(c Column, ids []int64) string {
 	name := "r." + d.Quote(c.Name)
 	var numbers, texts []string
@@ -121,8 +121,8 @@ func (d mysqlDialect) Contains(c Column) (condition, value string, ok bool) {
 
 var mysqlDates = []string{"date", "datetime", "timestamp"}
 
-// Before implements dialect. A date without a time zone is in the server's. A timestamp is compared as stored, since
-// the hour that is repeated in autumn is ambiguous in local time.
+// A date without a time zone is in the server's. A timestamp is compared as stored, since the hour that is repeated in
+// autumn is ambiguous in local time.
 func (d mysqlDialect) Before(c Column) string {
 	name := "r." + d.Quote(c.Name)
 	if c.Type == "timestamp" {
@@ -137,11 +137,10 @@ func (d mysqlDialect) Seconds(c Column) string {
 
 func (mysqlDialect) settings() []string { return nil }
 
-// isolation implements dialect: a locking read also locks the gaps, so that other sessions cannot add rows to its
-// result.
+// A locking read also locks the gaps, so that other sessions cannot add rows to its result.
 func (mysqlDialect) isolation() sql.IsolationLevel { return sql.LevelRepeatableRead }
 
-// delete implements dialect. It locks the rows that it reads, so that it deletes exactly those.
+// Locks the rows that it reads, so that it deletes exactly those.
 func (mysqlDialect) delete(
 	ctx context.Context, tx *Transaction, table, condition, key string, a Args,
 ) (map[string]int64, error) {

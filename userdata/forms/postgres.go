@@ -18,12 +18,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/sqlstate"
 )
 
-// PostgreSQL returns a Forms database in PostgreSQL. Closing it closes the pool.
+// Closing the database closes the pool.
 func PostgreSQL(pool *pgxpool.Pool) *Database {
 	return &Database{db: stdlib.OpenDBFromPool(pool), dialect: postgres{}, close: pool.Close}
 }
 
-// postgres is the dialect of PostgreSQL, with the service's own tables in the schema cleanupd.
+// The service's own tables are in the schema cleanupd.
 type postgres struct{}
 
 func (postgres) parameter(n int) string { return fmt.Sprintf("$%d", n) }
@@ -40,7 +40,7 @@ func (d postgres) schema() []string {
 	return append([]string{"CREATE SCHEMA IF NOT EXISTS cleanupd"}, ownTables(d, "text", "text")...)
 }
 
-// SchemaSQL returns what creates the service's own tables in PostgreSQL, without rows.
+// The service's own tables, without rows.
 func SchemaSQL() string { return strings.Join(postgres{}.schema(), ";\n") + ";\n" }
 
 // Unpublished fails if the service's own tables are missing and would be published.
@@ -91,7 +91,7 @@ func (d postgres) Contains(c Column) (condition, value string, ok bool) {
 
 var pgDates = []string{"date", "timestamp without time zone", "timestamp with time zone"}
 
-// Before implements dialect. A date without a time zone is in the database's.
+// A date without a time zone is in the database's.
 func (d postgres) Before(c Column) string {
 	name := "r." + d.Quote(c.Name)
 	return fmt.Sprintf("%[1]s >= to_timestamp(0) AND %[1]s < to_timestamp(@cutoff)", name)
@@ -119,8 +119,8 @@ func (postgres) tablesLike(ctx context.Context, tx *Transaction, names []string)
 	)
 }
 
-// columns implements dialect. An id is compared in the type of its column without a length, so that a cast does not
-// truncate the id, and in bigint if the type is a smaller integer.
+// An id is compared in the type of its column without a length, so that a cast does not truncate the id, and in bigint
+// if the type is a smaller integer.
 func (postgres) columns(ctx context.Context, tx *Transaction, tables []string) (list []Column, err error) {
 	var c Column
 	err = tx.Each(

@@ -5,13 +5,12 @@ import (
 	"database/sql"
 )
 
-// Transaction is a transaction in the Forms database.
 type Transaction struct {
 	dialect
 	tx *sql.Tx
 }
 
-// Exec executes a statement and returns how many rows it changed.
+// Returns how many rows the statement changed.
 func (t *Transaction) Exec(ctx context.Context, statement string, a Args) (int64, error) {
 	text, values := expand(t.dialect, statement, a)
 	result, err := t.tx.ExecContext(ctx, text, values...)
@@ -21,7 +20,7 @@ func (t *Transaction) Exec(ctx context.Context, statement string, a Args) (int64
 	return result.RowsAffected()
 }
 
-// Each calls fn for each row of a query, after reading the row into variables.
+// fn is called after a row was read into the variables.
 func (t *Transaction) Each(ctx context.Context, query string, a Args, into []any, fn func()) error {
 	text, values := expand(t.dialect, query, a)
 	rows, err := t.tx.QueryContext(ctx, text, values...)
@@ -38,14 +37,13 @@ func (t *Transaction) Each(ctx context.Context, query string, a Args, into []any
 	return rows.Err()
 }
 
-// Texts returns the rows of a query with one column.
 func (t *Transaction) Texts(ctx context.Context, query string, a Args) (list []string, err error) {
 	var text string
 	err = t.Each(ctx, query, a, []any{&text}, func() { list = append(list, text) })
 	return list, err
 }
 
-// Counts returns the rows of a query for a key and a number, summed by key.
+// Rows of a key and a number, summed by key.
 func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[string]int64, error) {
 	counts := map[string]int64{}
 	var key any
@@ -54,12 +52,12 @@ func (t *Transaction) Counts(ctx context.Context, query string, a Args) (map[str
 	return counts, err
 }
 
-// Delete deletes the rows of a table that satisfy a condition, and counts them by a key. The table has the alias r in
-// the condition and the key. The deleting statement has the whole condition.
+// The table has the alias r in the condition and the key, by which rows are counted. The deleting statement has the
+// whole condition.
 func (t *Transaction) Delete(ctx context.Context, table, condition, key string, a Args) (map[string]int64, error) {
 	return t.delete(ctx, t, table, condition, key, a)
 }
 
-// LockReferences keeps others from adding references to documents until the transaction ends, where the locks that
-// reading statements take by LockClause do not.
+// Others cannot add references to documents until the transaction ends, where the locks that reading statements take by
+// LockClause do not prevent it.
 func (t *Transaction) LockReferences(ctx context.Context) error { return t.lockReferences(ctx, t) }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Text returns a column's value as a text. Floating-point numbers have no exponent.
+// Floating-point numbers have no exponent.
 func Text(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -22,10 +22,10 @@ func Text(value any) string {
 	return fmt.Sprint(value)
 }
 
-// idPattern matches an id as columns of different types return it.
+// An id as columns of different types return it.
 var idPattern = regexp.MustCompile(`^([0-9]{1,19})(\.0*)?$`)
 
-// ID returns the id in a column's value; 0 if the value is not an id.
+// 0: not an id.
 func ID(value any) int64 {
 	m := idPattern.FindStringSubmatch(strings.TrimRight(Text(value), " "))
 	if m == nil {

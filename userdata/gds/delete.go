@@ -15,8 +15,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Open opens the folder for one erasure alone, and reports the files that an earlier attempt deleted there. It returns
-// nil if the folder cannot be opened, which it also reports.
+// Open locks the folder for one erasure, and reports the files that an earlier attempt deleted there. nil: the folder
+// cannot be opened, which is also reported.
 func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error) {
 	root, err := os.OpenRoot(folder)
 	if err != nil {
@@ -32,8 +32,7 @@ func Open(ctx context.Context, e *claim.Erasure, folder string) (*os.Root, error
 	return root, nil
 }
 
-// reportDeleted reports the files that an earlier attempt deleted but did not report. Whether the others must be
-// deleted is determined again.
+// Files that an earlier attempt deleted but did not report. Whether the others must be deleted is determined again.
 func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	return e.Transact(ctx, func(tx pgx.Tx) error {
 		names, err := e.Files(ctx, tx)
@@ -50,8 +49,7 @@ func reportDeleted(ctx context.Context, e *claim.Erasure, root *os.Root) error {
 	})
 }
 
-// DeleteSessions deletes the documents of sessions from a folder. It reports what cannot be deleted, and leaves the
-// sessions of it in the record for the next attempt.
+// What cannot be deleted is reported, and its sessions stay in the record for the next attempt.
 func DeleteSessions(ctx context.Context, e *claim.Erasure, folder string, sessions []string) error {
 	root, err := Open(ctx, e, folder)
 	if err != nil || root == nil {
@@ -72,10 +70,10 @@ func DeleteSessions(ctx context.Context, e *claim.Erasure, folder string, sessio
 	return e.Transact(ctx, func(tx pgx.Tx) error { return e.RemoveSessions(ctx, tx, sessions, failed) })
 }
 
-// documentsPerBatch limits how many documents are deleted in a transaction, with their markers.
+// Per transaction, with their markers.
 const documentsPerBatch = 100
 
-// Delete deletes the files of documents. It reports what cannot be deleted, and returns the sessions of it.
+// What cannot be deleted is reported, and its sessions are returned.
 func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document) (failed []string, err error) {
 	for batch := range slices.Chunk(documents, documentsPerBatch) {
 		if err := e.UnlessHeld(ctx, func() error {
@@ -89,8 +87,7 @@ func Delete(ctx context.Context, e *claim.Erasure, root *os.Root, documents []Do
 	return failed, nil
 }
 
-// deleteBatch deletes the files of documents. It records them before, so that each is reported once, even after a
-// crash.
+// Files are recorded before they are deleted, so that each is reported once, even after a crash.
 func deleteBatch(
 	ctx context.Context, e *claim.Erasure, root *os.Root, documents []Document,
 ) (failed []string, err error) {
@@ -128,7 +125,7 @@ func deleteBatch(
 	return failed, err
 }
 
-// existingFiles returns the files of documents that exist and may be deleted.
+// Files that exist and may be deleted.
 func existingFiles(root *os.Root, documents []Document) (names []string) {
 	for _, d := range documents {
 		if d.irregular {
@@ -143,8 +140,8 @@ func existingFiles(root *os.Root, documents []Document) (names []string) {
 	return names
 }
 
-// delete deletes the document's files, except its own if a new marker refers to it. It returns the events, and the
-// sessions of files that cannot be deleted. Files that were not recorded are not reported.
+// Deletes the document's files, except its own if a new marker refers to it. Returns the events, and the sessions of
+// files that cannot be deleted. Files that were not recorded are not reported.
 func (d Document) delete(
 	root *os.Root, recorded map[string]bool, marked bool, unreadable error,
 ) (events []report.Event, failed []string) {

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Limits of a walk through the folder: how deep folders may be nested, how long it may take, and how many entries of a
-// folder are read at once.
+// Of a walk through the folder: how deep folders may be nested, how long it may take, and how many entries of a folder
+// are read at once.
 const (
 	maxDepth       = 64
 	maxWalk        = 30 * time.Minute
@@ -26,8 +26,7 @@ var (
 	errTooSlow = fmt.Errorf("reading it takes longer than %s", maxWalk)
 )
 
-// directories opens the directories below a root until a context ends. It refuses a pipe that has replaced a directory,
-// since opening it would block.
+// Until a context ends. A pipe that has replaced a directory is refused, since opening it would block.
 type directories struct {
 	ctx  context.Context
 	root *os.Root

@@ -13,30 +13,30 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// ParseMarker parses the name of a marker file: the document, and the session that refers to it.
+// The name of a marker file has the document, and the session that refers to it.
 func ParseMarker(name string) (guid, session string, ok bool) {
 	guid, session, ok = strings.Cut(name, ".session")
 	return guid, session, ok && guid != ""
 }
 
-// file is a file to delete, with the sessions that it belongs to.
+// A file to delete, with the sessions that it belongs to.
 type file struct {
 	name     string
 	sessions []string
 }
 
-// Document is a document in the folder that sessions refer to.
+// In the folder, with sessions that refer to it.
 type Document struct {
 	Path string // the path of its markers without their suffixes
-	// Retained is true if a marker of another session refers to the document.
+	// A marker of another session refers to the document.
 	Retained bool
 
 	files []file // to delete: the document first, unless it is retained, since its markers are needed to find it
-	// irregular is true if the document or one of its markers is not a regular file. Nothing of it is deleted then.
+	// The document or one of its markers is not a regular file. Nothing of it is deleted then.
 	irregular bool
 }
 
-// retainedEvent returns the event that an irregular document is retained.
+// An irregular document is retained.
 func (d Document) retainedEvent() report.Event {
 	return report.Errorf(
 		"document %s is retained: it or one of its markers is not a regular file; find out what it is, remove it, and "+
@@ -45,7 +45,7 @@ func (d Document) retainedEvent() report.Event {
 	)
 }
 
-// YoungerThan reports whether a file of the document was changed less than an age ago.
+// A file of the document was changed less than an age ago.
 func (d Document) YoungerThan(root *os.Root, age time.Duration) bool {
 	return slices.ContainsFunc(d.files, func(f file) bool {
 		info, err := root.Lstat(f.name)
@@ -53,7 +53,6 @@ func (d Document) YoungerThan(root *os.Root, age time.Duration) bool {
 	})
 }
 
-// Events returns the events of deleting documents.
 func Events(documents []Document) (events []report.Event) {
 	for _, d := range documents {
 		if d.irregular {
@@ -67,9 +66,9 @@ func Events(documents []Document) (events []report.Event) {
 	return events
 }
 
-// Search walks through the folder once for the documents that sessions refer to, and returns an event with the number
-// of files. A document is retained if a marker of another session has its guid, in any subfolder. Search fails if a
-// subfolder cannot be read, since it may have such a marker.
+// Search walks through the folder once. The event has the number of files. A document is retained if a marker of
+// another session has its guid, in any subfolder. Search fails if a subfolder cannot be read, since it may have such a
+// marker.
 func Search(
 	ctx context.Context, root *os.Root, sessions []string,
 ) (documents []Document, summary report.Event, err error) {
@@ -114,8 +113,8 @@ func Search(
 		count, len(documents)), nil
 }
 
-// addItself adds the document's own file, if it exists, before its markers. A file that cannot be examined is added,
-// too: it cannot be deleted either, which will be reported.
+// The document's own file, if it exists, comes before its markers. A file that cannot be examined is added, too: it
+// cannot be deleted either, which will be reported.
 func (d *Document) addItself(root *os.Root) {
 	info, err := root.Lstat(d.Path)
 	switch {
@@ -127,8 +126,8 @@ func (d *Document) addItself(root *os.Root) {
 	}
 }
 
-// newMarkers reads the markers of documents again, immediately before deletion, since the Forms server may have added
-// some: it returns the paths of documents with new markers, and the folders that cannot be read.
+// Markers are read again immediately before deletion, since the Forms server may have added some. Returns the paths of
+// documents with new markers, and the folders that cannot be read.
 func newMarkers(
 	ctx context.Context, root *os.Root, documents []Document,
 ) (marked map[string]bool, unreadable map[string]error) {

@@ -7,13 +7,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Storage is where the document storage is; unknown if neither field is set.
+// Unknown if neither field is set.
 type Storage struct {
 	Folder     string
 	InDatabase bool
 }
 
-// CheckFolder fails if a folder cannot be a document storage.
+// Whether a folder can be a document storage.
 func CheckFolder(folder string) error {
 	info, err := os.Stat(folder)
 	switch {
@@ -25,7 +25,7 @@ func CheckFolder(folder string) error {
 	return nil
 }
 
-// Unreadable returns the event that the folder cannot be used.
+// The folder cannot be used.
 func Unreadable(problem error) report.Event {
 	return report.Errorf("cannot access the document storage's folder: %v", problem)
 }

@@ -15,24 +15,23 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Client calls the web service. It does not follow redirects, reads no response beyond a limit, and accepts as success
-// only the response of the operation that it called.
+// Follows no redirects, reads no response beyond a limit, and accepts as success only the response of the operation
+// that it called.
 type Client struct {
 	config Config
 	client *http.Client
 }
 
-// Config configures a Client.
 type Config struct {
-	// URL is the address of the service ProcessManager, such as https://forms.example/soap/services/ProcessManager.
+	// Of the service ProcessManager, such as https://forms.example/soap/services/ProcessManager.
 	URL string
-	// User and Password are sent as basic authentication unless User is empty.
+	// Sent as basic authentication unless User is empty.
 	User, Password string
-	// TLS is for https; nil to trust the system's certificate authorities.
+	// For https; nil: the system's certificate authorities are trusted.
 	TLS *tls.Config
 }
 
-// Limits of a call; sizes are in bytes.
+// Of a call; sizes are in bytes.
 const (
 	callTimeout = 2 * time.Minute
 	maxResponse = 1 << 20
@@ -40,7 +39,7 @@ const (
 	maxError    = 1 << 10
 )
 
-// New returns a client. It does not connect.
+// Does not connect.
 func New(c Config) *Client {
 	return &Client{c, &http.Client{
 		Timeout: callTimeout,
@@ -54,19 +53,17 @@ func New(c Config) *Client {
 	}}
 }
 
-// TerminateProcess terminates a running process instance, by its long-lived invocation id. The process instance may end
-// some time later.
+// By the long-lived invocation id. The process instance may end some time later.
 func (c *Client) TerminateProcess(ctx context.Context, invocation string) error {
 	return c.call(ctx, "terminateProcess", invocation)
 }
 
-// PurgeProcessInstance deletes a process instance that has ended, with everything that it has in the database and in
-// the document storage.
+// Deletes a process instance that has ended, with everything that it has in the database and in the document storage.
 func (c *Client) PurgeProcessInstance(ctx context.Context, invocation string) error {
 	return c.call(ctx, "purgeProcessInstance", invocation)
 }
 
-// call calls an operation. It makes the text of its error, which may quote the server, one short printable line.
+// The error may quote the server: it is one short printable line.
 func (c *Client) call(ctx context.Context, operation, invocation string) error {
 	request, err := envelopeOf(operation, invocation)
 	if err == nil {
@@ -78,7 +75,7 @@ func (c *Client) call(ctx context.Context, operation, invocation string) error {
 	return nil
 }
 
-// truncate shortens a text to a number of bytes.
+// In bytes.
 func truncate(text string, size int) string {
 	const ellipsis = "…"
 	if len(text) <= size {
@@ -87,7 +84,6 @@ func truncate(text string, size int) string {
 	return strings.ToValidUTF8(text[:size-len(ellipsis)], "") + ellipsis
 }
 
-// send sends a request and checks the response.
 func (c *Client) send(ctx context.Context, operation, request string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.config.URL, strings.NewReader(request))
 	if err != nil {
@@ -118,14 +114,13 @@ func (c *Client) send(ctx context.Context, operation, request string) error {
 	return err
 }
 
-// Namespaces of SOAP 1.1 and of the Forms server.
+// Of SOAP 1.1 and of the Forms server.
 const (
 	soapSpace     = "http://schemas.xmlsoap.org/soap/envelope/"
 	servicesSpace = "http://adobe.com/idp/services"
 )
 
-// envelopeOf returns the request that calls an operation. It fails for an id that XML cannot represent, since another
-// id would be sent.
+// envelopeOf fails for an id that XML cannot represent, since another id would be sent.
 func envelopeOf(operation, invocation string) (string, error) {
 	var id bytes.Buffer
 	if err := xml.EscapeText(&id, []byte(invocation)); err != nil {

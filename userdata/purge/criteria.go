@@ -13,27 +13,27 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Criteria is a rule with its cutoff. It is stored with the erasures of a purge.
+// A rule with its cutoff, stored with the erasures of a purge.
 type Criteria struct {
 	Rule
 	Cutoff int64 `json:"Cutoff"` // in seconds since 1970, which every database understands alike
 }
 
-// At returns the criteria of a rule at a reference time.
+// now is the reference time.
 func (r Rule) At(now time.Time) Criteria {
 	return Criteria{r, now.Add(-time.Duration(r.Days) * 24 * time.Hour).Unix()}
 }
 
-// Describe returns which process instances match, for people.
+// For people.
 func (c Criteria) Describe() string {
 	return fmt.Sprintf("of %s, complete or terminated, %s older than %d days (%s)", c.Workflows(), c.DateColumn, c.Days,
 		time.Unix(c.Cutoff, 0).UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
-// Search finds process instances that match criteria, in one transaction.
+// In one transaction.
 type Search struct {
 	Criteria
-	// Notes explain which tables cannot be used.
+	// Which tables cannot be used, and why.
 	Notes []message.Message
 
 	tx     *forms.Transaction
@@ -41,8 +41,7 @@ type Search struct {
 	tables []forms.Column // of the workflows: the columns with the process instance
 }
 
-// Search prepares a search. It does not use tables that other workflows share, since the workflow of their rows is
-// unknown.
+// Tables that other workflows share are not used, since the workflow of their rows is unknown.
 func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, error) {
 	s := &Search{Criteria: c, tx: tx}
 	dates, err := tx.DateColumns(ctx)
@@ -81,20 +80,19 @@ func (c Criteria) Search(ctx context.Context, tx *forms.Transaction) (*Search, e
 	return s, nil
 }
 
-// endedQuery returns the query for process instances of any workflow that have ended before the cutoff and satisfy a
-// condition.
+// Process instances of any workflow that have ended before the cutoff and satisfy a condition.
 func (s *Search) endedQuery(condition, tail string) string {
 	return fmt.Sprintf(
 		"SELECT r.id, %s FROM %s AS r WHERE r.id > 0 AND r.status IN (@ended) AND %s AND %s ORDER BY r.id%s",
 		s.tx.Seconds(s.date), forms.InstanceTable, s.tx.Before(s.date), condition, tail)
 }
 
-// workflowQuery returns the query that restricts process instances to those in a workflow's table.
+// Of the given process instances, those in a workflow's table.
 func (s *Search) workflowQuery(c forms.Column, ids []int64) string {
 	return fmt.Sprintf("SELECT r.%s FROM %s AS r WHERE %s", s.tx.Quote(c.Name), c.Quoted, s.tx.HasID(c, ids))
 }
 
-// pageSize limits how many process instances a query returns.
+// Process instances per query.
 const pageSize = 1000
 
 var (
@@ -102,7 +100,7 @@ var (
 	pageTail      = fmt.Sprintf(" LIMIT %d", pageSize)
 )
 
-// Each calls found for each process instance that matches, in the order of ids.
+// In the order of ids.
 func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time)) error {
 	for after := int64(0); len(s.tables) > 0; {
 		matches, dates, err := s.matching(ctx, pageCondition, forms.Args{"after": after}, pageTail)
@@ -117,8 +115,7 @@ func (s *Search) Each(ctx context.Context, found func(id int64, date time.Time))
 	return nil
 }
 
-// matching returns the process instances that match and satisfy a condition, in order. dates has the dates of all that
-// ended before the cutoff, also of other workflows.
+// In order. dates has the dates of all process instances that ended before the cutoff, also of other workflows.
 func (s *Search) matching(
 	ctx context.Context, condition string, a forms.Args, tail string,
 ) (matches []int64, dates map[int64]time.Time, err error) {
@@ -143,8 +140,8 @@ func (s *Search) matching(
 	return slices.DeleteFunc(ids, func(id int64) bool { return !ofWorkflow[id] }), dates, nil
 }
 
-// StillMatching separates process instances that match from others, which no longer match. The clause lock locks the
-// rows of the matches.
+// Separates process instances that match from others, which no longer do. The clause lock locks the rows of the
+// matches.
 func (c Criteria) StillMatching(
 	ctx context.Context, tx *forms.Transaction, ids []int64, lock string,
 ) (matches, others []int64, err error) {
@@ -159,7 +156,7 @@ func (c Criteria) StillMatching(
 	return matches, others, nil
 }
 
-// Statements returns the statements that find and delete process instances, for people.
+// Statements that find and delete process instances, for people.
 func (s *Search) Statements() []external.Statement {
 	values := strings.NewReplacer("@ended", fmt.Sprintf("%d, %d", forms.Complete, forms.Terminated),
 		"@cutoff", fmt.Sprint(s.Cutoff), "@after", "0")

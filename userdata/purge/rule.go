@@ -11,24 +11,23 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Rule selects the process instances that a purge deletes, with everything that belongs to them.
+// Which process instances a purge deletes, with everything that belongs to them.
 type Rule struct {
 	Name string `json:"Name"`
-	// Application and Workflow select the process instances; an empty Workflow means all of the application.
+	// An empty Workflow means all of the application.
 	Application string `json:"Application"`
 	Workflow    string `json:"Workflow"`
-	// DateColumn is the column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish
-	// the date columns of any release.
+	// The column of tb_process_instance whose dates must be more than Days ago. Adobe does not publish the date columns of
+	// any release.
 	DateColumn string `json:"DateColumn"`
 	Days       int    `json:"Days"`
-	// Enabled is true if runs carry the purge out.
+	// Runs carry the purge out.
 	Enabled bool `json:"Enabled"`
 }
 
-// Etag returns the etag of the rule.
 func (r Rule) Etag() string { return etag.Of(r) }
 
-// Workflows returns the workflows of the rule, for people.
+// For people.
 func (r Rule) Workflows() string {
 	if r.Workflow == "" {
 		return "all workflows of " + r.Application
@@ -36,19 +35,18 @@ func (r Rule) Workflows() string {
 	return r.Application + "/" + r.Workflow
 }
 
-// covers reports whether a name in omd_object_type is a workflow of the rule.
+// A name in omd_object_type is a workflow of the rule.
 func (r Rule) covers(name string) bool {
 	prefix := "pt_" + r.Application + "/"
 	return (r.Workflow == "" && strings.HasPrefix(name, prefix)) || name == prefix+r.Workflow
 }
 
-// namePattern matches the names of rules.
 var namePattern = regexp.MustCompile(`^[a-z0-9-]{1,40}$`)
 
-// maxDays limits how long ago a cutoff is, as for the delays of Campaign.
+// As for the delays of Campaign.
 const maxDays = 24_855
 
-// maxName limits the name of an application, workflow or column, in bytes.
+// Of an application, workflow or column, in bytes.
 const maxName = 255
 
 // Check fails with failure.Violations if the rule is wrong for a Forms database.
@@ -100,7 +98,7 @@ func (r Rule) Validate() error {
 	return wrong.Err()
 }
 
-// columnNamed returns the column with a name, and the names of all columns for people.
+// With the names of all columns for people.
 func columnNamed(columns []forms.Column, name string) (c forms.Column, ok bool, names string) {
 	var list []string
 	for _, column := range columns {

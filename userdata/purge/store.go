@@ -13,16 +13,14 @@ import (
 	"github.com/cleanupd/cleanupd/internal/failure"
 )
 
-// ErrNotFound reports that no rule has a name.
 var ErrNotFound = failure.New(failure.NotFound, "there is no purge of this name")
 
-// NotFound returns ErrNotFound for a name.
 func NotFound(name string) error { return fmt.Errorf("%w: %.64q", ErrNotFound, name) }
 
-// Note is called in the transaction that changes a rule, with the rule before and after; nil if there is none.
+// Called in the transaction that changes a rule; nil: there is no rule before, or after.
 type Note func(ctx context.Context, tx pgx.Tx, before, after *Rule) error
 
-// Store has the rules for one Forms database, in the service's own database.
+// Rules for one Forms database, in the service's own database.
 type Store struct {
 	Record  *pgxpool.Pool
 	FormsID string // the identity of the Forms database
@@ -31,14 +29,13 @@ type Store struct {
 const selectRules = "SELECT name, application, workflow, date_column, days, enabled FROM cleanupd.forms_purge " +
 	"WHERE forms_id = $1 "
 
-// List returns all rules, ordered by name.
+// Ordered by name.
 func (s Store) List(ctx context.Context, db external.Querier) ([]Rule, error) {
 	rows, _ := db.Query(ctx, selectRules+`ORDER BY name COLLATE "C"`, s.FormsID)
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Rule])
 }
 
-// lock reads a rule in a transaction that changes it; nil if it does not exist. It fails with etag.ErrStale if an etag
-// is given that is not the rule's.
+// nil: there is no such rule. Fails with etag.ErrStale if the given etag is not the rule's.
 func (s Store) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Rule, error) {
 	// a row that does not exist cannot be locked
 	if _, err := tx.Exec(ctx, "LOCK TABLE cleanupd.forms_purge IN SHARE ROW EXCLUSIVE MODE"); err != nil {
@@ -56,8 +53,8 @@ func (s Store) lock(ctx context.Context, tx pgx.Tx, name, givenEtag string) (*Ru
 	return r, etag.Check(givenEtag, current, "the purge")
 }
 
-// Set stores what change makes of the rule with a name, nil if it does not exist, and returns it. It fails with
-// etag.ErrStale if an etag is given that is not the current rule's.
+// change gets the rule, or nil if it does not exist. Set fails with etag.ErrStale if the given etag is not the current
+// rule's.
 func (s Store) Set(
 	ctx context.Context, name, givenEtag string, change func(before *Rule) (Rule, error), note Note,
 ) (r Rule, err error) {
@@ -83,7 +80,7 @@ func (s Store) Set(
 	return r, err
 }
 
-// Delete deletes a rule. It fails with ErrNotFound, and with etag.ErrStale if an etag is given that is not the rule's.
+// Delete fails with ErrNotFound, and with etag.ErrStale if the given etag is not the rule's.
 func (s Store) Delete(ctx context.Context, name, givenEtag string, note Note) error {
 	return pgx.BeginFunc(ctx, s.Record, func(tx pgx.Tx) error {
 		before, err := s.lock(ctx, tx, name, givenEtag)

@@ -9,13 +9,13 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// AppliedEntries returns how many entries of the journal are recorded.
+// How many entries of the journal are recorded.
 func (e Erasure) AppliedEntries(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT entries_applied FROM cleanupd.erasure WHERE id = $1::text::uuid", e.ID).Scan(&n)
 	return n, err
 }
 
-// ApplyEntry records the entry of the journal with a number, unless another replica has done it.
+// Unless another replica has done it.
 func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry *report.Entry) error {
 	const advance = "UPDATE cleanupd.erasure SET entries_applied = $2 WHERE id = $1::text::uuid AND entries_applied = " +
 		"$2 - 1"
@@ -26,8 +26,8 @@ func (e Erasure) ApplyEntry(ctx context.Context, tx pgx.Tx, number int64, entry 
 	return e.Settle(ctx, tx, entry)
 }
 
-// Settle records what a transaction did: which items are erased or failed, which rows were deleted, and which sessions
-// have documents that must be deleted afterwards.
+// What a transaction did: which items are erased or failed, which rows were deleted, and which sessions have documents
+// that must be deleted afterwards.
 func (e Erasure) Settle(ctx context.Context, tx pgx.Tx, entry *report.Entry) error {
 	if len(entry.Items) > 0 {
 		if err := e.mark(ctx, tx, "DONE", entry.Kind, entry.Items...); err != nil {

@@ -20,50 +20,45 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// Migrate creates or updates the tables in the schema cleanupd of the service's own database.
 func Migrate(ctx context.Context, conn *pgx.Conn) error {
 	return migrate.Up(ctx, conn, migrations, "forms_schema_version")
 }
 
-// MigrationPending reports whether Migrate would create or change tables.
 func MigrationPending(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	return migrate.Pending(ctx, conn, migrations, "forms_schema_version")
 }
 
-// SchemaSQL returns what creates the tables of Migrate, without rows.
+// Without rows.
 func SchemaSQL() (string, error) { return migrate.SQL(migrations, "forms_schema_version") }
 
-// Erasure identifies the record of an erasure, and the Forms database that the erasure is about.
+// Which erasure, and the Forms database that it is about.
 type Erasure struct {
 	ID      string
 	FormsID string
 }
 
-// ErrTaken reports that another replica works on the erasure, and has already done what was to be recorded.
+// Another replica works on the erasure, and has already done what was to be recorded.
 var ErrTaken = errors.New("another replica works on the erasure")
 
-// Transient reports whether a transaction of the record may succeed when it is tried again.
+// A transaction of the record may succeed when it is tried again.
 func Transient(err error) bool {
 	return sqlstate.Is(err, pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable)
 }
 
-// Execer is a pool, a connection or a transaction.
+// A pool, a connection or a transaction.
 type Execer interface {
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
-// exec executes a statement with the erasure's id as its first parameter, and returns how many rows it changed.
 func (e Erasure) exec(ctx context.Context, db Execer, sql string, args ...any) (int64, error) {
 	tag, err := db.Exec(ctx, sql, append([]any{e.ID}, args...)...)
 	return tag.RowsAffected(), err
 }
 
-// abandonedAfter is after how many leases the erasure of a purge counts as abandoned by its run: then any replica may
-// end it.
+// Any replica may take over an erasure whose run has been silent for abandonedAfter leases.
 const abandonedAfter = 20
 
-// Unfinished returns the ids of erasures that any replica may work on: erasures that were requested by users, and
-// erasures of purges that their runs have abandoned.
+// Erasures that any replica may work on: those requested by users, and those of purges that their runs have abandoned.
 func Unfinished(ctx context.Context, db external.Querier, forms string, lease time.Duration) ([]string, error) {
 	rows, _ := db.Query(
 		ctx,
@@ -74,14 +69,12 @@ func Unfinished(ctx context.Context, db external.Querier, forms string, lease ti
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// State is the state of an erasure.
 type State struct {
 	Ended bool
 	Sweep bool
 	Purge *purge.Criteria // nil if a user requested the erasure
 }
 
-// ReadState reads the state.
 func (e Erasure) ReadState(ctx context.Context, db external.Querier) (s State, err error) {
 	err = db.QueryRow(ctx, "SELECT state NOT IN ('RUNNING', 'PURGING'), sweep, purge FROM cleanupd.erasure "+
 		"WHERE id = $1::text::uuid", e.ID).
@@ -89,14 +82,12 @@ func (e Erasure) ReadState(ctx context.Context, db external.Querier) (s State, e
 	return s, err
 }
 
-// Beat records that the replica that works on the erasure is alive.
 func (e Erasure) Beat(ctx context.Context, db Execer) error {
 	_, err := e.exec(ctx, db, "UPDATE cleanupd.erasure SET heartbeat = clock_timestamp() WHERE id = $1::text::uuid")
 	return err
 }
 
-// End ends the erasure, unless it has ended, and appends the last event. It has failed if failed is true, if an item
-// has failed, or if documents are left.
+// Unless it has ended. The erasure has failed if failed is true, if an item has failed, or if documents are left.
 func (e Erasure) End(ctx context.Context, tx pgx.Tx, failed bool) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure AS e SET end_time = clock_timestamp(), state = CASE WHEN $2
 		OR EXISTS (SELECT FROM cleanupd.erasure_item WHERE erasure_id = e.id AND state <> 'DONE')

@@ -11,8 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Append appends events to the event log. It locks the erasure's row until the transaction ends, so that sequences are
-// committed in order.
+// Locks the erasure's row until the transaction ends, so that sequences are committed in order.
 func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) error {
 	if len(events) == 0 {
 		return nil
@@ -26,7 +25,7 @@ func (e Erasure) Append(ctx context.Context, tx pgx.Tx, events ...report.Event) 
 	return err
 }
 
-// Events returns the next events of an erasure after a sequence.
+// The next events after a sequence.
 func Events(ctx context.Context, db external.Querier, erasure string, after int64) ([]report.Event, error) {
 	rows, _ := db.Query(ctx, `SELECT sequence, time, body FROM cleanupd.erasure_event
 		WHERE erasure_id = $1::text::uuid AND sequence > $2 ORDER BY sequence LIMIT 1000`, erasure, after)

@@ -8,13 +8,12 @@ import (
 	"github.com/cleanupd/cleanupd/internal/external"
 )
 
-// Kinds of items of an erasure.
+// Of an erasure.
 const (
 	KindInstance = "instance"
 	KindTask     = "task"
 )
 
-// InsertItems stores the process instances and orphan tasks to erase.
 func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []int64) error {
 	_, err := e.exec(ctx, tx, `INSERT INTO cleanupd.erasure_item (erasure_id, kind, item_id)
 		SELECT $1::text::uuid, $2, unnest($3::bigint[]) UNION ALL SELECT $1::text::uuid, $4, unnest($5::bigint[])`,
@@ -22,14 +21,14 @@ func (e Erasure) InsertItems(ctx context.Context, tx pgx.Tx, instances, tasks []
 	return err
 }
 
-// UnsettledItems returns the items of a kind that are neither erased nor failed.
+// Neither erased nor failed.
 func (e Erasure) UnsettledItems(ctx context.Context, db external.Querier, kind string) ([]int64, error) {
 	rows, _ := db.Query(ctx, `SELECT item_id FROM cleanupd.erasure_item
 		WHERE erasure_id = $1::text::uuid AND kind = $2 AND state IN ('PENDING', 'PURGING') ORDER BY item_id`, e.ID, kind)
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// IsPurging reports whether the Forms server was asked to purge a process instance.
+// The Forms server was asked to purge the process instance.
 func (e Erasure) IsPurging(ctx context.Context, db external.Querier, instance int64) (purging bool, err error) {
 	err = db.QueryRow(ctx, "SELECT state = 'PURGING' FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND "+
 		"kind = $2 AND item_id = $3", e.ID, KindInstance, instance).
@@ -37,17 +36,16 @@ func (e Erasure) IsPurging(ctx context.Context, db external.Querier, instance in
 	return purging, err
 }
 
-// MarkPurging records that the Forms server is asked to purge a process instance.
+// Called before the Forms server is asked to purge the process instance.
 func (e Erasure) MarkPurging(ctx context.Context, tx pgx.Tx, instance int64) error {
 	return e.mark(ctx, tx, "PURGING", KindInstance, instance)
 }
 
-// MarkFailed records that items could not be erased.
 func (e Erasure) MarkFailed(ctx context.Context, tx pgx.Tx, kind string, ids ...int64) error {
 	return e.mark(ctx, tx, "FAILED", kind, ids...)
 }
 
-// mark sets the state of unsettled items. It fails with ErrTaken if one of them is settled.
+// mark fails with ErrTaken if one of the items is settled.
 func (e Erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ...int64) error {
 	n, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = $4 WHERE erasure_id = $1::text::uuid
 		AND kind = $2 AND item_id = ANY ($3) AND state IN ('PENDING', 'PURGING')`, kind, ids, state)
@@ -57,14 +55,13 @@ func (e Erasure) mark(ctx context.Context, tx pgx.Tx, state, kind string, ids ..
 	return err
 }
 
-// FailUnsettledItems records that all unsettled items have failed.
 func (e Erasure) FailUnsettledItems(ctx context.Context, tx pgx.Tx) error {
 	_, err := e.exec(ctx, tx, `UPDATE cleanupd.erasure_item SET state = 'FAILED' WHERE erasure_id = $1::text::uuid
 		AND state IN ('PENDING', 'PURGING')`)
 	return err
 }
 
-// DropPendingItems removes the items whose erasure was not begun, and returns how many there were.
+// Items whose erasure was not begun; returns how many there were.
 func (e Erasure) DropPendingItems(ctx context.Context, tx pgx.Tx) (int64, error) {
 	return e.exec(ctx, tx, "DELETE FROM cleanupd.erasure_item WHERE erasure_id = $1::text::uuid AND state = 'PENDING'")
 }

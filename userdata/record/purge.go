@@ -10,13 +10,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/external"
 )
 
-// Purge identifies the erasures of a purge in a run.
+// The erasures of a purge in a run.
 type Purge struct{ RunID, Name string }
 
-// ofPurge is the condition that an erasure e belongs to the purge $2 in the run $1.
+// An erasure e belongs to the purge $2 in the run $1.
 const ofPurge = "e.run_id = $1::text::uuid AND e.purge ->> 'Name' = $2"
 
-// Unfinished returns the id of the erasure that has not ended; empty if all have.
+// The erasure that has not ended; "" if all have.
 func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, err error) {
 	err = db.QueryRow(ctx, "SELECT e.id::text FROM cleanupd.erasure e WHERE e.state = 'PURGING' AND "+ofPurge, p.RunID,
 		p.Name).Scan(&id)
@@ -26,7 +26,7 @@ func (p Purge) Unfinished(ctx context.Context, db external.Querier) (id string, 
 	return id, err
 }
 
-// New returns the process instances that none of the erasures has as an item.
+// Process instances that none of the erasures has as an item.
 func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, error) {
 	rows, _ := tx.Query(ctx, `SELECT id FROM unnest($3::bigint[]) AS candidate (id)
 		WHERE NOT EXISTS (SELECT FROM cleanupd.erasure_item i JOIN cleanupd.erasure e ON e.id = i.erasure_id
@@ -35,22 +35,22 @@ func (p Purge) New(ctx context.Context, tx pgx.Tx, instances []int64) ([]int64, 
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// Rows returns how many rows the erasures have deleted.
+// That the erasures have deleted.
 func (p Purge) Rows(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT COALESCE(sum(r.rows), 0)::bigint FROM cleanupd.erasure_rows r "+
 		"JOIN cleanupd.erasure e ON e.id = r.erasure_id WHERE "+ofPurge, p.RunID, p.Name).Scan(&n)
 	return n, err
 }
 
-// Instances returns how many process instances the erasures have erased.
+// That the erasures have erased.
 func (p Purge) Instances(ctx context.Context, db external.Querier) (n int64, err error) {
 	err = db.QueryRow(ctx, "SELECT count(*) FROM cleanupd.erasure_item i "+
 		"JOIN cleanupd.erasure e ON e.id = i.erasure_id WHERE i.state = 'DONE' AND "+ofPurge, p.RunID, p.Name).Scan(&n)
 	return n, err
 }
 
-// Failures returns how many process instances could not be erased, and how many sessions have documents that could not
-// be deleted, with a receipt that has the reasons; empty without a failure.
+// Process instances that could not be erased, and sessions with documents that could not be deleted, with a receipt
+// that has the reasons; "" without a failure.
 func (p Purge) Failures(
 	ctx context.Context, db external.Querier,
 ) (receipt string, instances, sessions int64, err error) {
@@ -62,9 +62,8 @@ func (p Purge) Failures(
 	return receipt, instances, sessions, err
 }
 
-// RecentlyPurged returns how many process instances all purges of a Forms database have deleted, in a run and in those
-// that began less than a period before it, without runs whose share of the table was accepted. It does not depend on
-// how long runs are kept.
+// Process instances that all purges of a Forms database have deleted, in a run and in those that began less than a
+// period before it, without runs whose share of the table was accepted. Does not depend on how long runs are kept.
 func RecentlyPurged(
 	ctx context.Context, db external.Querier, forms, table, run string, period time.Duration,
 ) (n int64, err error) {

@@ -14,11 +14,10 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// ErrNoReceipt reports that no receipt has an id.
 var ErrNoReceipt = failure.New(failure.NotFound, "receipt not found")
 
-// selectReceipt selects receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects the
-// receipts that list their items and files.
+// Receipts e, in the order of the fields of report.Receipt. The condition %[1]s selects those that list their items and
+// files.
 const selectReceipt = `
 SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEEDED', false, e.sweep,
   COALESCE(e.purge ->> 'Name', ''), COALESCE(e.run_id::text, ''), e.user_id_hash, e.salt,
@@ -32,7 +31,7 @@ SELECT e.id::text, e.requested_by, e.create_time, e.end_time, e.state = 'SUCCEED
   e.verification
 FROM cleanupd.erasure AS e `
 
-// Receipt returns the receipt with an id. It fails with ErrNoReceipt.
+// Receipt fails with ErrNoReceipt.
 func Receipt(ctx context.Context, db external.Querier, id string) (*report.Receipt, error) {
 	if _, err := uuid.Parse(id); err != nil {
 		return nil, fmt.Errorf("%w: %.64q", ErrNoReceipt, id)
@@ -45,8 +44,8 @@ func Receipt(ctx context.Context, db external.Querier, id string) (*report.Recei
 	return r, err
 }
 
-// Receipts returns a page of receipts, newest first, and the token of the next page; empty after the last one. Receipts
-// of purges do not list items and files. The order relies on ids that grow with time.
+// Newest first; the token is "" on the last page. Receipts of purges do not list items and files. The order relies on
+// ids that grow with time.
 func Receipts(
 	ctx context.Context, db external.Querier, size int, token string,
 ) (list []*report.Receipt, next string, err error) {
@@ -63,7 +62,6 @@ func Receipts(
 	return list, next, nil
 }
 
-// AttachVerification stores the result of a verification in a receipt.
 func AttachVerification(ctx context.Context, db Execer, id string, v *report.Verification) error {
 	_, err := db.Exec(ctx, "UPDATE cleanupd.erasure SET verification = $2 WHERE id = $1::text::uuid", id, v)
 	return err

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/purge"
 )
 
-// Request is a new erasure to record.
 type Request struct {
 	FormsID          string
 	RequestedBy      string
@@ -23,7 +22,7 @@ type Request struct {
 	Instances, Tasks []int64
 }
 
-// Insert stores a request. Its id is higher than the ids of all earlier requests.
+// The id is higher than the ids of all earlier requests.
 func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -44,11 +43,11 @@ func (r Request) Insert(ctx context.Context, tx pgx.Tx) (e Erasure, err error) {
 	return e, e.InsertItems(ctx, tx, r.Instances, r.Tasks)
 }
 
-// Leftover is a session of an earlier erasure that ended before the documents of the session were deleted.
+// A session of an earlier erasure that ended before the documents of the session were deleted.
 type Leftover struct{ Session, Erasure string }
 
-// ByUser returns the earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a
-// transaction may be idle.
+// Earlier erasures of a user that have leftovers. Comparing many of them takes long, longer than a transaction may be
+// idle.
 func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasures []string, err error) {
 	rows, _ := db.Query(
 		ctx,
@@ -67,7 +66,7 @@ func ByUser(ctx context.Context, db external.Querier, forms, user string) (erasu
 	return erasures, err
 }
 
-// Leftovers returns the leftovers of earlier erasures, and of the items of a request. The clause lock may lock them.
+// Of earlier erasures, and of the items of a request. The clause lock may lock them.
 func (r Request) Leftovers(
 	ctx context.Context, db external.Querier, earlier []string, lock string,
 ) ([]Leftover, error) {
@@ -82,7 +81,7 @@ func (r Request) Leftovers(
 	return pgx.CollectRows(rows, pgx.RowToStructByPos[Leftover])
 }
 
-// Inherit takes over the leftovers of earlier erasures, and the files that these could not report.
+// Takes over the leftovers of earlier erasures, and the files that these could not report.
 func (r Request) Inherit(ctx context.Context, tx pgx.Tx, e Erasure, earlier []string) error {
 	leftovers, err := r.Leftovers(ctx, tx, earlier, " FOR UPDATE OF s")
 	if err != nil {

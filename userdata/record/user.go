@@ -8,17 +8,17 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// NewSalt returns a random salt, in hexadecimal.
+// Random, in hexadecimal.
 func NewSalt() string {
 	salt := make([]byte, 16)
 	_, _ = rand.Read(salt) // never fails
 	return hex.EncodeToString(salt)
 }
 
-// hashing is locked while a user id is hashed, which takes 64 MiB of memory.
+// Locked while a user id is hashed, which takes 64 MiB of memory.
 var hashing sync.Mutex
 
-// HashUser hides a user id: a guess can be compared with the hash, but this is expensive.
+// A guess can be compared with the hash, but that is expensive.
 func HashUser(user, salt string) (string, error) {
 	raw, err := hex.DecodeString(salt)
 	if err != nil {
@@ -29,7 +29,6 @@ func HashUser(user, salt string) (string, error) {
 	return hex.EncodeToString(argon2.IDKey([]byte(user), raw, 1, 64<<10, 4, 32)), nil
 }
 
-// IsUser reports whether a hash is a user id's.
 func IsUser(user, hash, salt string) (bool, error) {
 	hashed, err := HashUser(user, salt)
 	return err == nil && hashed == hash, err

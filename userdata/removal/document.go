@@ -16,11 +16,10 @@ const (
 	referenceTable = "tb_dm_session_reference"
 )
 
-// sessionsPerStatement limits how many sessions a statement names.
 const sessionsPerStatement = 1000
 
-// Documents removes the documents of sessions from the database, unless another session refers to them, and keeps
-// others from adding such a reference. A document that several items share is counted for the last of them.
+// Unless another session refers to the documents; others cannot add such a reference. A document that several items
+// share is counted for the last of them.
 func (r *Remover) Documents(ctx context.Context, g *Removal, sessions []report.Session) error {
 	for chunk := range slices.Chunk(sessions, sessionsPerStatement) {
 		if err := r.documentsOf(ctx, g, chunk); err != nil {
@@ -57,7 +56,7 @@ func (r *Remover) documentsOf(ctx context.Context, g *Removal, sessions []report
 	return r.sessionRows(ctx, g, "tb_dm_deletion", ids, itemOf)
 }
 
-// unreferenced returns the documents of sessions that only removed sessions refer to, with the items to count them for.
+// Documents that only removed sessions refer to, with the items to count them for.
 func (r *Remover) unreferenced(
 	ctx context.Context, sessions []string, itemOf map[string]int64,
 ) (items map[string]int64, err error) {
@@ -87,7 +86,7 @@ func (r *Remover) unreferenced(
 	return items, nil
 }
 
-// sessionRows removes the rows of sessions in a table.
+// Rows of sessions in a table.
 func (r *Remover) sessionRows(
 	ctx context.Context, g *Removal, table string, sessions []string, itemOf map[string]int64,
 ) error {
@@ -99,8 +98,7 @@ func (r *Remover) sessionRows(
 	return err
 }
 
-// chunks removes the chunks of documents whose references were removed, unless there are others by now, and counts them
-// by document.
+// Of documents whose references were removed, unless there are others by now; counted by document.
 func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]int64, error) {
 	where, a := r.tx.In("r.documentid", "@documents"), forms.Args{"documents": documents}
 	if !r.dry {
@@ -121,8 +119,7 @@ func (r *Remover) chunks(ctx context.Context, documents []string) (map[string]in
 	return counts, nil
 }
 
-// References returns the sessions that refer to some documents in the database, by document, and locks them. An unknown
-// session is empty.
+// Sessions that refer to some documents in the database, by document, locked. An unknown session is empty.
 func (r *Remover) References(ctx context.Context, documents []string) (map[string][]string, error) {
 	if err := r.lockReferences(ctx); err != nil {
 		return nil, err
@@ -131,7 +128,7 @@ func (r *Remover) References(ctx context.Context, documents []string) (map[strin
 	return references(ctx, r.tx, condition, forms.Args{"ids": documents})
 }
 
-// AllReferences returns the sessions that refer to documents in the database, by document. An unknown session is empty.
+// Sessions by document. An unknown session is empty.
 func AllReferences(ctx context.Context, tx *forms.Transaction) (map[string][]string, error) {
 	return references(ctx, tx, "", nil)
 }
@@ -150,7 +147,7 @@ func references(
 	return sessions, err
 }
 
-// WithReferences removes documents together with the given references to them, and counts the rows by document.
+// Documents are removed together with the given references to them, and rows counted by document.
 func (r *Remover) WithReferences(ctx context.Context, documents map[string][]string) (map[string]report.Rows, error) {
 	ids := slices.Sorted(maps.Keys(documents))
 	condition := r.tx.In("r.documentid", "@documents") + " AND " + r.tx.In("r.sessionid", "@sessions")

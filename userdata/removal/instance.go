@@ -8,8 +8,8 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Instances removes process instances: their rows in the tables of workflows, their tasks, and their own rows. They
-// must have ended, and must be locked unless this is a dry run. With inDatabase, it also removes their documents.
+// Their rows in the tables of workflows, their tasks, and their own rows. The process instances must have ended, and
+// must be locked unless this is a dry run. With inDatabase, their documents are removed as well.
 func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (*Removal, error) {
 	g := newRemoval()
 	if len(ids) == 0 {
@@ -46,8 +46,8 @@ func (r *Remover) Instances(ctx context.Context, ids []int64, inDatabase bool) (
 	return g, nil
 }
 
-// variables removes the rows of process instances in the tables of workflows. It fails if they have rows in a table
-// that may be that of a workflow, but whose name is ambiguous.
+// Rows in the tables of workflows. Fails if the process instances have rows in a table that may be that of a workflow,
+// but whose name is ambiguous.
 func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error {
 	columns, _, err := r.tx.WorkflowColumns(ctx, func(string) bool { return true })
 	if err != nil {
@@ -74,14 +74,13 @@ func (r *Remover) variables(ctx context.Context, g *Removal, ids []int64) error 
 	return nil
 }
 
-// errAmbiguous is returned if it is not known which table is that of a workflow.
+// It is not known which table is that of a workflow.
 var errAmbiguous = failure.New(
 	failure.Precondition,
 	"several tables have the name of a workflow's table, in upper and lower case; write it in omd_object_type as the "+
 		"table of the workflow is spelled",
 )
 
-// requireNone fails if process instances have rows in the table of a column.
 func (r *Remover) requireNone(ctx context.Context, c forms.Column, ids []int64) error {
 	rows, err := r.tx.Counts(ctx, "SELECT 1, count(*) FROM "+c.Quoted+" AS r WHERE "+r.tx.HasID(c, ids), nil)
 	if err != nil {
@@ -93,7 +92,7 @@ func (r *Remover) requireNone(ctx context.Context, c forms.Column, ids []int64) 
 	return nil
 }
 
-// tasksOf returns the tasks of process instances, with the process instance of each, and locks them.
+// With the process instance of each task, and locked.
 func (r *Remover) tasksOf(ctx context.Context, instances []int64) (map[int64]int64, error) {
 	lock := " FOR UPDATE"
 	if r.dry {

@@ -9,25 +9,24 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Remover deletes rows in one transaction, or counts the rows that it would delete.
+// In one transaction; a dry run counts the rows that it would delete.
 type Remover struct {
 	tx  *forms.Transaction
 	dry bool
-	// counted has what a dry run has counted. It still exists, but must not be counted again.
+	// What a dry run has counted: it still exists, but must not be counted again.
 	counted struct{ instances, tasks []int64 }
-	// sessions are the sessions whose documents were removed.
+	// Sessions whose documents were removed.
 	sessions map[string]bool
 }
 
-// New returns a Remover that deletes; in a dry run, it only counts.
 func New(tx *forms.Transaction, dryRun bool) *Remover {
 	return &Remover{tx: tx, dry: dryRun, sessions: map[string]bool{}}
 }
 
-// ErrKept reports that a row was not deleted.
+// The row was not deleted.
 var ErrKept = errors.New("a trigger or rule of its table keeps it")
 
-// Removal is what was removed of process instances or orphan tasks, the items.
+// What was removed of process instances or orphan tasks, the items.
 type Removal struct {
 	Rows     map[int64]report.Rows // by item
 	Sessions []report.Session      // with documents of the items
@@ -35,7 +34,6 @@ type Removal struct {
 
 func newRemoval() *Removal { return &Removal{Rows: map[int64]report.Rows{}} }
 
-// add adds rows of a table to an item.
 func (g *Removal) add(table string, item, n int64) {
 	if g.Rows[item] == nil {
 		g.Rows[item] = report.Rows{}
@@ -43,7 +41,7 @@ func (g *Removal) add(table string, item, n int64) {
 	g.Rows[item][table] += n
 }
 
-// Items returns the items that have rows.
+// Items that have rows.
 func (g *Removal) Items() (ids []int64) {
 	for id, rows := range g.Rows {
 		if len(rows) > 0 && id != 0 {
@@ -53,7 +51,7 @@ func (g *Removal) Items() (ids []int64) {
 	return ids
 }
 
-// Total returns the rows of all items.
+// Of all items.
 func (g *Removal) Total() report.Rows {
 	total := report.Rows{}
 	for _, rows := range g.Rows {
@@ -62,7 +60,7 @@ func (g *Removal) Total() report.Rows {
 	return total
 }
 
-// remove removes the rows of a table that satisfy a condition, and counts them by a key.
+// Rows are counted by key.
 func (r *Remover) remove(
 	ctx context.Context, table, condition, key string, a forms.Args,
 ) (counts map[string]int64, err error) {
@@ -78,7 +76,7 @@ func (r *Remover) remove(
 	return counts, nil
 }
 
-// removeItems removes rows with an id as key and adds them to the items that itemOf returns for the ids.
+// Rows with an id as key are added to the items that itemOf returns for the ids.
 func (r *Remover) removeItems(
 	ctx context.Context, g *Removal, itemOf func(id int64) int64, table, condition, key string, a forms.Args,
 ) error {
@@ -89,10 +87,9 @@ func (r *Remover) removeItems(
 	return err
 }
 
-// itself implements itemOf where the key is the id of an item.
 func itself(id int64) int64 { return id }
 
-// lockClause returns the end of a query whose result decides which rows are deleted.
+// Ends a query whose result decides which rows are deleted.
 func (r *Remover) lockClause() string {
 	if r.dry {
 		return ""
@@ -100,7 +97,7 @@ func (r *Remover) lockClause() string {
 	return r.tx.LockClause()
 }
 
-// lockReferences keeps others from adding references to documents.
+// Others cannot add references to documents.
 func (r *Remover) lockReferences(ctx context.Context) error {
 	if r.dry {
 		return nil

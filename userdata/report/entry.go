@@ -1,6 +1,6 @@
 package report
 
-// Entry is an entry of the journal: the effects of one transaction of an erasure in the Forms database.
+// An entry of the journal: the effects of one transaction of an erasure in the Forms database.
 type Entry struct {
 	Kind     string    `json:"Kind,omitempty"`     // the kind of Items and Kept
 	Items    []int64   `json:"Items,omitempty"`    // erased
@@ -11,7 +11,7 @@ type Entry struct {
 	Events   []Event   `json:"Events,omitempty"`
 }
 
-// Session is a session id, with the process instance or orphan task that its documents belong to.
+// With the process instance or orphan task that its documents belong to.
 type Session struct {
 	ID   string `json:"ID"`
 	Item int64  `json:"Item"`

@@ -9,17 +9,16 @@ import (
 	"github.com/cleanupd/cleanupd/internal/severity"
 )
 
-// Rows counts deleted rows by table.
+// Deleted rows by table.
 type Rows map[string]int64
 
-// Add adds other counts.
 func (r Rows) Add(other Rows) {
 	for table, n := range other {
 		r[table] += n
 	}
 }
 
-// Event is something that happened in an erasure; one of its parts is set.
+// One of its parts is set.
 type Event struct {
 	Erasure  string    `json:"-"` // empty in a dry run
 	Sequence int64     `json:"-"`
@@ -34,7 +33,7 @@ type Event struct {
 	Ended    bool            `json:"Ended,omitempty"` // the last event
 }
 
-// InstanceErased reports that a process instance was erased, or would be.
+// Or would be.
 type InstanceErased struct {
 	ID         int64  `json:"ID"`
 	Invocation string `json:"Invocation"`
@@ -42,45 +41,42 @@ type InstanceErased struct {
 	Rows       Rows   `json:"Rows"`
 }
 
-// TaskErased reports that an orphan task was erased, or would be.
+// Or would be; the task is an orphan.
 type TaskErased struct {
 	ID   int64 `json:"ID"`
 	Rows Rows  `json:"Rows"`
 }
 
-// DocumentErased reports that a sweep deleted a document from the database, or would.
+// A sweep deleted a document from the database, or would.
 type DocumentErased struct {
 	ID       string   `json:"ID"`
 	Sessions []string `json:"Sessions"`
 	Rows     Rows     `json:"Rows"`
 }
 
-// Line is a log message.
 type Line struct {
 	Level   severity.Level `json:"Level"`
 	Message string         `json:"Message"`
 }
 
-// Infof returns an event with a log message.
 func Infof(format string, args ...any) Event { return logf(severity.Info, format, args...) }
 
-// Warningf returns an event with a warning.
 func Warningf(format string, args ...any) Event { return logf(severity.Warning, format, args...) }
 
-// Errorf returns an event with an error. An erasure with such an event has not succeeded.
+// An erasure with such an event has not succeeded.
 func Errorf(format string, args ...any) Event { return logf(severity.Error, format, args...) }
 
 func logf(level severity.Level, format string, args ...any) Event {
 	return Event{Log: &Line{level, clean(fmt.Sprintf(format, args...))}}
 }
 
-// FileDeleted returns the event of a deleted file. It makes the name valid UTF-8, as protobuf messages require.
+// The name is made valid UTF-8, as protobuf messages require.
 func FileDeleted(name string) Event { return Event{File: strings.ToValidUTF8(name, "\uFFFD")} }
 
-// maxMessage limits a message, in characters.
+// In characters.
 const maxMessage = 1000
 
-// clean turns a message, which may quote a server's response, into one line of text that the database can store.
+// A message may quote a server's response: it becomes one line of text that the database can store.
 func clean(message string) string {
 	text := []rune(Printable(message))
 	if len(text) > maxMessage {
@@ -89,7 +85,7 @@ func clean(message string) string {
 	return string(text)
 }
 
-// Printable replaces control characters, characters that change the direction of writing, and invalid UTF-8 by spaces.
+// Control characters, characters that change the direction of writing, and invalid UTF-8 become spaces.
 func Printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -2,7 +2,7 @@ package report
 
 import "time"
 
-// Receipt is the lasting record of an erasure. It holds no user data.
+// The lasting record of an erasure. It holds no user data.
 type Receipt struct {
 	ID          string
 	RequestedBy string
@@ -20,17 +20,17 @@ type Receipt struct {
 	Rows        Rows
 	Files       []string
 	Problems    []string
-	// Verification is the latest one; nil if the erasure was never verified.
+	// The latest one; nil if the erasure was never verified.
 	Verification *Verification
 }
 
-// Verification is the result of searching again for what an erasure was about.
+// The result of searching again for what an erasure was about.
 type Verification struct {
 	Time time.Time `json:"Time"`
-	// Clean is true if nothing was found, apart from possible coincidences.
+	// Nothing was found, apart from possible coincidences.
 	Clean bool `json:"Clean"`
-	// Instances and Tasks were found, by the erasure's ids or by the user. Possible lists process instances with a
-	// variable that contains the user id as a part of something longer.
+	// Found by the erasure's ids or by the user. Possible lists process instances with a variable that contains the user
+	// id as a part of something longer.
 	Instances   []int64  `json:"Instances"`
 	Tasks       []int64  `json:"Tasks"`
 	Possible    []int64  `json:"Possible"`

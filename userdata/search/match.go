@@ -6,17 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// Match is how a variable contains a user id.
+// How a variable contains a user id.
 type Match string
 
-// Matches, the most certain first.
+// The most certain first.
 const (
 	Whole Match = "WHOLE"
 	Word  Match = "WORD"
 	Part  Match = "PART"
 )
 
-// match returns how a text contains a user id. The text is known to contain it.
+// The text is known to contain the user id.
 func match(text, user string) Match {
 	if text == user {
 		return Whole

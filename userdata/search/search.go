@@ -11,46 +11,43 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Query selects the person to search for.
+// The person to search for.
 type Query struct {
-	// UserID is the canonical name of a principal.
+	// The canonical name of a principal.
 	UserID string
-	// Variables are also searched for the user id.
+	// Also searched for the user id.
 	Variables []Variable
-	// PrincipalIDs restricts the search to some principals of the user id; empty for all of them.
+	// Restricts the search to some principals of the user id; empty: all of them.
 	PrincipalIDs []string
 }
 
-// Kind is how a person is involved in a process instance.
+// How a person is involved in a process instance.
 type Kind string
 
-// Kinds.
 const (
 	Initiator   Kind = "INITIATOR"
 	Participant Kind = "PARTICIPANT"
 	InVariable  Kind = "VARIABLE"
 )
 
-// Reason explains why a process instance was found.
 type Reason struct {
 	Kind     Kind
 	Variable Variable // for InVariable
 	Match    Match    // for InVariable
 }
 
-// Instance is a process instance that was found. If only other rows of it are left, it has no status and no invocation.
+// If only other rows of it are left, it has no status and no invocation.
 type Instance struct {
 	forms.Instance
 	Reasons []Reason
 }
 
-// Certain reports whether the process instance is the person's: a variable that contains the user id only as a part of
-// something longer may be a coincidence.
+// The process instance is the person's: a variable that contains the user id only as a part of something longer may be
+// a coincidence.
 func (in Instance) Certain() bool {
 	return slices.ContainsFunc(in.Reasons, func(r Reason) bool { return r.Match != Part })
 }
 
-// Result has everything that was found.
 type Result struct {
 	Principals  []string
 	Instances   []Instance
@@ -58,7 +55,7 @@ type Result struct {
 	NotSearched []string // what could not be searched, and why
 }
 
-// ErrNotPrincipal reports that a principal does not belong to the user id.
+// A principal does not belong to the user id.
 var ErrNotPrincipal = failure.Field("principal_ids", "is no principal of this user id")
 
 // A collation may treat different texts as equal, so that these queries return too many rows. Their last column has the
@@ -72,7 +69,6 @@ const (
 		FROM tb_assignment a JOIN tb_queue q ON a.queue_id = q.id WHERE q.workflow_user_id IN (@principals)`
 )
 
-// searcher collects the results of a search.
 type searcher struct {
 	tx      *forms.Transaction
 	user    string
@@ -80,7 +76,7 @@ type searcher struct {
 	orphans map[int64]bool
 }
 
-// Run searches for everything of a person.
+// Everything of a person.
 func Run(ctx context.Context, tx *forms.Transaction, q Query) (*Result, error) {
 	s := &searcher{tx, q.UserID, map[int64][]Reason{}, map[int64]bool{}}
 	result := &Result{}
@@ -115,7 +111,7 @@ func Run(ctx context.Context, tx *forms.Transaction, q Query) (*Result, error) {
 	return result, err
 }
 
-// principals returns the ids of the principals with the user id.
+// Ids of the principals with the user id.
 func (s *searcher) principals(ctx context.Context) (ids []string, err error) {
 	var id, name string
 	err = s.tx.Each(ctx, principalsQuery, forms.Args{"user": s.user}, []any{&id, &name}, func() {
@@ -127,7 +123,7 @@ func (s *searcher) principals(ctx context.Context) (ids []string, err error) {
 	return ids, err
 }
 
-// searchTasks adds the process instances and orphan tasks that a query returns for principals.
+// Process instances and orphan tasks that a query returns for principals.
 func (s *searcher) searchTasks(ctx context.Context, kind Kind, query string, principals []string) error {
 	var instance, task sql.NullInt64
 	var principal string
@@ -152,10 +148,9 @@ func (s *searcher) add(instance int64, r Reason) {
 	}
 }
 
-// idsPerQuery limits how many ids a query names.
 const idsPerQuery = 1000
 
-// instances returns the process instances that were found, ordered by id.
+// Ordered by id.
 func (s *searcher) instances(ctx context.Context) (list []Instance, err error) {
 	for ids := range slices.Chunk(slices.Sorted(maps.Keys(s.reasons)), idsPerQuery) {
 		existing, err := s.tx.Instances(ctx, ids, "")

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// Variable names a variable of a workflow, or all of them if Name is empty.
+// A variable of a workflow, or all of them if Name is empty.
 type Variable struct{ Application, Workflow, Name string }
 
 func (v Variable) String() string {
@@ -22,13 +22,13 @@ func (v Variable) String() string {
 	return fmt.Sprintf("%s of workflow %s/%s", name, v.Application, v.Workflow)
 }
 
-// ErrNoVariable reports that the database has no such workflow or variable.
+// The database has no such workflow or variable.
 var ErrNoVariable = failure.New(failure.NotFound, "the database knows no such")
 
-// number matches user ids that are numbers which a database can cast.
+// User ids that are numbers which a database can cast.
 var number = regexp.MustCompile(`^-?[0-9]{1,1000}(\.[0-9]{1,1000})?$`)
 
-// searchVariable searches a workflow's variables for the user id. It returns which ones it could not search.
+// Returns the variables that could not be searched.
 func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []string, err error) {
 	name := "pt_" + v.Application + "/" + v.Workflow
 	columns, known, err := s.tx.WorkflowColumns(ctx, func(n string) bool { return n == name })
@@ -75,7 +75,7 @@ func (s *searcher) searchVariable(ctx context.Context, v Variable) (skipped []st
 	return skipped, nil
 }
 
-// addMatches adds the process instances that a query for a variable returns, with the most certain match of each.
+// With the most certain match of each process instance.
 func (s *searcher) addMatches(ctx context.Context, query string, v Variable, isNumber bool) error {
 	best := map[int64]Match{}
 	var instance, value any

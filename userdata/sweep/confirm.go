@@ -14,17 +14,16 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// confirmAfter is how long the owner of a session must have been missing: a Forms server stores documents before it
-// commits the transaction that stores their task.
+// How long the owner of a session must have been missing: a Forms server stores documents before it commits the
+// transaction that stores their task.
 const confirmAfter = time.Hour
 
-// observation is what a sweep sees in the Forms database when it begins.
+// What a sweep sees in the Forms database when it begins.
 type observation struct {
 	dead    map[string]owner // sessions without their owners
 	highest map[string]int64 // ids, by table
 }
 
-// observe observes sessions.
 func observe(ctx context.Context, tx *forms.Transaction, sessions []string) (o observation, err error) {
 	o.highest = map[string]int64{}
 	for _, table := range []string{"tb_task", "tb_form_data"} {
@@ -38,13 +37,13 @@ func observe(ctx context.Context, tx *forms.Transaction, sessions []string) (o o
 	return o, err
 }
 
-// isAbove reports whether the owner of a session may be about to be stored, since its id is above all known ids.
+// The owner of a session may be about to be stored, since its id is above all known ids.
 func (o observation) isAbove(session string) bool {
 	owner := o.dead[session]
 	return owner.id > o.highest[owner.table]
 }
 
-// raise raises the highest ids to the highest that earlier sweeps have seen.
+// The highest ids become the highest that earlier sweeps have seen.
 func (o observation) raise(ctx context.Context, db external.Querier, formsID string) error {
 	rows, _ := db.Query(ctx, "SELECT relation, id FROM cleanupd.highest_id WHERE forms_id = $1", formsID)
 	var table string
@@ -56,7 +55,7 @@ func (o observation) raise(ctx context.Context, db external.Querier, formsID str
 	return err
 }
 
-// record stores the observation for later sweeps.
+// For later sweeps.
 func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) error {
 	for table, id := range o.highest {
 		if err := tx.QueryRow(ctx, `INSERT INTO cleanupd.highest_id AS h (forms_id, relation, id) VALUES ($1, $2, $3)
@@ -77,7 +76,7 @@ func (o observation) record(ctx context.Context, tx pgx.Tx, formsID string) erro
 	return err
 }
 
-// confirm records an observation, reports which sessions are not confirmed, and returns the confirmed ones.
+// Records the observation, reports which sessions are not confirmed, and returns the others.
 func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed map[string]bool, err error) {
 	err = e.Transact(ctx, func(tx pgx.Tx) error {
 		if err := o.record(ctx, tx, e.FormsID); err != nil {
@@ -92,8 +91,7 @@ func confirm(ctx context.Context, e *claim.Erasure, o observation) (confirmed ma
 	return confirmed, err
 }
 
-// confirmedSessions returns the dead sessions of an observation that were already dead an hour ago, with events about
-// the others.
+// Dead sessions of an observation that were already dead an hour ago, with events about the others.
 func confirmedSessions(
 	ctx context.Context, db external.Querier, formsID string, o observation,
 ) (confirmed map[string]bool, events []report.Event, err error) {

@@ -14,10 +14,9 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// documentsPerTransaction limits how many documents a transaction deletes.
 const documentsPerTransaction = 100
 
-// observeDatabase observes the sessions of all documents in the database, and returns these sessions by document.
+// Observes the sessions of all documents in the database, and returns them by document.
 func observeDatabase(
 	ctx context.Context, tx *forms.Transaction,
 ) (documents map[string][]string, o observation, err error) {
@@ -27,7 +26,7 @@ func observeDatabase(
 	return documents, o, err
 }
 
-// deleteStale deletes the documents whose sessions are all dead from the database, or counts them in a dry run.
+// Documents whose sessions are all dead; a dry run counts them.
 func deleteStale(
 	ctx context.Context, tx *forms.Transaction, dryRun bool, ids []string, confirmed map[string]bool,
 ) (*report.Entry, error) {

@@ -16,8 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// minFileAge is how old the files of a document must be: a younger document may belong to a task that is not stored
-// yet.
+// A younger document may belong to a task that is not stored yet.
 const minFileAge = 24 * time.Hour
 
 func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed bool, err error) {
@@ -55,7 +54,7 @@ func sweepFolder(ctx context.Context, e *claim.Erasure, folder string) (failed b
 		func() (report.Event, error) { return retainedInFolder(ctx, root, nil) })
 }
 
-// observeFolder observes the sessions that the folder's markers name.
+// Sessions that the folder's markers name.
 func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o observation, err error) {
 	sessions := map[string]bool{}
 	if err := gds.EachFile(ctx, root, func(_ string, entry fs.DirEntry) {
@@ -72,8 +71,7 @@ func observeFolder(ctx context.Context, db *forms.Database, root *os.Root) (o ob
 	return o, err
 }
 
-// staleDocuments returns the documents in the folder whose sessions are all confirmed, and an event about documents
-// that are too young, if any.
+// Documents whose sessions are all confirmed, and an event about documents that are too young, if any.
 func staleDocuments(
 	ctx context.Context, root *os.Root, confirmed map[string]bool,
 ) (stale []gds.Document, young []report.Event, err error) {

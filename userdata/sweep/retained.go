@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// kind is a kind of retained documents, by their sessions.
+// Of retained documents, by their sessions.
 type kind int
 
 const (
@@ -25,10 +25,9 @@ const (
 	kindNone
 )
 
-// kindNames are the kinds for people.
+// For people.
 var kindNames = [...]string{"of tasks and form data", `of the session "-1"`, "of other sessions", "without a session"}
 
-// kindOf returns the kind of a document with some sessions.
 func kindOf(sessions []string) kind {
 	switch {
 	case len(sessions) == 0:
@@ -41,7 +40,7 @@ func kindOf(sessions []string) kind {
 	return kindOther
 }
 
-// retainedEvent reports the number and size of documents by kind.
+// Number and size of documents by kind.
 func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.Event {
 	var documents, bytes [len(kindNames)]int64
 	for document, size := range sizes {
@@ -56,8 +55,7 @@ func retainedEvent(sizes map[string]int64, sessions map[string][]string) report.
 	return report.Infof("documents retained: %s", strings.Join(parts, ", "))
 }
 
-// retainedInDatabase reports the documents in the database except stale ones, and chunks that belong to no document: no
-// session leads to these.
+// All documents in the database except stale ones, and chunks that belong to no document: no session leads to these.
 func retainedInDatabase(
 	ctx context.Context, tx *forms.Transaction, sessions map[string][]string, stale []string,
 ) (report.Event, error) {
@@ -83,7 +81,7 @@ func retainedInDatabase(
 	return event, err
 }
 
-// retainedInFolder reports the documents in the folder except stale ones, given by their paths.
+// All documents in the folder except stale ones, given by their paths.
 func retainedInFolder(ctx context.Context, root *os.Root, stale []string) (report.Event, error) {
 	isStale, sizes, sessions := map[string]bool{}, map[string]int64{}, map[string][]string{}
 	for _, name := range stale {

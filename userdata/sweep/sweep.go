@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// Run deletes stale documents. failed is true if some of them could not be deleted.
+// failed: some stale documents could not be deleted.
 func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed bool, err error) {
 	if storage.InDatabase {
 		return sweepDatabase(ctx, e)
@@ -20,7 +20,7 @@ func Run(ctx context.Context, e *claim.Erasure, storage gds.Storage) (failed boo
 	return sweepFolder(ctx, e, storage.Folder)
 }
 
-// Preview returns the events of a sweep that changes nothing.
+// Changes nothing.
 func Preview(
 	ctx context.Context, record *pgxpool.Pool, db *forms.Database, storage gds.Storage,
 ) ([]report.Event, error) {
@@ -30,7 +30,7 @@ func Preview(
 	return previewFolder(ctx, record, db, storage.Folder)
 }
 
-// reportRetained reports the documents that a sweep retains. The sweep does not fail if they cannot be counted.
+// The sweep does not fail if the retained documents cannot be counted.
 func reportRetained(ctx context.Context, e *claim.Erasure, count func() (report.Event, error)) error {
 	event, err := count()
 	if e.Interrupts(ctx, err) {
