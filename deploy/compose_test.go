@@ -12,8 +12,8 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 )
 
-// The compose file is valid, sets variables of serve, asks the program in the image for its health, and publishes on
-// loopback alone.
+// The compose file is valid, sets variables of serve, asks the program in the image for its health, and publishes only
+// on loopback.
 func composeFits(t *testing.T, known map[string]bool) {
 	project, err := loader.LoadWithContext(
 		t.Context(),

@@ -15,7 +15,7 @@ import (
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 )
 
-// stages returns the stages of the Dockerfile, and the last one.
+// All stages, and the last one.
 func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	t.Helper()
 	parsed, err := parser.Parse(strings.NewReader(read(t, "Dockerfile")))
@@ -29,7 +29,7 @@ func stages(t *testing.T) (all []instructions.Stage, last instructions.Stage) {
 	return all, all[len(all)-1]
 }
 
-// only is the only command of a kind in a stage.
+// The only command of a kind in a stage.
 func only[C instructions.Command](t *testing.T, s instructions.Stage) (found C) {
 	t.Helper()
 	n := 0
@@ -45,7 +45,7 @@ func only[C instructions.Command](t *testing.T, s instructions.Stage) (found C) 
 	return found
 }
 
-// goBuild is the command that builds the program, and where it puts it.
+// The command that builds the program, and where it puts it.
 func goBuild(t *testing.T) (command, output string) {
 	t.Helper()
 	all, _ := stages(t)
@@ -61,7 +61,7 @@ func goBuild(t *testing.T) (command, output string) {
 	return "", ""
 }
 
-// build builds the program with the Dockerfile's own command.
+// With the Dockerfile's own command.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	command, output := goBuild(t)

@@ -31,11 +31,10 @@ func TestProgram(t *testing.T) {
 	t.Run("pod serves", func(t *testing.T) { podServes(t, program) })
 }
 
-// stopping is how long the program takes to stop at most: three times service.stopTimeout, during which runs.grace
-// passes, too.
+// The longest that the program takes to stop: three times service.stopTimeout, during which runs.grace passes, too.
 const stopping = 15 * time.Second
 
-// serveVariables are the environment variables of `cleanupd serve`, as listed by its help.
+// Environment variables of `cleanupd serve`, as listed by its help.
 func serveVariables(t *testing.T, program string) map[string]bool {
 	t.Helper()
 	help, err := exec.CommandContext(t.Context(), program, "serve", "--help").Output()

@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// monitor has the fields of a ServiceMonitor that are used.
+// The fields of a ServiceMonitor that are used.
 type monitor struct {
 	Kind string
 	Spec struct {
@@ -72,7 +72,7 @@ func TestPrometheusOperator(t *testing.T) {
 	}
 }
 
-// kubectl builds what is applied, with the component and without.
+// What is applied, with the component and without.
 func TestKustomizeBuilds(t *testing.T) {
 	t.Parallel()
 	if out, err := exec.CommandContext(t.Context(), "kubectl", "version", "--client").CombinedOutput(); err != nil {

@@ -15,7 +15,7 @@ import (
 
 const unitFile = "cleanupd.service"
 
-// service is the unit's section Service, by option.
+// The unit's section Service, by option.
 func service(t *testing.T) map[string][]string {
 	t.Helper()
 	options, err := unit.DeserializeOptions(strings.NewReader(read(t, unitFile)))
@@ -99,8 +99,8 @@ func unitVariables(t *testing.T, known map[string]bool) {
 	}
 }
 
-// exposure is the greatest exposure level of the service allowed, in tenths, as computed by systemd-analyze. What
-// remains is mainly its access to the network.
+// The greatest exposure level allowed, in tenths, as computed by systemd-analyze. What remains is mainly access to the
+// network.
 const exposure = "12"
 
 // systemd accepts the unit, and rates it as safe.

@@ -24,7 +24,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// example is one of the clients.
 type example struct {
 	name     string // its heading in the README
 	needs    string // a command that fails if something that it needs is missing
@@ -53,7 +52,7 @@ var examples = []example{
 	{name: "Shell", needs: "command -v curl && command -v jq"},
 }
 
-// missing skips the test because something is missing that only CI certainly has.
+// Something is missing that only CI certainly has.
 func missing(t *testing.T, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("CI") != "" {
@@ -62,7 +61,7 @@ func missing(t *testing.T, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// ready reads the example's commands from the README, and carries out all but the last one.
+// Carries out all of the example's commands in the README but the last one.
 func (x *example) ready(t *testing.T, checkout string) {
 	t.Helper()
 	if out, err := exec.CommandContext(t.Context(), "sh", "-c", x.needs).CombinedOutput(); err != nil {
@@ -91,14 +90,14 @@ func (x *example) ready(t *testing.T, checkout string) {
 	}
 }
 
-// run starts the example against a server, for one task.
+// For one task.
 func (x *example) run(t *testing.T, s *server, task string, env ...string) *client {
 	t.Helper()
 	return x.start(t, s, fmt.Sprintf("--task %s --patience %s", task, x.patience), fmt.Sprintf(`{"tasks": [%q]}`, task),
 		env...)
 }
 
-// start starts the example against a server, with flags, or a request, instead of the README's.
+// With flags, or a request, instead of the README's.
 func (x *example) start(t *testing.T, s *server, flags, request string, env ...string) *client {
 	t.Helper()
 	env = append([]string{"CLEANUPD_PATIENCE=2"}, env...)
@@ -112,7 +111,7 @@ func (x *example) start(t *testing.T, s *server, flags, request string, env ...s
 	return start(t, x.folder, x.enter+line, env...)
 }
 
-// longPatience returns a minute, for --patience.
+// A minute, for --patience.
 func (x *example) longPatience() string { return strings.Replace(x.patience, "2", "60", 1) }
 
 func TestExamples(t *testing.T) {
@@ -160,14 +159,14 @@ func TestNoTextIsCompared(t *testing.T) {
 	}
 }
 
-// audited is a database with 30 obsolete rows of the task audit-trail.
+// 30 obsolete rows of the task audit-trail.
 func audited(t *testing.T) *pgtest.DB {
 	db := pgtest.Campaign(t)
 	db.Do("INSERT INTO XtkAudit (iAuditId, tsChanged) SELECT i, '2000-01-01' FROM generate_series(1, 30) i")
 	return db
 }
 
-// slow is a database with 2000 obsolete rows of the task sessions, which takes seconds, in several batches.
+// 2000 obsolete rows of the task sessions, which takes seconds, in several batches.
 func slow(t *testing.T) *pgtest.DB {
 	db := pgtest.Campaign(t)
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
@@ -177,7 +176,7 @@ func slow(t *testing.T) *pgtest.DB {
 	return db
 }
 
-// killed ends a server by a signal in the middle of a run on a slow database.
+// In the middle of a run on a slow database.
 func killed(t *testing.T, db *pgtest.DB, s *server, signal syscall.Signal) {
 	t.Helper()
 	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task")
@@ -187,7 +186,7 @@ func killed(t *testing.T, db *pgtest.DB, s *server, signal syscall.Signal) {
 	}
 }
 
-// replaced is a server killed in the middle of a run, and another one in its place.
+// A server is killed in the middle of a run, and another one takes its place.
 func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	db := slow(t)
 	first := serve(t, program, db)
@@ -206,7 +205,7 @@ func replaced(t *testing.T, x *example, program string, signal syscall.Signal) {
 	}
 }
 
-// backlog is a database of all tasks with 10,000 rows, many of them obsolete. Delivery logs are deleted slowly.
+// 10,000 rows of all tasks, many of them obsolete. Delivery logs are deleted slowly.
 func backlog(t *testing.T) *pgtest.DB {
 	return pgtest.Prepared(t, "backlog", func(ctx context.Context, conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, campaigndb.Schema); err != nil {
@@ -222,7 +221,6 @@ func backlog(t *testing.T) *pgtest.DB {
 	})
 }
 
-// scenarios are what the examples are tried in.
 var scenarios = map[string]func(t *testing.T, x *example, program string){
 	"the README's dry run": func(t *testing.T, x *example, program string) {
 		db := audited(t)

@@ -25,7 +25,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// build builds the program.
 func build(t *testing.T) (program string) {
 	t.Helper()
 	program = filepath.Join(t.TempDir(), "cleanupd")
@@ -37,7 +36,7 @@ func build(t *testing.T) (program string) {
 	return program
 }
 
-// server is the program serving in a separate process.
+// In a separate process.
 type server struct {
 	cmd        *exec.Cmd
 	grpc, http string // its addresses
@@ -46,7 +45,7 @@ type server struct {
 
 var listens = regexp.MustCompile(`grpc=(\S+) http=(\S+)`)
 
-// serve starts a server and waits until it serves. It takes a run over from one that was killed within seconds.
+// Takes over a run of a killed server within seconds.
 func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server {
 	t.Helper()
 	s := &server{
@@ -78,7 +77,7 @@ func serve(t *testing.T, program string, db *pgtest.DB, args ...string) *server 
 	return nil
 }
 
-// serveWithToken starts a server that speaks TLS and knows one token, of an operator.
+// TLS, and one token, of an operator.
 func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *server {
 	t.Helper()
 	authority := testca.New(t)
@@ -94,7 +93,7 @@ func serveWithToken(t *testing.T, program string, db *pgtest.DB, token string) *
 	return s
 }
 
-// dial returns a client of the API of a server without TLS.
+// Without TLS.
 func dial(t *testing.T, s *server) cleanupd.Client {
 	t.Helper()
 	conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -105,13 +104,11 @@ func dial(t *testing.T, s *server) cleanupd.Client {
 	return cleanupd.NewClient(conn)
 }
 
-// stop ends the server by a signal, and waits for its end.
 func (s *server) stop(signal syscall.Signal) {
 	_ = s.cmd.Process.Signal(signal)
 	_ = s.cmd.Wait()
 }
 
-// client is a client that runs.
 type client struct {
 	t     *testing.T
 	ended chan error
@@ -120,7 +117,6 @@ type client struct {
 	text bytes.Buffer // its output
 }
 
-// start starts a command line.
 func start(t *testing.T, folder, line string, env ...string) *client {
 	t.Helper()
 	c := &client{t: t, ended: make(chan error, 1)}
@@ -154,7 +150,7 @@ func (c *client) printed() string {
 	return c.text.String()
 }
 
-// until waits until the client has printed something, and returns what the pattern captures.
+// Waits until the client has printed something; returns what the pattern captures.
 func (c *client) until(pattern string) string {
 	c.t.Helper()
 	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -166,7 +162,7 @@ func (c *client) until(pattern string) string {
 	return ""
 }
 
-// ends waits for the client's end, and checks whether it is a success and what was printed.
+// Whether the client succeeds, and what it printed.
 func (c *client) ends(succeeds bool, patterns ...string) {
 	c.t.Helper()
 	var err error

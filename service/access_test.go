@@ -50,7 +50,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// call is one call of an RPC, over gRPC and over REST, and the lowest role that it needs.
 type call struct {
 	rpc          string // SERVICE/METHOD
 	role         access.Role
@@ -59,7 +58,7 @@ type call struct {
 	body         string
 }
 
-// calls has a call of every RPC, with the lowest role that the API documents.
+// Every RPC, with the lowest role that the API documents.
 var calls = []call{
 	{rpc: "CleanupService/RunCleanup", role: access.Operator, method: "POST", path: "/v1/runs"},
 	{
@@ -132,7 +131,7 @@ var calls = []call{
 	{rpc: "UserDataService/ListReceipts", role: access.Admin, method: "GET", path: "/v1/userdata/receipts"},
 }
 
-// shown is a caller's credentials, and the expected result.
+// Credentials of a caller, and the expected result.
 type shown struct {
 	name          string
 	role          access.Role // Nobody: see denied
@@ -143,7 +142,6 @@ type shown struct {
 	header        string // pretends to be the gateway
 }
 
-// issuer is an OpenID Connect issuer of a test.
 type issuer struct {
 	url string
 	key *rsa.PrivateKey
@@ -173,7 +171,7 @@ func newIssuer(t *testing.T) *issuer {
 	return i
 }
 
-// authorize lets everyone who asks for PKCE sign in, and sends the browser back with a code.
+// Everyone who asks for PKCE may sign in, and the browser goes back with a code.
 func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	if q.Get("response_type") != "code" || q.Get("client_id") != "console" ||
@@ -190,8 +188,7 @@ func (i *issuer) authorize(w http.ResponseWriter, r *http.Request) {
 		http.StatusFound)
 }
 
-// token answers with JWTs of an admin for a code, which it takes once, with the verifier of its challenge, and for the
-// refresh token.
+// The JWTs of an admin for a code, which is taken once, with the verifier of its challenge, and for the refresh token.
 func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	i.mu.Lock()
 	challenge, known := i.challenges[r.FormValue("code")]
@@ -212,7 +209,7 @@ func (i *issuer) token(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// jwt signs claims, with valid defaults for some of them.
+// Some claims have valid defaults.
 func (i *issuer) jwt(t *testing.T, key *rsa.PrivateKey, claims map[string]any) string {
 	t.Helper()
 	all := map[string]any{"iss": i.url, "aud": "cleanupd", "sub": "jane", "exp": time.Now().Add(time.Hour).Unix()}
@@ -224,7 +221,7 @@ func (i *issuer) jwt(t *testing.T, key *rsa.PrivateKey, claims map[string]any) s
 	return "Bearer " + oidctest.SignIDToken(key, "one", oidc.RS256, string(text))
 }
 
-// tokenFile is a file of static tokens, each named after its role.
+// Each token is named after its role.
 func tokenFile(t *testing.T) string {
 	t.Helper()
 	var text bytes.Buffer
@@ -238,7 +235,7 @@ func tokenFile(t *testing.T) string {
 	return path
 }
 
-// everyone is all kinds of callers, with valid and invalid credentials.
+// All kinds of callers, with valid and invalid credentials.
 func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	t.Helper()
 	stranger, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -377,7 +374,7 @@ func everyone(t *testing.T, ca *testca.CA, i *issuer) []shown {
 	}
 }
 
-// guarded is a replica that accepts every kind of credentials.
+// Accepts every kind of credentials.
 func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	t.Helper()
 	log := slog.New(slog.DiscardHandler)
@@ -402,7 +399,7 @@ func guarded(t *testing.T, ca *testca.CA, i *issuer) *server {
 	return serveAs(t, database(t), false, nil, transport.Config{Guard: guard, TLS: own})
 }
 
-// tls is how a caller speaks TLS.
+// How a caller speaks TLS.
 func (s shown) tls(ca *testca.CA) *tls.Config {
 	config := &tls.Config{RootCAs: ca.Pool()}
 	if s.certificate != nil {
@@ -411,7 +408,7 @@ func (s shown) tls(ca *testca.CA) *tls.Config {
 	return config
 }
 
-// overGRPC makes a call, and returns how it begins: io.EOF or nil if it was let through.
+// How the call begins: io.EOF or nil if it was let through.
 func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -442,7 +439,6 @@ func (s shown) overGRPC(ctx context.Context, conn *grpc.ClientConn, c call) erro
 	return stream.RecvMsg(dynamicpb.NewMessage(method.Output()))
 }
 
-// overREST makes a call, and returns the status of the response.
 func (s shown) overREST(t *testing.T, client *http.Client, url string, c call) int {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -729,7 +725,6 @@ func TestAuditInTheLog(t *testing.T) {
 	stored = s.db.Strings("SELECT details::text FROM cleanupd.audit WHERE rpc = 'PolicyService/SetPolicy'")[0]
 }
 
-// lines counts the lines of a log.
 type lines struct{ n atomic.Int64 }
 
 func (l *lines) Write(p []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 )
 
-// messagesOfAPI calls visit for each message of the API, and for those inside them.
+// Also messages within messages.
 func messagesOfAPI(visit func(m protoreflect.MessageDescriptor)) {
 	var walk func(list protoreflect.MessageDescriptors)
 	walk = func(list protoreflect.MessageDescriptors) {

@@ -20,7 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// chromium is the path of the browser, or empty.
+// Empty: there is no browser.
 func chromium() string {
 	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -30,7 +30,7 @@ func chromium() string {
 	return ""
 }
 
-// tab is a page of the console in a browser of its own.
+// A page of the console in a separate browser.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -41,7 +41,6 @@ type tab struct {
 	hosts map[string]bool
 }
 
-// browse opens the console of a replica.
 func browse(t *testing.T, url string) *tab {
 	t.Helper()
 	path := chromium()
@@ -67,13 +66,12 @@ func browse(t *testing.T, url string) *tab {
 	return p
 }
 
-// another opens another tab of the same browser.
 func (p *tab) another(url string) *tab {
 	p.t.Helper()
 	return newTab(p.t, p.ctx, url)
 }
 
-// newTab opens a page, and looks at the end of the test at what the browser has complained of.
+// At the end of the test it reports what the browser complained of.
 func newTab(t *testing.T, within context.Context, url string) *tab {
 	t.Helper()
 	ctx, _ := chromedp.NewContext(within) // ended with its browser, by Cancel, which waits
@@ -100,7 +98,6 @@ func newTab(t *testing.T, within context.Context, url string) *tab {
 	return p
 }
 
-// tell gives a command to the browser.
 func tell[P, R any](ctx context.Context, command cdp.Command[P, R], params P) error {
 	_, err := chromedp.Call(ctx, command, params)
 	return err
@@ -126,7 +123,7 @@ func (p *tab) listen(event any) {
 	}
 }
 
-// value returns what an expression of JavaScript, or its promise, comes to, as text.
+// What an expression of JavaScript, or its promise, evaluates to, as text.
 func (p *tab) value(expression string) (string, error) {
 	return chromedp.Run(p.ctx,
 		chromedp.Evaluate[string]("Promise.resolve("+expression+").then(String)", chromedp.EvalAwaitPromise))
@@ -142,8 +139,7 @@ func (p *tab) evaluate(expression string) string {
 	return out
 }
 
-// until waits until an expression is true, also on the page that comes next. The server may have a whole run to do
-// before.
+// The expression may become true on the next page. The server may have a whole run to do before.
 func (p *tab) until(what, expression string) {
 	p.t.Helper()
 	for end := time.Now().Add(5 * time.Minute); ; time.Sleep(50 * time.Millisecond) {
@@ -162,7 +158,7 @@ func quote(text string) string {
 	return string(out)
 }
 
-// open goes to a page, and waits for it to be loaded.
+// Waits until the page is loaded.
 func (p *tab) open(hash, title string) {
 	p.t.Helper()
 	p.evaluate("location.hash = " + quote(hash))
@@ -179,14 +175,14 @@ func (p *tab) sees(texts ...string) {
 	}
 }
 
-// hasSeen waits until the page of a run has seen as many events: each of them once.
+// The page of a run has seen so many events, each of them once.
 func (p *tab) hasSeen(events int64) {
 	p.t.Helper()
 	p.until(fmt.Sprintf("it has seen %d events", events),
 		fmt.Sprintf("document.querySelector('[data-seen]')?.dataset.seen === '%d'", events))
 }
 
-// control is the JavaScript for a button, a link, or the like with a name, that can be used.
+// JavaScript for a button, a link, or the like with a name, that can be used.
 func control(name string) string {
 	return fmt.Sprintf(
 		"[...(document.querySelector('dialog[open]') ?? "+
@@ -202,7 +198,7 @@ func (p *tab) press(name string) {
 	p.evaluate(control(name) + ".click()")
 }
 
-// fill types into the field with a label; into all of a page's it must be the only one with that beginning.
+// The field is the only one whose label begins so.
 func (p *tab) fill(label, value string) {
 	p.t.Helper()
 	field := fmt.Sprintf(
@@ -220,7 +216,7 @@ func (p *tab) fill(label, value string) {
 	})(%s)`, quote(value), field))
 }
 
-// accessible checks the page by axe, if it is there, in light and in dark.
+// By axe, if it is there, in light and in dark.
 func (p *tab) accessible(axe []byte, page string) {
 	p.t.Helper()
 	for _, scheme := range []string{"dark", "light"} {
@@ -233,7 +229,7 @@ func (p *tab) accessible(axe []byte, page string) {
 	}
 }
 
-// check checks the page by axe, if it is there, as it is.
+// By axe, if it is there, as the page is.
 func (p *tab) check(axe []byte, page string) {
 	p.t.Helper()
 	if axe == nil {

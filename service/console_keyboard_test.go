@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// key presses keys, one after the other.
 func (p *tab) key(keys string) {
 	p.t.Helper()
 	if err := chromedp.Do(p.ctx, chromedp.KeyEvent(keys)); err != nil {
@@ -20,12 +19,12 @@ func (p *tab) key(keys string) {
 	}
 }
 
-// nameOf is the name of a control in JavaScript, as a screen reader says it.
+// In JavaScript, as a screen reader says it.
 const nameOf = `(e => (e.getAttribute('aria-label') ??
 	document.getElementById(e.getAttribute('aria-labelledby'))?.textContent ??
 	e.labels?.[0]?.querySelector('span')?.textContent ?? e.labels?.[0]?.textContent ?? e.textContent).trim())`
 
-// reach goes from control to control until one with that selector and name has the focus.
+// Goes from control to control until one with that selector and name has the focus.
 func (p *tab) reach(selector, name string) {
 	p.t.Helper()
 	for range 200 {
@@ -40,14 +39,13 @@ func (p *tab) reach(selector, name string) {
 	p.t.Fatalf("the keyboard does not reach %s %q", selector, name)
 }
 
-// titleHasFocus waits for the focus to be where the page begins.
+// The focus is where the page begins.
 func (p *tab) titleHasFocus() {
 	p.t.Helper()
 	p.until("the focus is on the title", "document.activeElement === document.querySelector('h1')")
 }
 
-// round goes through all controls of the page: each is reached, in the order of the page, and shows that it has the
-// focus.
+// Each control of the page is reached, in the order of the page, and shows that it has the focus.
 func (p *tab) round(page string) {
 	p.t.Helper()
 	p.evaluate(`(() => {
@@ -86,7 +84,7 @@ func (p *tab) round(page string) {
 	}
 }
 
-// Everything is done by the keyboard alone.
+// Everything can be done with only the keyboard.
 func TestConsoleByKeyboard(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

@@ -16,10 +16,10 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// nodes is how large a page is, in elements.
+// Elements of a page.
 const nodes = "document.querySelectorAll('*').length"
 
-// heap returns how many bytes the page holds.
+// In bytes.
 func (p *tab) heap() float64 {
 	p.t.Helper()
 	if err := tell(p.ctx, heapprofiler.CollectGarbage, cdp.Empty{}); err != nil {
@@ -32,7 +32,7 @@ func (p *tab) heap() float64 {
 	return usage.UsedSize
 }
 
-// asked returns how many requests the page has sent since it was last asked.
+// Requests of the page since asked was last called.
 func (p *tab) asked() string {
 	p.t.Helper()
 	return p.evaluate(

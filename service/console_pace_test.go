@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// signIn opens the console as the caller of tokenFile who has a role.
+// As the caller of tokenFile who has a role.
 func signIn(t *testing.T, s *server, role access.Role) *tab {
 	t.Helper()
 	p := browse(t, s.url)
@@ -23,13 +23,13 @@ func signIn(t *testing.T, s *server, role access.Role) *tab {
 	return p
 }
 
-// hasButton reports whether the page has a button, whether or not it can be pressed now.
+// Whether or not it can be pressed now.
 func (p *tab) hasButton(name string) bool {
 	p.t.Helper()
 	return p.evaluate("[...document.querySelectorAll('button')].some(b => b.textContent === "+quote(name)+")") == "true"
 }
 
-// pressed is the JavaScript for the pace that is in effect.
+// The pace that is in effect.
 const pressed = "document.querySelector('.choice [aria-pressed=true]')?.textContent"
 
 // An operator starts a run with a pace, changes the pace, and pauses and resumes the run. A viewer sees that.

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/access"
 )
 
-// pages are the console's: the hash, the title, and who is offered it.
+// The hash, the title, and who is offered it.
 var pages = []struct {
 	hash, title string
 	role        access.Role
@@ -37,7 +37,7 @@ var pages = []struct {
 	{"#/about", "About", access.Viewer},
 }
 
-// axe is what checks accessibility, which comes with the tools that build the console; nil: it is not there.
+// axe checks accessibility, and comes with the tools that build the console; nil: it is not there.
 func axe(t *testing.T) []byte {
 	t.Helper()
 	script, err := os.ReadFile("../web/node_modules/axe-core/axe.min.js")

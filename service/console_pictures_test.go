@@ -18,7 +18,7 @@ import (
 
 var pictures = flag.String("pictures", "", "where to put the pictures of the console for the documents; empty: nowhere")
 
-// TestConsoleOfALongRun looks at runs with more events than are loaded at first; make pictures keeps the screens.
+// Runs with more events than are loaded at first; make pictures keeps the screens.
 func TestConsoleOfALongRun(t *testing.T) {
 	t.Parallel()
 	suite.Only(t, suite.Browser)

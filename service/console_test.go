@@ -15,13 +15,11 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// withConsole is a replica that serves the console, to whom the access says.
 func withConsole(t *testing.T, c access.Config) *server {
 	t.Helper()
 	return serveAs(t, database(t), false, nil, console(t, c))
 }
 
-// console has a replica serve the console, to whom the access says.
 func console(t *testing.T, c access.Config) transport.Config {
 	t.Helper()
 	c.Log = slog.New(slog.DiscardHandler)

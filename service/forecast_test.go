@@ -11,7 +11,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// forecastOf returns the forecast of a task.
 func forecastOf(t *testing.T, f *cleanupv1.GetForecastResponse, task string) *cleanupv1.TaskForecast {
 	t.Helper()
 	i := slices.IndexFunc(f.GetTasks(), func(f *cleanupv1.TaskForecast) bool { return f.GetTask() == task })

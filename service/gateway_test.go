@@ -12,7 +12,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// answer is a REST answer.
 type answer struct {
 	header http.Header
 	code   int
@@ -20,7 +19,7 @@ type answer struct {
 	lines  []map[string]any // the JSON values in it, one per line
 }
 
-// call makes a request; headers are name and value in turn.
+// headers are name and value in turn.
 func (s *server) call(t *testing.T, method, path, body string, headers ...string) answer {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
@@ -58,7 +57,6 @@ func (s *server) call(t *testing.T, method, path, body string, headers ...string
 	return out
 }
 
-// at is a value within JSON, by its path.
 func at(v any, path ...string) any {
 	for _, name := range path {
 		object, ok := v.(map[string]any)

@@ -15,7 +15,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// changeNothing has the RPCs that a service answers whichever instance owns the database.
+// RPCs that a service answers whichever instance owns the database.
 var changeNothing = []protoreflect.Name{
 	"WatchRun", "GetRun", "ListRuns", "ListTasks", "ListTables", "GetOptions", "GetSchedule", "ListRemoteDeliveries",
 	"ExplainTask", "ExplainRow", "ListHolds", "ListPolicies", "GetPolicy", "GetForecast", "GetGuards", "WhoAmI",

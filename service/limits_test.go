@@ -29,7 +29,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// well checks that others are served as before.
+// Others are served as before.
 func (s *server) well(t *testing.T) {
 	t.Helper()
 	conn, err := grpc.NewClient(s.conn.Target(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -223,7 +223,7 @@ func TestManyMistakes(t *testing.T) {
 	s.well(t)
 }
 
-// queued is a run that no replica claims.
+// No replica claims the run.
 func (s *server) queued(t *testing.T) (id string) {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
@@ -397,7 +397,7 @@ func TestQuietStream(t *testing.T) {
 	}
 }
 
-// watching reports whether any stream of a run is active in this process.
+// Any stream of a run is active in this process.
 func watching() bool {
 	stacks := make([]byte, 4<<20)
 	return strings.Contains(string(stacks[:runtime.Stack(stacks, true)]), "(*Service).WatchRun")

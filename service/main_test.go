@@ -48,7 +48,6 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m)
 }
 
-// server is a replica of a test.
 type server struct {
 	cleanupd.Client
 	conn *grpc.ClientConn
@@ -59,15 +58,15 @@ type server struct {
 	tables  *coverage.Lister
 }
 
-// serve starts a replica on a database, which is migrated first. idle ones take no run.
+// The database is migrated first. idle: the replica takes no run.
 func serve(t testing.TB, db *pgtest.DB, idle bool) *server { return serveForms(t, db, idle, nil) }
 
-// serveForms starts a replica that works on a Forms database, too.
+// With a Forms database, too.
 func serveForms(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager) *server {
 	return serveAs(t, db, idle, forms, transport.Config{Guard: &access.Guard{}})
 }
 
-// serveAs starts a replica with a configuration. Its own client has no CA and no credentials.
+// The client of the test has no CA and no credentials.
 func serveAs(t testing.TB, db *pgtest.DB, idle bool, forms *userdata.Manager, config transport.Config) *server {
 	t.Helper()
 	migrate(t, db)
@@ -117,10 +116,8 @@ func migrate(t testing.TB, db *pgtest.DB) {
 	}
 }
 
-// campaign is a replica on a new Campaign database.
 func campaign(t *testing.T) *server { return serve(t, database(t), false) }
 
-// database is a Campaign database with the service's schema.
 func database(t testing.TB) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
@@ -131,7 +128,7 @@ func database(t testing.TB) *pgtest.DB {
 
 type stream[M any] interface{ Recv() (M, error) }
 
-// drain reads a stream to its end, checks that the sequences have no gap, and returns how it ended.
+// The sequences must have no gap. The error is how the stream ended.
 func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	t *testing.T, s stream[M], err error,
 ) ([]*cleanupv1.RunEvent, error) {
@@ -154,7 +151,7 @@ func drain[M interface{ GetEvent() *cleanupv1.RunEvent }](
 	return events, err
 }
 
-// run is RunCleanup to its end, and the run as it ended.
+// RunCleanup to its end.
 func (s *server) run(t *testing.T, req *cleanupv1.RunCleanupRequest) ([]*cleanupv1.RunEvent, *cleanupv1.Run, error) {
 	t.Helper()
 	stream, err := s.RunCleanup(t.Context(), req)
@@ -165,7 +162,7 @@ func (s *server) run(t *testing.T, req *cleanupv1.RunCleanupRequest) ([]*cleanup
 	return events, events[len(events)-1].GetRunFinished().GetRun(), err
 }
 
-// wantCode checks an error's code and returns its ErrorInfo and BadRequest, which may be nil.
+// ErrorInfo and BadRequest may be nil.
 func wantCode(t *testing.T, err error, want codes.Code) (info *errdetails.ErrorInfo, bad *errdetails.BadRequest) {
 	t.Helper()
 	s := status.Convert(err)
@@ -183,7 +180,7 @@ func wantCode(t *testing.T, err error, want codes.Code) (info *errdetails.ErrorI
 	return info, bad
 }
 
-// hold keeps a row of XtkReject locked, so that the task import-rejects takes a while, until release is called.
+// A row of XtkReject remains locked, so that the task import-rejects takes a while, until release is called.
 func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	t.Helper()
 	db.Do("INSERT INTO XtkReject (iRejectId, tsLog) VALUES (1, '2000-01-01')")
@@ -191,7 +188,7 @@ func hold(t *testing.T, db *pgtest.DB) (release func()) {
 	return func() { _ = tx.Rollback(context.Background()) }
 }
 
-// filled is a Campaign database with rows on both sides of every rule.
+// Rows on both sides of every rule.
 func filled(t *testing.T) *pgtest.DB {
 	t.Helper()
 	db := database(t)

@@ -63,7 +63,6 @@ func TestCodesOfMessages(t *testing.T) {
 	}
 }
 
-// anys returns the elements of a JSON array.
 func anys(v any) []any {
 	list, _ := v.([]any)
 	return list

@@ -26,7 +26,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/notify"
 )
 
-// scraped are the metrics as read over HTTP.
+// As read over HTTP.
 type scraped map[string]*dto.MetricFamily
 
 func (s *server) scrape(t *testing.T) (text string, all scraped) {
@@ -43,8 +43,7 @@ func (s *server) scrape(t *testing.T) (text string, all scraped) {
 	return got.body, all
 }
 
-// scrapeAfter scrapes when a number of runs and calls have been counted, which is done right after their end is
-// reported.
+// Runs and calls are counted right after their end is reported.
 func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, all scraped) {
 	t.Helper()
 	sum := func(name string) (n float64) {
@@ -65,8 +64,7 @@ func (s *server) scrapeAfter(t *testing.T, runs, calls float64) (text string, al
 	}
 }
 
-// series is the samples of a metric by the values of its labels, in the order of the labels' names: values, and how
-// often a histogram observed something.
+// By the values of the labels, in the order of the labels' names: values, and how often a histogram observed something.
 func (s scraped) series(name string) map[string]float64 {
 	out := map[string]float64{}
 	for _, m := range s[name].GetMetric() {
@@ -83,7 +81,6 @@ func (s scraped) series(name string) map[string]float64 {
 	return out
 }
 
-// nonzero leaves out zeros.
 func nonzero(series map[string]float64) map[string]float64 {
 	maps.DeleteFunc(series, func(_ string, v float64) bool { return v == 0 })
 	return series
@@ -101,7 +98,7 @@ var (
 	ofPart     = regexp.MustCompile(`_(?:bucket|sum|count)$`)
 )
 
-// watched checks that the metrics of the dashboard and the alerts exist.
+// The metrics of the dashboard and the alerts exist.
 func watched(t *testing.T, got scraped) {
 	t.Helper()
 	for _, file := range []string{"../deploy/grafana/cleanupd.json", "../deploy/prometheus/alerts.yaml"} {
@@ -121,7 +118,7 @@ func watched(t *testing.T, got scraped) {
 	}
 }
 
-// notifying returns the metrics that only a replica with a target of notifications has.
+// Metrics that only a replica with a target of notifications has.
 func notifying(t *testing.T, db *pgtest.DB) scraped {
 	t.Helper()
 	target, err := notify.ParseTarget("https://hooks.example/", notify.Options{})

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// asked is the response to a request as it goes over the wire; its body is the caller's to close.
+// As it goes over the wire; the caller closes the body.
 func (s *server) asked(t *testing.T, method, path, body string, headers map[string]string) *http.Response {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))

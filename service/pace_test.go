@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/transport"
 )
 
-// endless makes a run of import-rejects last until release is called.
+// A run of import-rejects lasts until release is called.
 func endless(s *server) (release func()) {
 	s.db.Do(oldRows + `; CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
@@ -30,7 +30,7 @@ func endless(s *server) (release func()) {
 	return func() { s.db.Do("INSERT INTO released DEFAULT VALUES") }
 }
 
-// detached starts a run without waiting for its end, and returns it as GetRun does.
+// Does not wait for the end.
 func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.Detach = true
@@ -41,7 +41,7 @@ func (s *server) detached(t *testing.T, req *cleanupv1.RunCleanupRequest) *clean
 	return s.get(t, events[0].GetRunId())
 }
 
-// waiting starts a run on a server that claims none, and returns it as GetRun does.
+// On a server that claims no run.
 func (s *server) waiting(t *testing.T, req *cleanupv1.RunCleanupRequest) *cleanupv1.Run {
 	t.Helper()
 	req.RequestId = uuid.NewString()
@@ -61,7 +61,7 @@ func (s *server) get(t *testing.T, id string) *cleanupv1.Run {
 	return got.GetRun()
 }
 
-// overREST makes a call for a run over REST that must succeed, and returns the run in its answer.
+// The call must succeed; returns the run in its answer.
 func (s *server) overREST(t *testing.T, path, body string) map[string]any {
 	t.Helper()
 	got := s.call(t, http.MethodPost, path, body)

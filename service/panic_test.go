@@ -77,7 +77,6 @@ func TestAuthenticationThatPanics(t *testing.T) {
 	}
 }
 
-// told collects a log.
 type told struct {
 	mu   sync.Mutex
 	text bytes.Buffer

@@ -11,7 +11,6 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// refusedBy are the code and the reason of an error.
 func refusedBy(err error) (codes.Code, string) {
 	s := status.Convert(err)
 	for _, detail := range s.Details() {

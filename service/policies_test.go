@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// shop creates a database that has nothing to do with Campaign: orders of customers, the sessions of these, and a log.
+// A database that has nothing to do with Campaign: orders of customers, the sessions of these, and a log.
 func shop(t *testing.T) *server {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -38,7 +38,7 @@ func shop(t *testing.T) *server {
 	return serve(t, db, false)
 }
 
-// oldOrders is a policy that deletes closed orders after two years.
+// Deletes closed orders after two years.
 func oldOrders() *cleanupv1.Policy {
 	return &cleanupv1.Policy{
 		Name:      "old-orders",
@@ -51,7 +51,6 @@ func oldOrders() *cleanupv1.Policy {
 	}
 }
 
-// setPolicy sets a policy.
 func setPolicy(t *testing.T, s *server, p *cleanupv1.Policy) *cleanupv1.Policy {
 	t.Helper()
 	out, err := s.SetPolicy(t.Context(), &cleanupv1.SetPolicyRequest{Policy: p})
@@ -61,7 +60,6 @@ func setPolicy(t *testing.T, s *server, p *cleanupv1.Policy) *cleanupv1.Policy {
 	return out.GetPolicy()
 }
 
-// codesOf returns the codes of messages.
 func codesOf(list []*cleanupv1.Message) string {
 	var codes []string
 	for _, m := range list {
@@ -70,7 +68,7 @@ func codesOf(list []*cleanupv1.Message) string {
 	return strings.Join(codes, " ")
 }
 
-// approve makes a dry run of tasks, and lets a run follow it.
+// A dry run, and a run that follows it.
 func approve(t *testing.T, s *server, tasks ...string) (dry, run *cleanupv1.Run) {
 	t.Helper()
 	_, dry, err := s.run(t, &cleanupv1.RunCleanupRequest{Tasks: tasks, DryRun: true})
@@ -336,7 +334,6 @@ func TestPolicyKinds(t *testing.T) {
 	}
 }
 
-// warnings returns the codes of the warnings about a policy.
 func (s *server) warnings(t *testing.T, name string) string {
 	t.Helper()
 	out, err := s.GetPolicy(t.Context(), &cleanupv1.GetPolicyRequest{Name: name})
@@ -442,7 +439,6 @@ func TestWrongPolicies(t *testing.T) {
 	}
 }
 
-// filter is a comparison with one value.
 func filter(column, value string) *cleanupv1.Filter {
 	return &cleanupv1.Filter{Column: column, Op: cleanupv1.FilterOp_FILTER_OP_EQUAL, Values: []string{value}}
 }
@@ -566,13 +562,12 @@ func TestPoliciesWithForeignKeys(t *testing.T) {
 	}
 }
 
-// searchIn sets the search path of the role.
 func searchIn(db *pgtest.DB, path string) {
 	db.Do("ALTER ROLE CURRENT_USER IN DATABASE " + db.Name + " SET search_path = " + path)
 	db.Reset()
 }
 
-// exchange gives two tables of the schema shop each other's name.
+// The tables get each other's name.
 func exchange(db *pgtest.DB, a, b string) {
 	db.Do("ALTER TABLE shop." + a + " RENAME TO between; ALTER TABLE shop." + b + " RENAME TO " + a +
 		"; ALTER TABLE shop.between RENAME TO " + b)

@@ -16,8 +16,8 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// purgeServer is a replica that also cleans, with a Forms database whose process instances have ended a year ago, of
-// which some are a workflow's.
+// A replica that also cleans, with a Forms database whose process instances ended a year ago, some of them a
+// workflow's.
 func purgeServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	s, client, forms := formsServer(t)
@@ -25,12 +25,11 @@ func purgeServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtes
 	return s, client, forms
 }
 
-// loans is a purge of what has ended of an application.
+// What has ended of an application.
 func loans() *cleanupv1.FormsPurge {
 	return &cleanupv1.FormsPurge{Name: "loans", Application: "Loans", DateColumn: "ended", Days: 100, Enabled: true}
 }
 
-// setPurge sets a purge.
 func setPurge(t *testing.T, client cleanupv1.UserDataServiceClient, p *cleanupv1.FormsPurge) *cleanupv1.FormsPurge {
 	t.Helper()
 	out, err := client.SetFormsPurge(t.Context(), &cleanupv1.SetFormsPurgeRequest{Purge: p})
@@ -40,7 +39,7 @@ func setPurge(t *testing.T, client cleanupv1.UserDataServiceClient, p *cleanupv1
 	return out.GetPurge()
 }
 
-// resultOf returns the result of a task in a run, or nil.
+// nil: the run does not have the task.
 func resultOf(run *cleanupv1.Run, task string) *cleanupv1.TaskResult {
 	i := slices.IndexFunc(run.GetResults(), func(r *cleanupv1.TaskResult) bool { return r.GetTask() == task })
 	if i < 0 {
@@ -327,8 +326,7 @@ func TestFormsIsHeld(t *testing.T) {
 	}
 }
 
-// waitingPurge starts a purge of 1,000 process instances, which waits for one of the second hundred until the lock is
-// released.
+// A purge of 1,000 process instances waits for one of the second hundred until the lock is released.
 func waitingPurge(
 	t *testing.T,
 ) (s *server, forms *pgtest.DB, stream grpc.ServerStreamingClient[cleanupv1.RunCleanupResponse], locked pgx.Tx) {

@@ -26,7 +26,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// replica is a server of the tests, in this process or in another one.
+// In this process or in another one.
 type replica struct {
 	server     *transport.Server
 	manager    *runs.Manager
@@ -57,7 +57,7 @@ func newReplica(
 	return r, errors.Join(refused[:]...)
 }
 
-// serve serves until the context ends. idle replicas take no run.
+// idle replicas take no run.
 func (r *replica) serve(ctx context.Context, idle bool) {
 	var wg sync.WaitGroup
 	wg.Go(func() { _ = r.server.Serve(ctx, r.grpc, r.http) })
@@ -71,11 +71,10 @@ func (r *replica) serve(ctx context.Context, idle bool) {
 	wg.Wait()
 }
 
-// replicaOf is the variable by which a process of the tests becomes a replica: the URL of its database.
+// With this variable a process of the tests becomes a replica; it is the URL of the database.
 const replicaOf = "REPLICA_OF"
 
-// replicaProcess serves until its input ends, as it does with the test, and first says where its REST API and its
-// console are.
+// Serves until its input ends, as it does with the test, and first says where its REST API and its console are.
 func replicaProcess(database string) error {
 	ctx, end := context.WithCancel(context.Background())
 	defer end()
@@ -98,7 +97,6 @@ func replicaProcess(database string) error {
 	return nil
 }
 
-// startReplica starts a process that serves a database, and returns its address.
 func startReplica(t *testing.T, db *pgtest.DB) (process *exec.Cmd, address string) {
 	t.Helper()
 	process = exec.Command(os.Args[0])

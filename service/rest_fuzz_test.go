@@ -18,8 +18,8 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// busy is a replica whose slots for runs are all taken by runs without a worker: an accepted request is ABORTED
-// (409) for a run, RESOURCE_EXHAUSTED (429) for a dry run, and nothing is started.
+// All slots for runs are taken by runs without a worker: an accepted request is ABORTED (409) for a run,
+// RESOURCE_EXHAUSTED (429) for a dry run, and nothing is started.
 func busy(f *testing.F) *server {
 	s := serve(f, database(f), true)
 	for _, dry := range []bool{false, true, true} {
@@ -37,7 +37,7 @@ func busy(f *testing.F) *server {
 	return s
 }
 
-// ask makes a request and returns the response; 0 if it cannot be made at all.
+// 0: the request cannot be made at all.
 func (s *server) ask(t *testing.T, method, path, body string) (code int, answer []byte) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -57,7 +57,7 @@ func (s *server) ask(t *testing.T, method, path, body string) (code int, answer 
 	return resp.StatusCode, answer
 }
 
-// read parses a body as the contract says: one JSON value that the message knows, or nothing.
+// As the contract says: one JSON value that the message knows, or nothing.
 func read(body string, m proto.Message) bool {
 	if strings.TrimSpace(body) == "" {
 		return true

@@ -508,7 +508,6 @@ func TestHealthWhileNothingCanBeWritten(t *testing.T) {
 	}
 }
 
-// healthy asks for the health of the server, and of the service.
 func healthy(ctx context.Context, conn *grpc.ClientConn) error {
 	for _, name := range []string{"", "cleanup.v1.CleanupService"} {
 		health, err := healthv1.NewHealthClient(conn).Check(ctx, &healthv1.HealthCheckRequest{Service: name})
@@ -522,7 +521,6 @@ func healthy(ctx context.Context, conn *grpc.ClientConn) error {
 	return nil
 }
 
-// reflects asks for the services by reflection.
 func reflects(ctx context.Context, conn *grpc.ClientConn) error {
 	stream, err := reflectionv1.NewServerReflectionClient(conn).ServerReflectionInfo(ctx)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/coverage"
 )
 
-// suggestions returns the suggestions of a list, by the names of their tables.
+// By table name.
 func (s *server) suggestions(t *testing.T) map[string]*cleanupv1.PolicySuggestion {
 	t.Helper()
 	all, err := s.ListTables(t.Context(), &cleanupv1.ListTablesRequest{})

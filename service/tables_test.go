@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// coveredTables are the tables of the demo's database that tasks cover, made by hand from docs/reference/tasks.md.
+// Tables of the demo's database that tasks cover, made by hand from docs/reference/tasks.md.
 const coveredTables = `
 cusbroadlogstore         deliveries expired-deliveries delivery-logs
 custrackinglogstore      deliveries tracking-logs
@@ -74,7 +74,6 @@ xtkworkflowlogin         workflow-logins
 xtkworkflowtask          workflow-instances
 `
 
-// uncoveredTables are the others.
 const uncoveredTables = `nmsbroadlogeventhisto nmsbroadlogmsg nmsdeliverymapping nmsextaccount nmsmobileapp
 	nmsremahypothesis nmsservice nmssimulation nmstrackinglogeventhisto xtkjob xtkoperatorgroup xtkoption xtkworkflow`
 

@@ -18,7 +18,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// unconditional has the RPCs that change something and have no etag, with the reasons.
+// RPCs that change something and have no etag, with the reasons.
 var unconditional = map[protoreflect.Name]string{
 	"RunCleanup":     "starts a run; request_id makes it safe to repeat",
 	"CancelRun":      "ends a run, and overwrites nothing",
@@ -63,7 +63,7 @@ func TestSettingsHaveEtags(t *testing.T) {
 	}
 }
 
-// hasField reports whether a message, or one directly in it, has a field.
+// A message, or one directly in it, has the field.
 func hasField(m protoreflect.MessageDescriptor, name protoreflect.Name) bool {
 	fields := m.Fields()
 	for i := range fields.Len() {
@@ -76,7 +76,7 @@ func hasField(m protoreflect.MessageDescriptor, name protoreflect.Name) bool {
 
 func mask(paths ...string) *fieldmaskpb.FieldMask { return &fieldmaskpb.FieldMask{Paths: paths} }
 
-// violated returns the fields that an INVALID_ARGUMENT names.
+// Fields that an INVALID_ARGUMENT names.
 func violated(t *testing.T, err error) string {
 	t.Helper()
 	_, bad := wantCode(t, err, codes.InvalidArgument)
@@ -303,7 +303,7 @@ func TestUpdatesOverREST(t *testing.T) {
 	}
 }
 
-// unspaced removes the spaces that encoding/protojson adds at random.
+// encoding/protojson adds spaces at random.
 var unspaced = strings.NewReplacer(": ", ":", ", ", ",")
 
 // Of many updates at the same time, on two replicas, exactly one succeeds with an etag: of the first ones ever, before

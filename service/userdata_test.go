@@ -27,13 +27,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/forms"
 )
 
-// formsServer is a replica that works on a Forms database, too.
+// With a Forms database, too.
 func formsServer(t *testing.T) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	return formsServerAs(t, transport.Config{Guard: &access.Guard{}})
 }
 
-// formsServerAs is a formsServer that serves as it is said.
 func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.UserDataServiceClient, *pgtest.DB) {
 	t.Helper()
 	formsDB := pgtest.Empty(t)
@@ -57,7 +56,6 @@ func formsServerAs(t *testing.T, config transport.Config) (*server, cleanupv1.Us
 	return s, cleanupv1.NewUserDataServiceClient(s.conn), formsDB
 }
 
-// eraseAll reads the stream of an erasure.
 func eraseAll(
 	t *testing.T, client cleanupv1.UserDataServiceClient, in *cleanupv1.EraseUserDataRequest,
 ) (events []*cleanupv1.EraseEvent, err error) {
@@ -301,7 +299,6 @@ func TestUserDataErrors(t *testing.T) {
 	}
 }
 
-// sweepAll reads the stream of a sweep.
 func sweepAll(
 	t *testing.T, client cleanupv1.UserDataServiceClient, dryRun bool,
 ) (events []*cleanupv1.EraseEvent, err error) {
@@ -402,7 +399,7 @@ func TestManyProblems(t *testing.T) {
 	}
 }
 
-// nobody is a stream that has only a context.
+// A stream that has only a context.
 type nobody[M any] struct {
 	grpc.ServerStreamingServer[M]
 	ctx context.Context

@@ -58,7 +58,7 @@ func TestWatchers(t *testing.T) {
 		float64(with[n])/float64(without[n]))
 }
 
-// reads counts the queries for events.
+// Queries for events.
 type reads struct{ n atomic.Int64 }
 
 func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
@@ -70,7 +70,7 @@ func (r *reads) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQue
 
 func (*reads) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// cleaned runs a cleanup with a number of watchers, and returns how long it took.
+// With a number of watchers; returns how long the cleanup took.
 func cleaned(t *testing.T, watchers int) (took time.Duration) {
 	t.Run(fmt.Sprintf("%d watchers", watchers), func(t *testing.T) {
 		db := database(t)
@@ -148,14 +148,14 @@ func measure(m *runtime.MemStats) {
 	runtime.ReadMemStats(m)
 }
 
-// processorTime is the processor time that this process has used so far.
+// Of this process so far.
 func processorTime() time.Duration {
 	var u syscall.Rusage
 	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// crowd is the process of the watchers.
+// The process of the watchers.
 type crowd struct {
 	cmd   *exec.Cmd
 	stdin io.Closer
@@ -163,7 +163,7 @@ type crowd struct {
 	size  int
 }
 
-// gather starts watchers of a run, and waits until the server serves them all.
+// Returns when the server serves all watchers.
 func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	t.Helper()
 	if size == 0 {
@@ -189,7 +189,7 @@ func gather(t *testing.T, s *server, runID string, size int) *crowd {
 	return c
 }
 
-// check waits until all that read have reached the end, and checks what they saw.
+// Waits until all that read have reached the end, and checks what they saw.
 func (c *crowd) check(t *testing.T, events int) {
 	t.Helper()
 	if c.size == 0 {
@@ -201,7 +201,7 @@ func (c *crowd) check(t *testing.T, events int) {
 	}
 }
 
-// leave ends the process, and returns how much processor time it used.
+// Ends the process; returns how much processor time it used.
 func (c *crowd) leave(t *testing.T) time.Duration {
 	if c.size == 0 {
 		return 0
@@ -212,7 +212,7 @@ func (c *crowd) leave(t *testing.T) time.Duration {
 	return c.cmd.ProcessState.UserTime() + c.cmd.ProcessState.SystemTime()
 }
 
-// watch is the process: one of five watchers does not read its events, over gRPC or, for ten of them, over REST.
+// The process: one of five watchers does not read its events, over gRPC or, for ten of them, over REST.
 func watch(given string) error {
 	if err := syscall.Setpriority(syscall.PRIO_PROCESS, 0, 19); err != nil { // as if it were on another machine
 		return err

@@ -20,19 +20,18 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// soap returns an HTTP response as it is sent, with a SOAP message as its body.
+// As it is sent, with a SOAP message as its body.
 func soap(status, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: text/xml\r\nContent-Length: %d\r\n\r\n%s", status, len(body), body)
 }
 
-// Parts of responses.
 const (
 	opened = `<soap:Envelope xmlns:soap="http://schemas.xmlsoap.org/soap/envelope/">`
 	purged = `<purgeProcessInstanceResponse xmlns="http://adobe.com/idp/services"/>`
 	good   = opened + `<soap:Body>` + purged + `</soap:Body></soap:Envelope>`
 )
 
-// badResponses are responses that must not count as success, although some resemble it.
+// Must not count as success, although some resemble it.
 var badResponses = map[string]string{
 	"attachments outside of a body": soap("200 OK", opened+`<attachments>x</attachments></soap:Envelope>`),
 	"attachments beside a body": soap("200 OK",
@@ -90,7 +89,7 @@ var badResponses = map[string]string{
 		"4\r\n\r\n\x1f\x8b\x08\x00",
 }
 
-// serveAnswers serves the responses that answer returns for request bodies, and returns the server's address.
+// answer gets the request's body. Returns the server's address.
 func serveAnswers(t testing.TB, answer func(request string) string) (url string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -120,7 +119,7 @@ func serveAnswers(t testing.TB, answer func(request string) string) (url string)
 	return "http://" + l.Addr().String()
 }
 
-// wantBrief checks that an error can be shown to people.
+// The error can be shown to people.
 func wantBrief(t *testing.T, err error) {
 	t.Helper()
 	if text := err.Error(); text == "" || len(text) > 1<<10 || !utf8.ValidString(text) ||

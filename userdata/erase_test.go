@@ -27,13 +27,12 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// bareForms returns a Forms database in PostgreSQL without rows. With files, it has a folder with these files.
+// In PostgreSQL, without rows. With files, it has a folder with these files.
 func bareForms(t *testing.T, files ...string) *fixture {
 	t.Helper()
 	return bareFormsOn(t, onPostgres, files...)
 }
 
-// bareFormsOn returns the same for an engine.
 func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 0, 0, true)
@@ -57,7 +56,7 @@ func bareFormsOn(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
-// problems returns the warnings and errors of an erasure.
+// One warning or error of the erasure has all parts.
 func (f *fixture) logged(events []report.Event, parts ...string) bool {
 	return slices.ContainsFunc(events, func(e report.Event) bool {
 		return e.Log != nil &&
@@ -238,8 +237,7 @@ func testFilesThatStayAreDeletedNextTime(t *testing.T, on engine) {
 	}
 }
 
-// sharedDocuments returns a folder with documents that two orphan tasks refer to, and the ids of stored erasures of
-// these tasks.
+// A folder with documents that two orphan tasks refer to, and the ids of stored erasures of these tasks.
 func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []string) {
 	t.Helper()
 	var files []string
@@ -260,7 +258,7 @@ func sharedDocuments(t *testing.T, on engine, documents int) (f *fixture, ids []
 	return f, ids
 }
 
-// allErased waits until erasures have ended, and checks that no file is left.
+// The erasures have ended, and no file is left.
 func (f *fixture) allErased(ids []string) {
 	f.t.Helper()
 	for _, id := range ids {
@@ -896,7 +894,6 @@ func testErasureGoesOn(t *testing.T, on engine) {
 	}
 }
 
-// counter counts statements.
 type counter struct{ n atomic.Int64 }
 
 func (c *counter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {

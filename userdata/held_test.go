@@ -69,8 +69,8 @@ func testHoldOfEverything(t *testing.T, on engine) {
 	}
 }
 
-// heldForms returns a Forms database with 250 process instances, and 250 orphan tasks with documents. Files are deleted
-// only while no other session has the advisory lock 1 of the record.
+// 250 process instances, and 250 orphan tasks with documents. Files are deleted only while no other session has the
+// advisory lock 1 of the record.
 func heldForms(t *testing.T, on engine, inFiles bool) *fixture {
 	t.Helper()
 	var files []string

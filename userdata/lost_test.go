@@ -34,7 +34,7 @@ func TestLostFolderLock(t *testing.T) {
 	f.allErased(ids)
 }
 
-// lossyServer is a Forms server whose responses are lost.
+// A Forms server whose responses are lost.
 type lossyServer struct{ db *pgtest.DB }
 
 func (d lossyServer) TerminateProcess(context.Context, string) error { return nil }

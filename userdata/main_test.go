@@ -31,7 +31,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m, mysqltest.Stop) }
 
-// engine is a database product of a Forms database.
+// A database product.
 type engine string
 
 const (
@@ -39,7 +39,6 @@ const (
 	onMySQL    engine = "MySQL"
 )
 
-// onBoth runs a test with a Forms database of each engine.
 func onBoth(t *testing.T, test func(t *testing.T, on engine)) {
 	t.Parallel()
 	for _, on := range []engine{onPostgres, onMySQL} {
@@ -50,14 +49,13 @@ func onBoth(t *testing.T, test func(t *testing.T, on engine)) {
 	}
 }
 
-// database is a database that a test reads and changes.
 type database interface {
 	Do(statement string, args ...any)
 	Int(query string, args ...any) int64
 	Strings(query string, args ...any) []string
 }
 
-// fixture is a Forms database of a test, with its document storage and the record of its erasures.
+// A Forms database, with its document storage and the record of its erasures.
 type fixture struct {
 	*userdata.Manager
 	t      testing.TB
@@ -69,13 +67,11 @@ type fixture struct {
 	config userdata.Config
 }
 
-// newForms returns a Forms database in PostgreSQL with a number of process instances.
 func newForms(t testing.TB, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
 	return newFormsOn(t, onPostgres, seed, instances, inFiles)
 }
 
-// newFormsOn returns a Forms database with a number of process instances.
 func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles bool) *fixture {
 	t.Helper()
 	f := &fixture{
@@ -112,7 +108,7 @@ func newFormsOn(t testing.TB, on engine, seed uint64, instances int, inFiles boo
 	return f
 }
 
-// newRecord returns a database for the record of erasures: on PostgreSQL, it is also the Forms database.
+// For the record of erasures: on PostgreSQL it is also the Forms database.
 func newRecord(t testing.TB, on engine) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, strings.ToLower(string(on)), func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -123,7 +119,7 @@ func newRecord(t testing.TB, on engine) *pgtest.DB {
 	})
 }
 
-// open creates the service's own tables in both databases, and the Manager.
+// Also creates the service's own tables in both databases.
 func (f *fixture) open() {
 	f.t.Helper()
 	conn, err := f.record.Acquire(f.t.Context())
@@ -139,14 +135,12 @@ func (f *fixture) open() {
 	f.Manager = userdata.New(f.config)
 }
 
-// openPostgres returns a Forms database in PostgreSQL.
 func openPostgres(t testing.TB, pool *pgxpool.Pool) *forms.Database {
 	db := forms.PostgreSQL(pool)
 	t.Cleanup(db.Close)
 	return db
 }
 
-// openMySQL returns a Forms database in MySQL.
 func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	t.Helper()
 	db, err := forms.MySQL(config)
@@ -157,7 +151,7 @@ func openMySQL(t testing.TB, config *mysql.Config) *forms.Database {
 	return db
 }
 
-// onPools returns a Manager of a Forms database in PostgreSQL that uses other pools.
+// In PostgreSQL.
 func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *userdata.Manager {
 	t.Helper()
 	c.Record, c.Forms = recordPool, openPostgres(t, pool)
@@ -167,7 +161,6 @@ func onPools(t testing.TB, c userdata.Config, recordPool, pool *pgxpool.Pool) *u
 	return userdata.New(c)
 }
 
-// clear deletes the rows of tables.
 func (f *fixture) clear(tables ...string) {
 	f.t.Helper()
 	for _, table := range tables {
@@ -175,7 +168,7 @@ func (f *fixture) clear(tables ...string) {
 	}
 }
 
-// numbers returns a relation of the numbers from 1, in its column i.
+// A relation of the numbers from 1, in its column i.
 func (f *fixture) numbers(most int) string {
 	if f.on == onMySQL {
 		return fmt.Sprintf("(SELECT seq AS i FROM seq_1_to_%d) AS s", most)
@@ -183,7 +176,7 @@ func (f *fixture) numbers(most int) string {
 	return fmt.Sprintf("generate_series(1, %d) AS s (i)", most)
 }
 
-// hold runs a statement in a transaction that keeps its locks until release is called.
+// The statement's transaction keeps its locks until release is called.
 func (f *fixture) hold(statement string) (release func()) {
 	f.t.Helper()
 	if f.on == onPostgres {
@@ -202,10 +195,9 @@ func (f *fixture) hold(statement string) (release func()) {
 	return release
 }
 
-// work carries out erasures until stop is called, or the test ends.
+// Until stop is called, or the test ends.
 func (f *fixture) work() (stop func()) { return f.workAnd(slog.New(slog.DiscardHandler)) }
 
-// workAnd does so with a log.
 func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -215,7 +207,7 @@ func (f *fixture) workAnd(log *slog.Logger) (stop func()) {
 	return stop
 }
 
-// erase carries out a request, and returns the events and the receipt.
+// Waits for the receipt.
 func (f *fixture) erase(r userdata.Request) ([]report.Event, *report.Receipt) {
 	f.t.Helper()
 	id, err := f.Start(f.t.Context(), r)
@@ -242,7 +234,7 @@ func (f *fixture) watch(id string) (events []report.Event, receipt *report.Recei
 	return events, receipt
 }
 
-// preview returns the receipt of a dry run.
+// Of a dry run.
 func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	f.t.Helper()
 	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {
@@ -254,7 +246,6 @@ func (f *fixture) preview(r userdata.Request) (receipt *report.Receipt) {
 	return receipt
 }
 
-// find searches.
 func (f *fixture) find(q search.Query) *search.Result {
 	f.t.Helper()
 	found, err := f.Find(f.t.Context(), q)
@@ -264,7 +255,6 @@ func (f *fixture) find(q search.Query) *search.Result {
 	return found
 }
 
-// files returns the paths in the folder.
 func (f *fixture) files() (names []string) {
 	f.t.Helper()
 	if f.folder == "" {
@@ -283,7 +273,7 @@ func (f *fixture) files() (names []string) {
 	return names
 }
 
-// firstWarning returns a log that sends its first warning.
+// Sends its first warning.
 func firstWarning(to chan<- string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(warnings(to), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
@@ -298,7 +288,7 @@ func (w warnings) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// receive waits for a number of values, each for a minute at most.
+// Each value for a minute at most.
 func receive[T any](t testing.TB, from <-chan T, count int) {
 	t.Helper()
 	for i := range count {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// model predicts in plain Go, independently of the code under test, the results of searches and erasures.
+// Predicts in plain Go, independently of the code under test, the results of searches and erasures.
 type model struct {
 	*formsdb.Data
 	inFiles bool
@@ -20,7 +20,6 @@ type model struct {
 
 func newModel(d *formsdb.Data, inFiles bool) *model { return &model{d, inFiles, map[string]int64{}} }
 
-// drop removes rows from a table, and counts them.
 func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 	t := m.Table(table)
 	t.Rows = slices.DeleteFunc(slices.Clone(t.Rows), func(row []any) bool {
@@ -36,7 +35,7 @@ func (m *model) drop(table string, which func(row []any) bool) (gone [][]any) {
 	return gone
 }
 
-// holds returns how a text contains a user id; empty if it does not.
+// "" if the text does not contain the user id.
 func holds(text, user string) search.Match {
 	best := search.Match("")
 	for i := range len(text) - len(user) + 1 {
@@ -59,7 +58,7 @@ func holds(text, user string) search.Match {
 	return best
 }
 
-// find returns what should be found for a user, with all variables of all workflows.
+// With all variables of all workflows.
 func (m *model) find(user string, principals []string) (reasons map[int64][]string, orphans []int64) {
 	reasons = map[int64][]string{}
 	add := func(instance int64, reason string) {
@@ -111,7 +110,7 @@ func (m *model) find(user string, principals []string) (reasons map[int64][]stri
 	return reasons, slices.Compact(orphans)
 }
 
-// sessions returns the sessions of the documents of tasks.
+// Of the documents of tasks.
 func (m *model) sessions(tasks []int64) map[string]bool {
 	sessions := map[string]bool{}
 	for _, task := range tasks {
@@ -126,7 +125,7 @@ func (m *model) sessions(tasks []int64) map[string]bool {
 	return sessions
 }
 
-// tasks erases tasks, and the documents that are in the database.
+// Also the documents that are in the database.
 func (m *model) tasks(ids []int64) {
 	sessions := m.sessions(ids)
 	if !m.inFiles {
@@ -153,7 +152,7 @@ func (m *model) tasks(ids []int64) {
 	}
 }
 
-// erase erases process instances and orphan tasks, and the files of both.
+// Also the files of both.
 func (m *model) erase(instances, orphans []int64) {
 	var tasks []int64
 	for _, task := range m.Table("tb_task").Rows {

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// onServer returns a Forms database on a given MySQL server, with some process instances of a person.
+// On a given server, with some process instances of a person.
 func onServer(t *testing.T, server *localmysql.Server, charset string, seed uint64, inFiles bool) *fixture {
 	t.Helper()
 	db := mysqltest.On(t, server, charset)

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata"
 )
 
-// panickingServer is a Forms server whose client panics for some process instances, and purges the others.
+// The client panics for some process instances, and purges the others.
 type panickingServer struct {
 	lossyServer
 	over string // the last invocation for which it does not panic
@@ -62,7 +62,7 @@ func TestErasureThatPanics(t *testing.T) {
 	}
 }
 
-// panicOnce is a tracer that panics once when a certain statement is sent.
+// Panics once when a certain statement is sent.
 type panicOnce struct {
 	on   string // a part of the statement
 	done bool

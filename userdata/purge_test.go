@@ -27,11 +27,10 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/report"
 )
 
-// noNote ignores a change.
 func noNote(context.Context, pgx.Tx, *purge.Rule, *purge.Rule) error { return nil }
 
-// newPurges returns a Forms database whose process instances have a date, and which has only the workflows. Documents
-// are in the database unless there are files.
+// The process instances have a date, and there are only the workflows. Documents are in the database unless there are
+// files.
 func newPurges(t *testing.T, on engine, files ...string) *fixture {
 	t.Helper()
 	f := bareFormsOn(t, on, files...)
@@ -45,14 +44,13 @@ func newPurges(t *testing.T, on engine, files ...string) *fixture {
 	return f
 }
 
-// replacePurge creates or replaces the rule of a purge.
 func (f *fixture) replacePurge(r purge.Rule, etag string, note purge.Note) error {
 	replace := func(*purge.Rule) (purge.Rule, error) { return r, nil }
 	_, err := f.SetPurge(f.t.Context(), r.Name, etag, replace, note)
 	return err
 }
 
-// task returns a purge as a task, and stores its rule if it does not exist.
+// Stores the rule if it does not exist.
 func (f *fixture) task(p purge.Rule) external.Task {
 	f.t.Helper()
 	if err := f.replacePurge(p, "", noNote); err != nil {
@@ -66,11 +64,10 @@ func (f *fixture) task(p purge.Rule) external.Task {
 	return list[i]
 }
 
-// now is the reference time of purges in tests.
+// Reference time of purges.
 var now = time.Date(2026, 3, 1, 4, 0, 0, 0, time.UTC)
 
-// instance adds a process instance in the table of a workflow, or of none if table is empty, with a task that has a
-// document.
+// In the table of a workflow, or of none if table is empty, with a task that has a document.
 func (f *fixture) instance(id int64, status any, ended time.Time, table string) {
 	f.t.Helper()
 	date := "NULL"
@@ -105,7 +102,7 @@ func (f *fixture) instance(id int64, status any, ended time.Time, table string) 
 	}
 }
 
-// purge deletes the candidates, and returns how many rows were reported.
+// Deletes the candidates, and returns how many rows were reported.
 func (f *fixture) purge(task external.Task, run string, reported func(rows int64) error) (rows int64, err error) {
 	f.t.Helper()
 	candidates, err := task.Candidates(f.t.Context(), now)

@@ -21,21 +21,20 @@ var (
 	firstSeed = flag.Uint64("first-seed", 0, "the first of them")
 )
 
-// allVariables are all variables of the workflows.
 var allVariables = []search.Variable{
 	{Application: "Loans", Workflow: "apply"},
 	{Application: "Loans", Workflow: "folder/sub/review"},
 	{Application: "Claims", Workflow: "apply"},
 }
 
-// workflows are the tables of the workflows, named as in Variable.
+// Tables named as in Variable.
 var workflows = map[string]string{
 	"Loans/apply":             "tb_101",
 	"Loans/folder/sub/review": "tb_102",
 	"Claims/apply":            "tb_103",
 }
 
-// contents returns the rows of the database and the files of the folder, as texts.
+// Rows of the database and files of the folder, as texts.
 func (f *fixture) contents() map[string][]string {
 	out := map[string][]string{"files": f.files()}
 	for _, t := range f.data.Tables {
@@ -44,7 +43,6 @@ func (f *fixture) contents() map[string][]string {
 	return out
 }
 
-// rows returns the rows of a table as texts.
 func (f *fixture) rows(t *formsdb.Table) []string {
 	var texts []string
 	for _, c := range t.Columns {
@@ -61,7 +59,6 @@ func (f *fixture) rows(t *formsdb.Table) []string {
 	return f.db.Strings("SELECT concat_ws('|', " + strings.Join(texts, ", ") + ") FROM " + t.Name)
 }
 
-// rowsOf returns the rows of a table of a model, as texts.
 func rowsOf(t *formsdb.Table) (list []string) {
 	for _, row := range t.Rows {
 		var texts []string
@@ -80,7 +77,6 @@ func rowsOf(t *formsdb.Table) (list []string) {
 	return list
 }
 
-// compare compares the database and the folder with the model.
 func (f *fixture) compare(m *model) {
 	f.t.Helper()
 	for _, t := range m.Tables {
@@ -96,7 +92,7 @@ func (f *fixture) compare(m *model) {
 	}
 }
 
-// reasonsOf returns the reasons of a search result, in the model's terms.
+// In the model's terms.
 func reasonsOf(found *search.Result) map[int64][]string {
 	out := map[int64][]string{}
 	for _, in := range found.Instances {
@@ -113,7 +109,7 @@ func reasonsOf(found *search.Result) map[int64][]string {
 	return out
 }
 
-// mixAssignments gives some assignments another process instance than their task has.
+// Some assignments get another process instance than their task has.
 func (f *fixture) mixAssignments(seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	for _, row := range f.data.Table("tb_assignment").Rows {

@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// grants returns the statements of a file in deploy.
+// From a file in deploy.
 func grants(t *testing.T, file string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/" + file)
@@ -26,7 +26,7 @@ func grants(t *testing.T, file string) []string {
 	return regexp.MustCompile(`(?m)^GRANT .*;$`).FindAllString(string(text), -1)
 }
 
-// asGranted returns a Forms database with documents in it, opened by a user with only these grants.
+// With documents in it, opened by a user with only these grants.
 func asGranted(t *testing.T, on engine, without string) *fixture {
 	t.Helper()
 	f := newFormsOn(t, on, 3, 30, false)
@@ -78,7 +78,7 @@ func TestRights(t *testing.T) {
 	})
 }
 
-// allWorks uses a Forms database in every way, and returns the first problem.
+// Uses a Forms database in every way, and returns the first problem.
 func (f *fixture) allWorks() string {
 	if err := f.config.Forms.Migrate(f.t.Context()); err != nil {
 		return err.Error()

@@ -17,7 +17,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/processmanager"
 )
 
-// standIn is a fake ProcessManager of a Forms server. It changes the database as the requests demand.
+// A fake ProcessManager of a Forms server. It changes the database as the requests demand.
 type standIn struct {
 	db      *pgtest.DB
 	mu      sync.Mutex

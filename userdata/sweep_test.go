@@ -132,7 +132,7 @@ func testSweep(t *testing.T, on engine) {
 	}
 }
 
-// sweepFirst sweeps for the first time, which deletes nothing, an hour ago.
+// An hour ago, which deletes nothing.
 func (f *fixture) sweepFirst(request userdata.Request) {
 	f.t.Helper()
 	if _, receipt := f.erase(request); !receipt.Succeeded || len(receipt.Files)+len(receipt.Rows) != 0 {
@@ -141,7 +141,7 @@ func (f *fixture) sweepFirst(request userdata.Request) {
 	f.record.Do("UPDATE cleanupd.dead_session SET found_time = found_time - interval '1 hour'")
 }
 
-// retained returns the message of a sweep's dry run about the retained documents.
+// The message of a sweep's dry run about the retained documents.
 func (f *fixture) retained(r userdata.Request) (text string) {
 	f.t.Helper()
 	if err := f.Preview(f.t.Context(), r, func(e report.Event) error {

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/userdata/search"
 )
 
-// spelledTable quotes the name of a table or column as it is to be stored.
+// As the name is to be stored.
 func spelledTable(on engine, name string) string {
 	if on == onMySQL {
 		return "`" + name + "`"

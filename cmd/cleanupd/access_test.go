@@ -13,7 +13,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// tokenFile writes a file with one static token.
+// One static token.
 func tokenFile(t *testing.T, role, secret string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "tokens")

@@ -10,7 +10,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// listener returns the address of a listener, and how many connections were opened to it.
+// connections counts those that were opened to the listener.
 func listener(t *testing.T) (address string, connections *atomic.Int64) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

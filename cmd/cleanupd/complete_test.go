@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// complete returns what the program offers after a command line, and the directive for the shell.
+// What the program offers after a command line, and the directive for the shell.
 func complete(t *testing.T, line string) (offered []string, directive cobra.ShellCompDirective) {
 	t.Helper()
 	code, out, errs := cleanupd(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
@@ -27,8 +27,8 @@ func complete(t *testing.T, line string) (offered []string, directive cobra.Shel
 	return lines[:len(lines)-1], directive
 }
 
-// completeUntil completes a line until a word that begins with want is offered. On a busy machine the server may not
-// answer within the time that a completion waits.
+// Until a word that begins with want is offered. On a busy machine the server may not answer within the time that a
+// completion waits.
 func completeUntil(t *testing.T, line, want string) (offered []string, directive cobra.ShellCompDirective, found bool) {
 	t.Helper()
 	for tries := 0; tries < 30 && !found; tries++ {
@@ -39,7 +39,7 @@ func completeUntil(t *testing.T, line, want string) (offered []string, directive
 }
 
 // Everything that a server or the contexts know is offered, with descriptions, and no name of a file unless a file is
-// meant. A server that cannot be reached, or does not answer, costs at most a moment.
+// meant. A server that cannot be reached, or does not answer, costs at most a second.
 func TestCompletion(t *testing.T) {
 	newContexts(t)
 	db := pgtest.Campaign(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// newContexts gives the test a folder of its own for contexts, and returns the path of their file.
+// The test gets a folder for its contexts; returns the path of their file.
 func newContexts(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()

@@ -35,7 +35,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// tokens writes a file with the tokens ROLE-secret, one for each role.
+// ROLE-secret, one for each role.
 func tokens(t *testing.T) string {
 	t.Helper()
 	text := ""
@@ -49,7 +49,7 @@ func tokens(t *testing.T) string {
 	return path
 }
 
-// as returns a client of a replica, and a context in which it has a role.
+// A client, and a context in which it has a role.
 func (r *replica) as(t *testing.T, role string) (api.Client, context.Context) {
 	t.Helper()
 	conn, err := grpc.NewClient(r.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -60,7 +60,7 @@ func (r *replica) as(t *testing.T, role string) (api.Client, context.Context) {
 	return api.NewClient(conn), metadata.AppendToOutgoingContext(t.Context(), "authorization", "Bearer "+role+"-secret")
 }
 
-// peakMemory returns the largest memory that a process has had, in bytes.
+// In bytes.
 func peakMemory(t *testing.T, pid int) int64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -74,7 +74,7 @@ func peakMemory(t *testing.T, pid int) int64 {
 	return kib << 10
 }
 
-// withheld is a gRPC request that declares almost 1 MiB, but never sends the last byte.
+// A gRPC request that declares almost 1 MiB, but never sends the last byte.
 type withheld struct {
 	io.Reader
 	ctx context.Context
@@ -88,7 +88,7 @@ func (w withheld) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// message is the part of such a request that is sent.
+// The part of such a request that is sent.
 var message = func() string {
 	const size = 1<<20 - 1024
 	begin := make([]byte, 5+size-1)
@@ -96,7 +96,7 @@ var message = func() string {
 	return string(begin)
 }()
 
-// patience is for how long an admin waits during a flood: far longer than a call takes on a busy machine.
+// How long an admin waits during a flood: far longer than a call takes on a busy machine.
 const patience = 10 * time.Second
 
 // Thousands of streams and connections without credentials, or of a viewer, cost little memory, and do not keep other
@@ -144,8 +144,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// flood starts 2,000 requests (200 outside of its suite) that do not end: over one connection and over many, until calm
-// is called.
+// 2,000 requests (200 outside of its suite) that do not end, over one connection and over many, until calm is called.
 func (r *replica) flood(t *testing.T, authorization string) (calm func()) {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

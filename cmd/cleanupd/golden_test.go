@@ -55,7 +55,7 @@ var volatile = []struct {
 	{regexp.MustCompile(`\x1b`), `\e`},
 }
 
-// onScreen runs the program on a terminal of a width, 0 for a pipe, and returns its output without volatile texts.
+// On a terminal of a width, 0 for a pipe. Volatile texts are left out.
 func onScreen(t *testing.T, width int, env []string, args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -231,7 +231,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// sameInJSONAndYAML checks that a command prints the same keys in both formats.
+// The same keys in both formats.
 func sameInJSONAndYAML(t *testing.T, args []string) {
 	t.Helper()
 	code, out, errs := cleanupd(t, append(slices.Clone(args), "-o", "json")...)

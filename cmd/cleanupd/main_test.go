@@ -16,7 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// asProgram makes the test binary run as the program, for tests that need a separate process.
+// The test binary runs as the program, for tests that need a separate process.
 const asProgram = "TEST_AS_CLEANUPD"
 
 func TestMain(m *testing.M) {
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	pgtest.Main(m, mysqltest.Stop)
 }
 
-// cleanupd runs the program in this process.
+// In this process.
 func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -35,14 +35,13 @@ func cleanupd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// replica is the program serving in a separate process.
+// In a separate process.
 type replica struct {
 	cmd        *exec.Cmd
 	grpc, http string
 	log, out   *logged
 }
 
-// logged is a log that tests can wait on.
 type logged struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -64,7 +63,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// wait returns the groups of a pattern as soon as it matches the log, and empty ones if it never does.
+// The groups of the pattern as soon as it matches the log, and empty ones if it never does.
 func (l *logged) wait(ctx context.Context, pattern string) []string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
@@ -83,13 +82,12 @@ func (l *logged) wait(ctx context.Context, pattern string) []string {
 	}
 }
 
-// startServer starts a replica and waits until it serves.
+// Waits until the replica serves.
 func startServer(t *testing.T, args ...string) *replica {
 	t.Helper()
 	return startProgram(t, os.Args[0], args...)
 }
 
-// startProgram starts a replica with a program, which may be the test binary.
 func startProgram(t *testing.T, program string, args ...string) *replica {
 	t.Helper()
 	r := &replica{log: &logged{more: make(chan struct{})}, out: &logged{more: make(chan struct{})}}

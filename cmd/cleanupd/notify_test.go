@@ -16,7 +16,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// secretFile returns the name of a file with the secret that signs notifications.
 func secretFile(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "secret")

@@ -11,7 +11,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// putPolicy sets a policy over REST.
 func putPolicy(t *testing.T, r *replica, name, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, r.http+"/v1/policies/"+name,

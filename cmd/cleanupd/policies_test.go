@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// policyFiles has a server of a database without Campaign's tables, and files with policies.
+// A server of a database without Campaign's tables, and files with policies.
 type policyFiles struct {
 	*testing.T
 	db   *pgtest.DB
@@ -30,13 +30,11 @@ func newPolicyFiles(t *testing.T) *policyFiles {
 	return &policyFiles{t, db, startServer(t, "--database-url", db.URL()).grpc, t.TempDir()}
 }
 
-// do executes `cleanupd policies`.
 func (f *policyFiles) do(args ...string) (int, string, string) {
 	f.Helper()
 	return cleanupd(f.T, append(append([]string{"policies"}, args...), "--server", f.grpc)...)
 }
 
-// file writes a file, and returns its path.
 func (f *policyFiles) file(text string) string {
 	f.Helper()
 	path := filepath.Join(f.dir, "policies.yaml")

@@ -478,8 +478,8 @@ func TestWatchOfALostRun(t *testing.T) {
 	}
 }
 
-// slowSessions makes 2000 expired sessions, four per block so that there are several windows, and a trigger by which a
-// window takes about a second.
+// 2000 expired sessions, four per block so that there are several windows, and a trigger by which a window takes about
+// a second.
 func slowSessions(db *pgtest.DB) {
 	db.Do(`ALTER TABLE XtkSessionInfo ADD filler text; ALTER TABLE XtkSessionInfo ALTER filler SET STORAGE PLAIN;
 		INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01', repeat('y', 1900) FROM generate_series(1, 2000) i;
@@ -487,7 +487,6 @@ func slowSessions(db *pgtest.DB) {
 			CREATE TRIGGER slow BEFORE DELETE ON XtkSessionInfo FOR EACH ROW EXECUTE FUNCTION slow()`)
 }
 
-// detach starts a run of tasks on a server, and returns its id.
 func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 	t.Helper()
 	args := []string{"run", "--server", server.grpc, "--detach"}
@@ -502,7 +501,6 @@ func detach(t *testing.T, server *replica, tasks ...string) (id string) {
 	return began[1]
 }
 
-// untilDeleting waits until a run has deleted something.
 func untilDeleting(db *pgtest.DB) {
 	db.Until(
 		"SELECT CASE WHEN to_regclass('cleanupd.task') IS NULL THEN 0 ELSE (SELECT COALESCE(sum(rows_deleted), 0) " +

@@ -15,14 +15,13 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// onTerminal runs the program on a terminal, types an answer to its question, and returns its exit status and what the
-// terminal shows.
+// Types an answer to the program's question; shown is what the terminal shows.
 func onTerminal(t *testing.T, answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	return onTerminalAfter(t, func() {}, answer, args...)
 }
 
-// onTerminalAfter does the same, and calls meanwhile between the question and the answer.
+// meanwhile is called between the question and the answer.
 func onTerminalAfter(t *testing.T, meanwhile func(), answer string, args ...string) (code int, shown string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -187,14 +186,12 @@ func TestDemoBesideAnotherServer(t *testing.T) {
 	}
 }
 
-// The usual addresses of a server.
 const (
 	usualGRPC = "127.0.0.1:9090"
 	usualHTTP = "127.0.0.1:8080"
 )
 
-// demoBesideAnotherServer runs a demo while another program has the usual addresses, and returns what it prints and its
-// addresses.
+// Another program has the usual addresses; returns what the demo prints and its addresses.
 func demoBesideAnotherServer(t *testing.T) (text, grpc, http string) {
 	t.Helper()
 	for _, usual := range []string{usualGRPC, usualHTTP} {

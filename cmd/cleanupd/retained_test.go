@@ -91,7 +91,7 @@ func TestRetainedRowsHaveOneName(t *testing.T) {
 	}
 }
 
-// named reports whether a text names a reason, in any form of the verb.
+// In any form of the verb.
 func named(text, reason string) bool {
 	return strings.Contains(text, strings.TrimSuffix(strings.ReplaceAll(reason, "_", " "), "ent"))
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// hostile returns a database whose owner has a function that makes a role superuser if a superuser calls it. The
-// function is declared immutable, so that the planner calls it.
+// The owner of the database has a function that makes a role superuser if a superuser calls it. The function is
+// declared immutable, so that the planner calls it.
 func hostile(t *testing.T) (db *pgtest.DB, role string) {
 	t.Helper()
 	db = pgtest.Campaign(t)
@@ -24,7 +24,7 @@ func hostile(t *testing.T) (db *pgtest.DB, role string) {
 	return db, role
 }
 
-// within returns a statement in a function that the planner calls.
+// A statement in a function that the planner calls.
 func within(statement string) string {
 	return `CREATE FUNCTION act() RETURNS void LANGUAGE plpgsql AS 'BEGIN END';
 		CREATE FUNCTION detour(n int) RETURNS int IMMUTABLE

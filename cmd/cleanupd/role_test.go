@@ -22,8 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks"
 )
 
-// leastRole creates the role by the scripts, as operators do; in the suite twice, since the second time must change
-// nothing.
+// By the scripts, as operators do; in the suite twice, since the second time must change nothing.
 func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	t.Helper()
 	role = db.Name + "_least"
@@ -36,7 +35,7 @@ func leastRole(t *testing.T, db *pgtest.DB, more ...string) (role string) {
 	return role
 }
 
-// runRoleScripts runs both scripts of deploy that create a role.
+// Both scripts of deploy that create a role.
 func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	t.Helper()
 	args := append(
@@ -60,7 +59,7 @@ func runRoleScripts(t *testing.T, db *pgtest.DB, role string, more ...string) {
 	}
 }
 
-// psql runs a script of deploy as a role.
+// A script of deploy, as a role.
 func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out string, err error) {
 	t.Helper()
 	if _, err := exec.LookPath("psql"); err != nil && os.Getenv("CI") == "" {
@@ -78,7 +77,7 @@ func psql(t *testing.T, db *pgtest.DB, script, as string, args ...string) (out s
 	return string(said), err
 }
 
-// campaignForRoles returns a database with everything that needs rights, and more: the same one each time.
+// Everything that needs rights, and more: the same database each time.
 func campaignForRoles(t *testing.T, now time.Time) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Campaign(t)
@@ -183,8 +182,8 @@ func TestLeastPrivilegedRole(t *testing.T) {
 	}
 }
 
-// contents returns a fingerprint of each table and view of the application, without dates, which depend on the run, and
-// without the ids of new entries of the job log, which are in any order.
+// A fingerprint of each table and view of the application, without dates, which depend on the run, and without the ids
+// of new entries of the job log, which are in any order.
 func contents(db *pgtest.DB) map[string]string {
 	found := map[string]string{}
 	for _, line := range db.Strings(`SELECT c.relname || ' ' || COALESCE((xpath('/row/f/text()',
@@ -199,7 +198,7 @@ func contents(db *pgtest.DB) map[string]string {
 	return found
 }
 
-// differing returns the tables that are not the same in both, or exist in only one.
+// Tables that are not the same in both, or exist in only one.
 func differing(a, b map[string]string) (names []string) {
 	all := maps.Clone(a)
 	maps.Copy(all, b)

@@ -15,7 +15,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// nextVersion builds the program with one more migration.
+// With one more migration.
 func nextVersion(t *testing.T, migration string) (program string) {
 	t.Helper()
 	folder, err := filepath.Abs("../../service/runs/store/migrations")

@@ -12,10 +12,10 @@ import (
 	"github.com/cleanupd/cleanupd/internal/pgtest"
 )
 
-// planted is in every secret, and in every row.
+// In every secret, and in every row.
 const planted = "PLANTED"
 
-// withPassword returns a database's URL with a password, which the server does not require.
+// The server does not require the password.
 func withPassword(t *testing.T, db *pgtest.DB, password string) string {
 	t.Helper()
 	u, err := url.Parse(db.URL())

@@ -85,7 +85,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// commands calls each with every command except the library's own.
+// Except the library's own.
 func commands(of *cobra.Command, each func(cmd *cobra.Command)) {
 	for _, cmd := range of.Commands() {
 		if cmd.Name() != "completion" && cmd.Name() != "help" {

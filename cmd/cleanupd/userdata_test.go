@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/suite"
 )
 
-// formsOf returns a Forms database with process instances, whose document storage is in it, or in a folder.
+// The document storage is in the database, or in a folder.
 func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	t.Helper()
 	db := pgtest.Empty(t)
@@ -40,14 +40,12 @@ func formsOf(t *testing.T, instances int, folder string) *pgtest.DB {
 	return db
 }
 
-// database is a database that a test reads.
 type database interface {
 	Do(statement string, args ...any)
 	Int(query string, args ...any) int64
 	Strings(query string, args ...any) []string
 }
 
-// formsDB is a Forms database on one of the servers.
 type formsDB struct {
 	database
 	url  string
@@ -55,7 +53,7 @@ type formsDB struct {
 	own  string // the prefix of the service's own tables
 }
 
-// onBoth runs a test with a Forms database on each server; its documents are in it, or in a folder.
+// With a Forms database on each server; its documents are in it, or in a folder.
 func onBoth(t *testing.T, instances int, inFolder bool, test func(t *testing.T, forms *formsDB, folder string)) {
 	t.Parallel()
 	for _, on := range []string{"PostgreSQL", "MySQL"} {
@@ -274,8 +272,7 @@ func TestFormsServerThatAnswersStrangely(t *testing.T) {
 	}
 }
 
-// erasing has a server erase every process instance. ended receives the exit status of the client; args are for the
-// server, whose database is db.
+// Every process instance. ended receives the exit status of the client; args are for the server, whose database is db.
 func erasing(
 	t *testing.T, forms *formsDB, storage ...string,
 ) (first *replica, ended chan int, args []string, db *pgtest.DB) {
@@ -294,7 +291,7 @@ func erasing(
 	return first, ended, args, db
 }
 
-// killed has a server erase every process instance, kills it at a certain point, and has another one finish.
+// A server is killed at a certain point while it erases every process instance, and another one finishes.
 func killed(
 	t *testing.T, forms *formsDB, moment func(db *pgtest.DB), storage ...string,
 ) (second *replica, db *pgtest.DB) {
@@ -316,8 +313,7 @@ func killed(
 	return second, db
 }
 
-// accounted checks that the record of an erasure of 300 process instances has each of them once, and all of their
-// tasks.
+// The record of an erasure of 300 process instances has each of them once, and all of their tasks.
 func accounted(t *testing.T, forms *formsDB, db *pgtest.DB, tasks int64) {
 	t.Helper()
 	if left := forms.Int(
@@ -412,7 +408,7 @@ func TestFilesOfAKilledServer(t *testing.T) {
 	})
 }
 
-// filesIn returns the names of the files in a folder, sorted.
+// Sorted.
 func filesIn(t *testing.T, folder string) (names []string) {
 	t.Helper()
 	if err := fs.WalkDir(os.DirFS(folder), ".", func(name string, entry fs.DirEntry, err error) error {
@@ -493,7 +489,7 @@ func TestErasureOfMuch(t *testing.T) {
 	})
 }
 
-// peak returns the largest memory that a server has had, in bytes.
+// In bytes.
 func peak(t *testing.T, s *replica) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))

@@ -16,8 +16,7 @@ import (
 	"github.com/cleanupd/cleanupd/internal/cli/forms"
 )
 
-// changed is a server whose settings change between each read and the next write. It records the etag and the mask of
-// the last write.
+// Settings change between each read and the next write. Records the etag and the mask of the last write.
 type changed struct {
 	cleanupv1.UnimplementedCleanupServiceServer
 	cleanupv1.UnimplementedGuardServiceServer
@@ -60,7 +59,7 @@ func (c *changed) SetOptions(
 	return nil, c.write(in.GetEtag(), in.GetUpdateMask())
 }
 
-// ListFormsPurges returns one purge a page.
+// One purge a page.
 func (*changed) ListFormsPurges(
 	_ context.Context, in *cleanupv1.ListFormsPurgesRequest,
 ) (*cleanupv1.ListFormsPurgesResponse, error) {

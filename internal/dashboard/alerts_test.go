@@ -19,7 +19,7 @@ import (
 
 const alertsFile = "../../deploy/prometheus/alerts.yaml"
 
-// engine is Prometheus' own, as it is by default.
+// Prometheus' own, as it is by default.
 func engine(t *testing.T) *promql.Engine {
 	t.Helper()
 	e := promql.NewEngine(
@@ -28,7 +28,7 @@ func engine(t *testing.T) *promql.Engine {
 	return e
 }
 
-// alerts are the rules of the file, by their names.
+// Rules of the file, by name.
 func alerts(t *testing.T) map[string]rulefmt.Rule {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile(alertsFile, false, model.LegacyValidation, parser.NewParser(parser.Options{}),
@@ -45,8 +45,7 @@ func alerts(t *testing.T) map[string]rulefmt.Rule {
 	return all
 }
 
-// firing are the alerts of a rule that fire after some time, when it is evaluated every minute, with their
-// descriptions.
+// Alerts of a rule that fire after some time, when it is evaluated every minute, with their descriptions.
 func firing(t *testing.T, r rulefmt.Rule, series string, after time.Duration) (found []*rules.Alert) {
 	t.Helper()
 	expr, err := parser.NewParser(parser.Options{}).ParseExpr(r.Expr)

@@ -18,7 +18,7 @@ import (
 
 var write = flag.Bool("write", false, "write docs/reference/dashboard*.md and dashboard.svg")
 
-// shown is a series as a panel shows it.
+// As a panel shows it.
 type shown struct {
 	legend string
 	points []promql.FPoint
@@ -70,7 +70,7 @@ func TestEveryPanelHasData(t *testing.T) {
 	}
 }
 
-// evaluate runs a query over a time range; NaN counts as no data.
+// Over a time range; NaN counts as no data.
 func evaluate(
 	ctx context.Context, e *promql.Engine, storage *teststorage.TestStorage, q target, from, to time.Time,
 ) ([]shown, error) {
@@ -105,14 +105,13 @@ func legend(format string, metric labels.Labels) string {
 		func(m string) string { return metric.Get(legendLabel.FindStringSubmatch(m)[1]) })
 }
 
-// result is a panel with its values.
 type result struct {
 	panel
 	from   int64 // milliseconds
 	series []shown
 }
 
-// value is a number with the panel's unit.
+// With the panel's unit.
 func (r result) value(v float64) string {
 	switch r.FieldConfig.Defaults.Unit {
 	case "s":

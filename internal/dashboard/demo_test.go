@@ -20,10 +20,10 @@ import (
 	"github.com/prometheus/prometheus/util/teststorage"
 )
 
-// scrapeEvery is how often the demo is scraped: its run takes seconds.
+// The demo's run takes seconds.
 const scrapeEvery = 250 * time.Millisecond
 
-// demo serves cleanupd's demo, from which nothing was deleted yet, until the test ends, and returns its REST address.
+// Nothing was deleted yet. Returns the REST address.
 func demo(t *testing.T) (url string) {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "cleanupd")
@@ -58,7 +58,7 @@ func demo(t *testing.T) (url string) {
 	return url
 }
 
-// call makes a request, for the calls that the dashboard shows.
+// For the calls that the dashboard shows.
 func call(t *testing.T, method, url, body string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
@@ -76,7 +76,7 @@ func call(t *testing.T, method, url, body string) {
 	}
 }
 
-// record scrapes the demo into Prometheus' storage until the context ends.
+// Into Prometheus' storage, until the context ends.
 func record(ctx context.Context, url string, into *teststorage.TestStorage) error {
 	ticker := time.NewTicker(scrapeEvery)
 	defer ticker.Stop()

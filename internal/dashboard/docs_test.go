@@ -15,13 +15,13 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// mostSeries limits how many series of a panel are listed: the largest values.
+// Series of a panel that are listed: the largest values.
 const mostSeries = 6
 
-// columns is how many panels stand side by side in the picture.
+// Panels side by side in the picture.
 const columns = 4
 
-// writeDocs writes two pages about the panels: a picture with a table of the values behind it, and the queries.
+// A picture with a table of the values behind it, and the queries.
 func writeDocs(dir string, results []result) error {
 	if err := picture(filepath.Join(dir, "dashboard.svg"), results); err != nil {
 		return err
@@ -48,7 +48,7 @@ func writeDocs(dir string, results []result) error {
 	return writePage(dir, "dashboard-queries.md", &w)
 }
 
-// writePage writes a page, and empties w.
+// Empties w.
 func writePage(dir, name string, w *strings.Builder) error {
 	defer w.Reset()
 	return os.WriteFile(filepath.Join(dir, name), []byte(strings.TrimSpace(w.String())+"\n"), 0o644)

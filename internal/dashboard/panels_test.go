@@ -14,7 +14,7 @@ import (
 
 const dashboardFile = "../../deploy/grafana/cleanupd.json"
 
-// board is the part of Grafana's dashboard model that is used here.
+// The part of Grafana's dashboard model that is used here.
 type board struct {
 	Title, UID    string
 	SchemaVersion int
@@ -53,7 +53,7 @@ func readBoard(t *testing.T) (b board) {
 	return b
 }
 
-// queried are the panels with queries.
+// Panels with queries.
 func (b board) queried() (panels []panel) {
 	for _, p := range b.Panels {
 		if p.Type != "row" {
@@ -63,7 +63,7 @@ func (b board) queried() (panels []panel) {
 	return panels
 }
 
-// query is a target's expression as Grafana sends it for a time range.
+// As Grafana sends it for a time range.
 func (q target) query(scrape, shown time.Duration) string {
 	return strings.NewReplacer("$__rate_interval", (4 * scrape).String(),
 		"$__range", strconv.Itoa(int(shown.Seconds()))+"s", "$job", "cleanupd").

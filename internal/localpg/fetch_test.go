@@ -74,8 +74,7 @@ func TestFetch(t *testing.T) {
 	}
 }
 
-// archiveOf is an archive as the repository has it, of the PostgreSQL with a folder of programs. What is elsewhere they
-// find there.
+// As the repository has it, of the PostgreSQL with a folder of programs. They find the rest there.
 func archiveOf(t *testing.T, bin string) []byte {
 	t.Helper()
 	initdb, err := filepath.EvalSymlinks(filepath.Join(bin, "initdb"))

@@ -100,7 +100,7 @@ func TestUses(t *testing.T) {
 	}
 }
 
-// sources returns the Go files below a folder, except for tests.
+// Below a folder, except tests.
 func sources(t *testing.T, root string) (paths []string) {
 	t.Helper()
 	if err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
@@ -117,7 +117,7 @@ func sources(t *testing.T, root string) (paths []string) {
 	return paths
 }
 
-// kindsByName returns the kinds by the names of their variables, which are declared in the order of the catalogue.
+// By the names of their variables, which are declared in the order of the catalogue.
 func kindsByName(t *testing.T) map[string]*message.Kind {
 	t.Helper()
 	byCode, kinds := map[string]*message.Kind{}, map[string]*message.Kind{}
@@ -146,7 +146,7 @@ func kindsByName(t *testing.T) map[string]*message.Kind {
 	return kinds
 }
 
-// kindOf returns the name of the kind in a call of message.Kind.With; "" for other calls.
+// In a call of message.Kind.With; "" for other calls.
 func kindOf(call *ast.CallExpr) string {
 	with, ok := call.Fun.(*ast.SelectorExpr)
 	if !ok || with.Sel.Name != "With" {
@@ -162,7 +162,7 @@ func kindOf(call *ast.CallExpr) string {
 	return kind.Sel.Name
 }
 
-// parameters returns the sorted names of the parameters in a call; "?" for one that is not a literal or has no value.
+// Sorted; "?" for one that is not a literal or has no value.
 func parameters(call *ast.CallExpr) (names []string) {
 	for i := 0; i < len(call.Args); i += 2 {
 		name := text(call.Args[i])
@@ -175,7 +175,7 @@ func parameters(call *ast.CallExpr) (names []string) {
 	return names
 }
 
-// text returns the value of a string literal, or "?".
+// "?" if it is not a string literal.
 func text(e ast.Expr) string {
 	if literal, ok := e.(*ast.BasicLit); ok {
 		if value, err := strconv.Unquote(literal.Value); err == nil {

@@ -26,7 +26,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// write creates or changes a file.
 func write(t *testing.T, path, text string) string {
 	t.Helper()
 	if path == "" {

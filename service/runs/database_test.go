@@ -22,7 +22,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// pool returns a separate pool for a replica, with the defaults of serve for its sessions.
+// A separate pool, with the defaults of serve for its sessions.
 func pool(t *testing.T, url string) *pgxpool.Pool {
 	t.Helper()
 	p, err := pgxpool.New(t.Context(),
@@ -35,8 +35,8 @@ func pool(t *testing.T, url string) *pgxpool.Pool {
 	return p
 }
 
-// outlive executes a run in batches of one row through a separate pool, lets something happen repeatedly before it
-// ends, and checks the account. The test's own queries use another pool.
+// Executes a run in batches of one row through a separate pool, lets something happen repeatedly before it ends, and
+// checks the account. The test's own queries use another pool.
 func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []store.Event) {
 	t.Helper()
 	rows := suite.Size(suite.Long, 300, 1_500)
@@ -89,7 +89,7 @@ func outlive(t *testing.T, db *pgtest.DB, url string, happen func()) (events []s
 	return events
 }
 
-// said reports whether a log event has all of the parts.
+// One event has all of the parts.
 func said(events []store.Event, level severity.Level, parts ...string) bool {
 	for _, e := range events {
 		all := e.Kind == store.LogLine && e.Level == level
@@ -153,14 +153,14 @@ func TestBackendsThatAreTerminated(t *testing.T) {
 	}
 }
 
-// saidTerminated reports whether a log event has that a terminated session interrupted the run. A statement that is
-// sent to such a session fails before the server's reason is read.
+// A terminated session interrupted the run. A statement that is sent to such a session fails before the server's reason
+// is read.
 func saidTerminated(events []store.Event) bool {
 	const resumed = "continues after the last committed batch"
 	return said(events, severity.Warning, "57P01", resumed) || said(events, severity.Warning, "broken pipe", resumed)
 }
 
-// migrated returns a Campaign database with the service's schema, on a separate server.
+// On a separate server.
 func migrated(t *testing.T) (*pgtest.DB, *localpg.Server) {
 	t.Helper()
 	db, server := pgtest.Private(t)
@@ -283,8 +283,8 @@ func TestReadOnlySession(t *testing.T) {
 	}
 }
 
-// failing makes every n-th deletion of a session fail with a SQLSTATE, for a number of times. It returns the pool for
-// the worker: a trigger cannot raise an error that means that the database is unusable, so that the statement fails.
+// Every n-th deletion of a session fails with a SQLSTATE, for a number of times. The pool is for the worker: a trigger
+// cannot raise an error that means that the database is unusable, so the statement fails.
 func failing(db *pgtest.DB, state string, n, times int) *pgxpool.Pool {
 	if sqlstate.Lost(&pgconn.PgError{Code: state}) {
 		_, own := db.Inject(func(sql string) string {
@@ -431,7 +431,7 @@ func TestCancelOfARunThatTriesAgain(t *testing.T) {
 	}
 }
 
-// tenSetbacks makes a run look as if ten replicas had died of it.
+// As if ten replicas had died of the run.
 func tenSetbacks(db *pgtest.DB) {
 	db.Do(
 		"UPDATE cleanupd.run SET state = 'RUNNING', start_time = now(), reference_time = now(), replica = 'x', " +

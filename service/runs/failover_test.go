@@ -19,12 +19,12 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// sessions makes a number of expired sessions.
+// Expired ones.
 func sessions(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO XtkSessionInfo SELECT i::text, 'x', '2000-01-01' FROM generate_series(1, $1::int) i", n)
 }
 
-// untilDeleting waits until a run has deleted something, but has not ended.
+// The run has deleted something, but has not ended.
 func untilDeleting(t *testing.T, db *pgtest.DB, id string) {
 	t.Helper()
 	db.Until("SELECT COALESCE(sum(rows_deleted), 0)::bigint FROM cleanupd.task WHERE run_id = $1::text::uuid", id)
@@ -94,7 +94,7 @@ func TestASilentReplicaIsFenced(t *testing.T) {
 	}
 }
 
-// slowly makes a replica take three seconds for a thousand rows.
+// A replica takes three seconds for a thousand rows.
 func slowly(config *runs.Config) {
 	config.MaxRows, config.Limits = 1, purge.Limits{RowsPerSecond: 300}
 }
@@ -174,7 +174,7 @@ func TestWatchers(t *testing.T) {
 	}
 }
 
-// startLong starts a run that has more events already than the ring holds.
+// The run already has more events than the ring holds.
 func startLong(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	t.Helper()
 	run := start(t, m, runs.Request{Tasks: []string{"sessions"}})

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// scheduled returns the run that the schedule starts now, as it ended.
+// The run that the schedule starts now, as it ended.
 func scheduled(t *testing.T, db *pgtest.DB, m *runs.Manager, plan string) *store.Run {
 	t.Helper()
 	setSchedule(t, m, schedule.Schedule{Enabled: true, ContinueOnError: true, NextPlan: plan})
@@ -23,7 +23,7 @@ func scheduled(t *testing.T, db *pgtest.DB, m *runs.Manager, plan string) *store
 func TestFirstNight(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		// prepare does what precedes the scheduled run, and returns the plan that it follows, if any.
+		// What precedes the scheduled run; returns the plan that it follows, if any.
 		prepare func(t *testing.T, db *pgtest.DB, m *runs.Manager) (plan string)
 		refused bool
 	}{

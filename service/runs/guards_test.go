@@ -19,14 +19,13 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// replaceGuards replaces all limits of the guards.
 func replaceGuards(t *testing.T, m *runs.Manager, limits guard.Limits) error {
 	t.Helper()
 	_, _, err := m.SetGuards(t.Context(), "", "", func(guard.Limits) guard.Limits { return limits })
 	return err
 }
 
-// guarded returns a running replica whose guards judge tasks of ten rows or more.
+// A running replica whose guards judge tasks of ten rows or more.
 func guarded(t *testing.T, db *pgtest.DB, change func(*guard.Limits)) *runs.Manager {
 	t.Helper()
 	m, work, _ := replica(t, db, "a", nil)
@@ -47,14 +46,14 @@ func setGuards(t *testing.T, m *runs.Manager, change func(*guard.Limits)) {
 	}
 }
 
-// ended executes a run, and returns it as it ended.
+// The run as it ended.
 func ended(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	t.Helper()
 	events := watch(t, m, start(t, m, req).ID)
 	return events[len(events)-1].Run
 }
 
-// refusedIn returns the guard that refused a task of a run, and its number; "" if none did.
+// "": no guard refused the task.
 func refusedIn(t *testing.T, run *store.Run, task string) string {
 	t.Helper()
 	result := run.Result(task)
@@ -72,7 +71,7 @@ func refusedIn(t *testing.T, run *store.Run, task string) string {
 	return result.Metadata["guard"] + " " + result.Metadata["number"]
 }
 
-// accepting returns the request of a run by a plan that accepts all guards of its preview.
+// A run by a plan, accepting all guards of its preview.
 func accepting(t *testing.T, m *runs.Manager, tasks ...string) (req runs.Request) {
 	t.Helper()
 	dry := ended(t, m, runs.Request{Tasks: tasks, DryRun: true})
@@ -234,7 +233,7 @@ func TestGuardShareOfWhatStays(t *testing.T) {
 	}
 }
 
-// analyzed fills a table with fresh statistics. The statistics of a session are complete when it has ended.
+// With fresh statistics. The statistics of a session are complete when it has ended.
 func analyzed(t *testing.T, db *pgtest.DB, table, fill string) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), db.URL())

@@ -26,13 +26,13 @@ var injections = flag.Int(
 		"each way",
 )
 
-// injectedFailures are the ways in which a statement of the service itself may fail for a moment.
+// How a statement of the service itself may fail for a while.
 var injectedFailures = []string{
 	pgerrcode.SerializationFailure, pgerrcode.DeadlockDetected, pgerrcode.LockNotAvailable, pgerrcode.QueryCanceled,
 	pgerrcode.ConnectionFailure, pgerrcode.AdminShutdown, pgtest.Terminated, pgtest.CutBefore, pgtest.CutAfter,
 }
 
-// statement identifies a statement of a worker by its text and its number, from 1, among the ones with that text.
+// A statement of a worker by its text and its number, from 1, among those with that text.
 type statement struct {
 	kind string
 	nth  int
@@ -40,10 +40,10 @@ type statement struct {
 
 func (s statement) String() string { return fmt.Sprintf("%s %d", s.kind, s.nth) }
 
-// ownStatement finds the statements of the service itself, and the ends of transactions.
+// Also the ends of transactions.
 var ownStatement = regexp.MustCompile(`(?i)cleanupd\.|^(begin|commit)`)
 
-// kindOf returns the beginning of a statement of the service itself; empty for the statement of a task.
+// "" for the statement of a task.
 func kindOf(sql string) string {
 	words := strings.Join(strings.Fields(sql), " ")
 	if !ownStatement.MatchString(words) {
@@ -52,7 +52,7 @@ func kindOf(sql string) string {
 	return words[:min(len(words), 200)]
 }
 
-// attempted is the result of a run with a statement that failed.
+// Of a run with a statement that failed.
 type attempted struct {
 	sent     []statement // by the worker, from when the run was requested until it ended
 	injected bool
@@ -60,8 +60,7 @@ type attempted struct {
 	events   []store.Event
 }
 
-// runInjected runs tasks on a worker with a statement that fails, and checks the result, which does not depend on the
-// statement.
+// The result does not depend on the statement that fails.
 func runInjected(t *testing.T, dry bool, fail statement, how string) (a attempted) {
 	t.Helper()
 	const rows = 12
@@ -127,7 +126,6 @@ func runInjected(t *testing.T, dry bool, fail statement, how string) (a attempte
 	return a
 }
 
-// buffer is a log for concurrent writes.
 type buffer struct {
 	mu sync.Mutex
 	bytes.Buffer

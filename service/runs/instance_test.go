@@ -15,7 +15,6 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// named sets the name of the instance in the configuration of a replica.
 func named(name string) func(*runs.Config) {
 	return func(c *runs.Config) { c.Instance, c.KeepSchedule = name, true }
 }

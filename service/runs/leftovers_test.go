@@ -11,8 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// midSourced makes obsolete deliveries, every second of them on a mid-sourcing server that no database is configured
-// for.
+// Obsolete deliveries, every second of them on a mid-sourcing server that no database is configured for.
 func midSourced(db *pgtest.DB, n int) {
 	db.Do("INSERT INTO NmsExtAccount (iExtAccountId, sName) VALUES (1, 'far')")
 	db.Do(
@@ -23,7 +22,7 @@ func midSourced(db *pgtest.DB, n int) {
 	)
 }
 
-// wrong returns for how many of n deliveries the entry is wrong: it exists though the delivery does, or it is missing.
+// Of n deliveries, those whose entry is wrong: it exists though the delivery does, or it is missing.
 const wrong = `SELECT count(*) FROM generate_series(1, $1::int) i LEFT JOIN NmsDelivery d ON d.iDeliveryId = i LEFT
 	JOIN cleanupd.remote_delivery r ON r.delivery_id = i
 	WHERE (r.delivery_id IS NOT NULL) <> (d.iDeliveryId IS NULL AND i % 2 = 1)

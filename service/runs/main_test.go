@@ -21,7 +21,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// database returns a Campaign database with the service's schema.
 func database(t *testing.T) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
@@ -30,7 +29,7 @@ func database(t *testing.T) *pgtest.DB {
 	})
 }
 
-// replica returns a manager, and functions that start its work, and stop it. It stops when the test ends.
+// work starts the work, and stop ends it, as does the end of the test.
 func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)) (m *runs.Manager, work, stop func()) {
 	t.Helper()
 	c := runs.Config{
@@ -55,7 +54,6 @@ func replica(t *testing.T, db *pgtest.DB, name string, change func(*runs.Config)
 	return m, func() { wg.Go(func() { m.Work(ctx) }) }, stop
 }
 
-// watch collects a run's events to its end.
 func watch(t *testing.T, m *runs.Manager, id string) []store.Event {
 	t.Helper()
 	var events []store.Event
@@ -74,7 +72,6 @@ func watch(t *testing.T, m *runs.Manager, id string) []store.Event {
 	return events
 }
 
-// migrate brings the schema cleanupd up to date.
 func migrate(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	if err := db.AcquireFunc(t.Context(), func(conn *pgxpool.Conn) error {
@@ -93,8 +90,7 @@ func start(t *testing.T, m *runs.Manager, req runs.Request) *store.Run {
 	return run
 }
 
-// holdLast makes the deletion of the last of n sessions wait until the function that is returned is called: a run does
-// not end before, however slow the test is.
+// The deletion of the last of n sessions waits for release: a run does not end before, however slow the test is.
 func holdLast(db *pgtest.DB, n int) (release func()) {
 	db.Do(fmt.Sprintf(`CREATE TABLE released (); CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS
 		'BEGIN WHILE NOT EXISTS (SELECT FROM released) LOOP PERFORM pg_sleep(0.01); END LOOP; RETURN OLD; END';
@@ -103,7 +99,7 @@ func holdLast(db *pgtest.DB, n int) (release func()) {
 	return func() { db.Do("BEGIN READ WRITE; INSERT INTO released DEFAULT VALUES; COMMIT") }
 }
 
-// measured returns the value of a metric: of the series with this label value, or of the only series.
+// Of the series with this label value, or of the only series.
 func measured(t *testing.T, m *runs.Manager, name, value string) float64 {
 	t.Helper()
 	registry := prometheus.NewRegistry()

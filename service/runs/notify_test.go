@@ -14,7 +14,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// receiver starts an HTTP server, and returns its address and the events that it gets.
 func receiver(t *testing.T) (address string, events <-chan notify.Event) {
 	t.Helper()
 	received := make(chan notify.Event, 100)
@@ -29,7 +28,6 @@ func receiver(t *testing.T) (address string, events <-chan notify.Event) {
 	return s.URL, received
 }
 
-// notifies returns a configuration with targets.
 func notifies(t *testing.T, addresses ...string) func(*runs.Config) {
 	t.Helper()
 	var targets []*notify.Target
@@ -43,7 +41,6 @@ func notifies(t *testing.T, addresses ...string) func(*runs.Config) {
 	return func(c *runs.Config) { c.Notify = notify.Config{Targets: targets, Bounds: notify.DefaultBounds} }
 }
 
-// next waits for the next event.
 func next(t *testing.T, events <-chan notify.Event) notify.Event {
 	t.Helper()
 	select {
@@ -55,7 +52,6 @@ func next(t *testing.T, events <-chan notify.Event) notify.Event {
 	}
 }
 
-// refuseSessions makes the deletion of sessions fail.
 func refuseSessions(db *pgtest.DB) {
 	db.Do(
 		"CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no'; END$$; CREATE TRIGGER " +

@@ -14,7 +14,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs"
 )
 
-// outcomes returns the lines of a JSON log about the end of a run.
+// Lines of a JSON log about the end of a run.
 func outcomes(t *testing.T, log *lines) (ends []map[string]any) {
 	t.Helper()
 	for line := range strings.Lines(log.String()) {
@@ -29,7 +29,6 @@ func outcomes(t *testing.T, log *lines) (ends []map[string]any) {
 	return ends
 }
 
-// logged makes a replica log to l.
 func logged(l *lines) func(*runs.Config) {
 	return func(c *runs.Config) { c.Log = slog.New(slog.NewJSONHandler(l, nil)) }
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// unused is 1 if no session of the database, except for the one that asks, has a transaction, a snapshot or a lock.
+// 1 if no session of the database, except the one that asks, has a transaction, a snapshot or a lock.
 const unused = `SELECT CASE WHEN EXISTS (SELECT FROM pg_stat_activity AS a WHERE datname = current_database()
 	AND pid <> pg_backend_pid() AND (xact_start IS NOT NULL OR backend_xmin IS NOT NULL
 		OR EXISTS (SELECT FROM pg_locks AS l WHERE l.pid = a.pid))) THEN 0 ELSE 1 END`
@@ -131,7 +131,7 @@ func TestPauseInterruptsALongStatement(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 3)
 }
 
-// longer makes the pause of a run begin two hours earlier, and the run, too.
+// The pause of a run began two hours earlier, and the run, too.
 const longer = "UPDATE cleanupd.run SET pause_time = pause_time - interval '2 hours', " +
 	"start_time = start_time - interval '2 hours'"
 
@@ -244,7 +244,7 @@ func TestPauseAfterThatOfTheSchedule(t *testing.T) {
 	checkFinished(t, watch(t, m, run.ID), 10)
 }
 
-// abandoned pauses a run that its replica was killed at: it has the run for another hour, and its last batch is open.
+// Pauses a run whose replica was killed: it has the run for another hour, and its last batch is open.
 func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	t.Helper()
 	pause(t, m, run.ID)
@@ -252,7 +252,7 @@ func abandoned(t *testing.T, db *pgtest.DB, m *runs.Manager, run *store.Run) {
 	db.Hold("SELECT pg_advisory_xact_lock($1)", worker.AdvisoryLock(run.UUID()))
 }
 
-// silence lets the lease of the replica of a run expire.
+// The lease of the replica expires.
 const silence = "UPDATE cleanupd.run SET lease_until = now()"
 
 // The last batch of a paused run ends when its replica no longer renews its lease.
@@ -408,13 +408,12 @@ func TestSetPace(t *testing.T) {
 	}
 }
 
-// at returns a window from one to another hour from now, in UTC.
+// From one to another hour from now, in UTC.
 func at(from, to int) schedule.Window {
 	hour := func(n int) string { return time.Now().UTC().Add(time.Duration(n) * time.Hour).Format("15:04") }
 	return schedule.Window{Start: hour(from), End: hour(to), Pace: pace.Fast}
 }
 
-// windowed sets the windows of the schedule.
 func windowed(t *testing.T, m *runs.Manager, windows ...schedule.Window) {
 	t.Helper()
 	setSchedule(t, m, schedule.Schedule{

@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// trap is a tracer that panics, once, where a certain statement is sent, or where a connection is taken.
+// A tracer that panics, once, where a certain statement is sent, or where a connection is taken.
 type trap struct {
 	on     string       // a part of the statement; empty: none
 	taken  atomic.Int64 // when so many connections more have been taken; 0: never
@@ -47,7 +47,7 @@ func (p *trap) TraceAcquireStart(
 
 func (p *trap) TraceAcquireEnd(context.Context, *pgxpool.Pool, pgxpool.TraceAcquireEndData) {}
 
-// lines is a log that several goroutines write, and another reads.
+// Several goroutines write the log, and another reads it.
 type lines struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -65,7 +65,7 @@ func (l *lines) String() string {
 	return l.buf.String()
 }
 
-// trapped returns a replica whose connections panic on a statement, unless it is "". It deletes 300 rows a second.
+// Connections panic on a statement, unless it is "". The replica deletes 300 rows a second.
 func trapped(t *testing.T, db *pgtest.DB, on string) (m *runs.Manager, work func(), log *lines, p *trap) {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(db.URL())

@@ -11,7 +11,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/refused"
 )
 
-// dryRun executes a dry run, and returns its id.
+// Returns the id.
 func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 	t.Helper()
 	run := start(t, m, runs.Request{DryRun: true, Tasks: tasks})
@@ -19,7 +19,7 @@ func dryRun(t *testing.T, m *runs.Manager, tasks ...string) string {
 	return run.ID
 }
 
-// fires makes the schedule due, and waits until its run has ended.
+// Makes the schedule due, and waits until its run has ended.
 func fires(t *testing.T, db *pgtest.DB, m *runs.Manager) *store.Run {
 	t.Helper()
 	db.Do("UPDATE cleanupd.schedule SET next_run_time = now() - interval '1 minute'")

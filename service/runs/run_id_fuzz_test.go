@@ -29,7 +29,6 @@ func FuzzRunID(f *testing.F) {
 	})
 }
 
-// empty returns an empty database with the service's schema.
 func empty(tb testing.TB) *pgtest.DB {
 	db := pgtest.Empty(tb)
 	conn, err := db.Acquire(tb.Context())

@@ -17,20 +17,18 @@ import (
 
 func keeps(c *runs.Config) { c.KeepSchedule = true }
 
-// Queries.
 const (
 	someRun  = "SELECT count(*) FROM cleanupd.run"
 	allEnded = "SELECT CASE WHEN count(*) > 0 AND count(*) = count(end_time) THEN count(*) ELSE 0 END FROM " +
 		"cleanupd.run"
 	stored    = "SELECT count(*) FROM cleanupd.schedule"
 	isPending = "SELECT count(*) FROM cleanupd.schedule WHERE pending"
-	// due moves the next time to the past, as if several had passed.
+	// The next time is in the past, as if several had passed.
 	due = "UPDATE cleanupd.schedule SET next_run_time = clock_timestamp() - interval '3 days'"
-	// cleanedByHand is the record of a run by hand, without which a scheduled run is refused.
+	// Without a run by hand a scheduled run is refused.
 	cleanedByHand = "INSERT INTO cleanupd.first_run (run_id, end_time) VALUES (gen_random_uuid(), now())"
 )
 
-// replaceSchedule replaces the whole schedule.
 func replaceSchedule(t *testing.T, m *runs.Manager, s schedule.Schedule) (*schedule.Schedule, error) {
 	t.Helper()
 	replace := func(*schedule.Schedule) (schedule.Schedule, error) { return s, nil }
@@ -46,7 +44,6 @@ func setSchedule(t *testing.T, m *runs.Manager, s schedule.Schedule) *schedule.S
 	return got
 }
 
-// inZone sets a database's time zone, for later sessions.
 func inZone(db *pgtest.DB, zone string) {
 	db.Superuser(fmt.Sprintf("ALTER DATABASE %s SET timezone = '%s'", db.Name, zone))
 	db.Reset()

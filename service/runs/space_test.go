@@ -12,7 +12,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// wideAudits makes audit entries of one page each: some to keep, and some that are expired, before or after them.
+// Of one page each: some to keep, and some that are expired, before or after them.
 func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do(
 		"ALTER TABLE XtkAudit ALTER sEntity TYPE text, ALTER sEntity SET STORAGE PLAIN, SET (autovacuum_enabled = off)")
@@ -29,7 +29,7 @@ func wideAudits(db *pgtest.DB, stay, gone int, goFirst bool) {
 	db.Do("VACUUM ANALYZE XtkAudit")
 }
 
-// about reports whether a number differs from another by less than a tenth.
+// Less than a tenth apart.
 func about(got *int64, want int64) bool {
 	return got != nil && *got > want*9/10 && *got < want*11/10
 }

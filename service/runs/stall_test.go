@@ -23,7 +23,7 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// standbyAway makes every synchronous COMMIT of a private server wait for a standby that is not there, or none of them.
+// Every synchronous COMMIT of a private server waits for a standby that is not there, or none does.
 func standbyAway(db *pgtest.DB, away bool) {
 	name := map[bool]string{true: "nobody", false: ""}[away]
 	db.Superuser(fmt.Sprintf("ALTER SYSTEM SET synchronous_standby_names = '%s'", name))
@@ -31,13 +31,12 @@ func standbyAway(db *pgtest.DB, away bool) {
 	db.Until("SELECT (current_setting('synchronous_standby_names') = $1)::int", name)
 }
 
-// unready waits until a replica is not ready, and says so with this word.
+// The replica is not ready, and says so with this word.
 func unready(t *testing.T, m *runs.Manager, word string) {
 	t.Helper()
 	untilReady(t, m, func(err error) bool { return err != nil && strings.Contains(err.Error(), word) })
 }
 
-// untilReady waits until what Ready returns is as expected.
 func untilReady(t *testing.T, m *runs.Manager, expected func(err error) bool) {
 	t.Helper()
 	end := time.Now().Add(time.Minute)
@@ -49,13 +48,12 @@ func untilReady(t *testing.T, m *runs.Manager, expected func(err error) bool) {
 	}
 }
 
-// leaseEnds waits until the lease of the only run has been over for longer than a lease.
+// The lease of the only run has been over for longer than a lease.
 func leaseEnds(db *pgtest.DB) {
 	db.Until("SELECT (lease_until < clock_timestamp() - interval '7 seconds')::int FROM cleanupd.run")
 }
 
-// stalled makes two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of
-// a URL.
+// Two replicas work on a run of so many rows, 100 a second. They have one log, and settings at the end of a URL.
 func stalled(t *testing.T, db *pgtest.DB, rows int, settings string) (a, b *runs.Manager, run *store.Run, log *lines) {
 	t.Helper()
 	sessions(db, rows)
@@ -118,7 +116,7 @@ func testAStandbyThatIsAway(t *testing.T, settings string) {
 	}
 }
 
-// onClaim is a tracer that calls a function before each claim.
+// Called before each claim.
 type onClaim func()
 
 func (do onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceQueryStartData) context.Context {
@@ -130,7 +128,6 @@ func (do onClaim) TraceQueryStart(ctx context.Context, _ *pgx.Conn, data pgx.Tra
 
 func (onClaim) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
-// traced returns a pool with a tracer.
 func traced(t *testing.T, url string, tracer pgx.QueryTracer) *pgxpool.Pool {
 	t.Helper()
 	config, err := pgxpool.ParseConfig(url)

@@ -19,7 +19,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// cluster is a Campaign database on a primary that has a standby.
 type cluster struct {
 	*pgtest.DB
 	t                testing.TB
@@ -27,7 +26,7 @@ type cluster struct {
 	both             *pgxpool.Pool // of whichever of them accepts writes
 }
 
-// asynchronous returns a cluster whose standby may fall behind.
+// The standby may fall behind.
 func asynchronous(t *testing.T) *cluster {
 	t.Helper()
 	db, primary := migrated(t)
@@ -57,7 +56,6 @@ func newCluster(t *testing.T, db *pgtest.DB, primary, standby *localpg.Server, e
 	return &cluster{db, t, primary, standby, pool(t, hosts.String())}
 }
 
-// do fails the test on an error of something that is done to the cluster.
 func (c *cluster) do(errs ...error) {
 	c.t.Helper()
 	if err := errors.Join(errs...); err != nil {
@@ -65,7 +63,7 @@ func (c *cluster) do(errs ...error) {
 	}
 }
 
-// replica returns a replica on the server that accepts writes, and a function that starts its work.
+// On the server that accepts writes; the function starts its work.
 func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) (m *runs.Manager, work func()) {
 	t.Helper()
 	m, work, _ = replica(t, c.DB, name, func(config *runs.Config) {
@@ -77,13 +75,13 @@ func (c *cluster) replica(t *testing.T, name string, change func(*runs.Config)) 
 	return m, work
 }
 
-// fallBehind makes the standby lack later commits.
+// The standby lacks later commits.
 func (c *cluster) fallBehind() {
 	c.t.Helper()
 	c.do(c.standby.FallBehind(c.t.Context(), c.primary))
 }
 
-// failOver crashes the primary and promotes the standby, which the test's own queries use from then on.
+// Crashes the primary and promotes the standby, which the test's own queries use from then on.
 func (c *cluster) failOver() {
 	c.t.Helper()
 	c.primary.Crash()
@@ -92,7 +90,7 @@ func (c *cluster) failOver() {
 	c.both.Reset()
 }
 
-// spectator watches a run as a client does that resumes after the place in an error.
+// Watches a run as a client does that resumes after the place in an error.
 type spectator struct {
 	events []store.Event
 	lost   int   // how often events were lost that it had seen
@@ -103,7 +101,7 @@ type spectator struct {
 	ended    chan struct{} // closed at the end, before which only received may be read
 }
 
-// spectate watches until the run has ended, or is gone, for two minutes at most.
+// Until the run has ended, or is gone, for two minutes at most.
 func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spectator {
 	t.Helper()
 	s := &spectator{ended: make(chan struct{})}
@@ -151,7 +149,7 @@ func spectate(t *testing.T, m *runs.Manager, id string, slow time.Duration) *spe
 	return s
 }
 
-// has waits until a spectator was sent a number of events.
+// Waits until the spectator was sent so many events.
 func (s *spectator) has(t *testing.T, events int64) {
 	t.Helper()
 	for end := time.Now().Add(2 * time.Minute); s.received.Load() < events; time.Sleep(5 * time.Millisecond) {
@@ -161,7 +159,7 @@ func (s *spectator) has(t *testing.T, events int64) {
 	}
 }
 
-// places returns the places of the stored log of the only run.
+// Of the stored log of the only run.
 func places(t *testing.T, db *pgtest.DB) []store.Place {
 	t.Helper()
 	rows, err := db.Query(t.Context(), "SELECT sequence, generation FROM cleanupd.event ORDER BY sequence")
@@ -175,7 +173,7 @@ func places(t *testing.T, db *pgtest.DB) []store.Place {
 	return stored
 }
 
-// check compares what a spectator saw with the stored log.
+// What the spectator saw is the stored log.
 func (s *spectator) check(t *testing.T, stored []store.Place) {
 	t.Helper()
 	if len(s.events) != len(stored) {

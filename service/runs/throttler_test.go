@@ -19,7 +19,7 @@ import (
 	"github.com/cleanupd/cleanupd/tasks/purge"
 )
 
-// session opens a connection under a name, until the test ends.
+// The connection has this name, and lasts until the test ends.
 func session(t *testing.T, url, name string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), url+"&application_name="+name)
@@ -30,7 +30,6 @@ func session(t *testing.T, url, name string) *pgx.Conn {
 	return conn
 }
 
-// exec runs SQL on a connection.
 func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	t.Helper()
 	if _, err := conn.Exec(t.Context(), sql); err != nil {
@@ -38,12 +37,12 @@ func exec(t *testing.T, conn *pgx.Conn, sql string) {
 	}
 }
 
-// throttled waits for a progress event that begins with a reason.
+// Waits for a progress event that begins with a reason.
 func throttled(db *pgtest.DB, reason string) {
 	db.Until("SELECT count(*) FROM cleanupd.event WHERE starts_with(body -> 'Progress' ->> 'Throttle', $1)", reason)
 }
 
-// atWork waits until a number of the application's sessions are in a state.
+// So many of the application's sessions are in a state.
 func atWork(db *pgtest.DB, n int, state string) {
 	db.Until(
 		"SELECT (count(*) >= $1)::int FROM pg_stat_activity WHERE datname = current_database() AND application_name "+
@@ -57,7 +56,7 @@ const (
 	waiting = "wait_event_type = 'Lock'"
 )
 
-// sleepers starts sessions of the application that are active until the returned function is called.
+// Sessions of the application are active until the returned function is called.
 func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
@@ -69,7 +68,7 @@ func sleepers(t *testing.T, db *pgtest.DB, n int) (wake func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// queue starts sessions of the application that wait for the lock of another one until the returned function is called.
+// Sessions of the application wait for the lock of another one until the returned function is called.
 func queue(t *testing.T, db *pgtest.DB, n int, holder string) (release func()) {
 	holding := session(t, db.URL(), holder)
 	exec(t, holding, "BEGIN; LOCK TABLE NmsVisitor")
@@ -88,7 +87,7 @@ func TestManners(t *testing.T) {
 	for _, c := range []struct {
 		reason string
 		limits purge.Limits
-		// hinder makes a batch wait until the function that it returns is called.
+		// Makes a batch wait until release is called.
 		hinder func(t *testing.T, db *pgtest.DB) (release func())
 	}{
 		{

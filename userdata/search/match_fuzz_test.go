@@ -53,7 +53,7 @@ func FuzzMatch(f *testing.F) {
 	})
 }
 
-// bounded reports whether a word may end before or after this position of a text.
+// A word may end before or after this position of a text.
 func bounded(text []rune, i int) bool {
 	return i < 0 || i >= len(text) ||
 		(!unicode.IsLetter(text[i]) && !unicode.IsDigit(text[i]) && !strings.ContainsRune("_.-@", text[i]))

@@ -9,7 +9,7 @@ import (
 	cleanupv1 "github.com/cleanupd/cleanupd/gen/cleanup/v1"
 )
 
-// everything is a policy with all fields, and texts that YAML would read as something else, or that a terminal acts on.
+// All fields, and texts that YAML would read as something else, or that a terminal acts on.
 func everything() *cleanupv1.Policy {
 	return &cleanupv1.Policy{
 		Name:        "everything",

@@ -20,7 +20,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// database returns a Campaign database with the service's schema.
 func database(t *testing.T) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "cleanupd", func(ctx context.Context, conn *pgx.Conn) error {
@@ -31,13 +30,11 @@ func database(t *testing.T) *pgtest.DB {
 
 var masks = inventory.Masks(tasks.Pipeline)
 
-// newSampler returns the sampler of a replica.
 func newSampler(db *pgtest.DB, name string) *growth.Sampler {
 	log := slog.New(slog.DiscardHandler)
 	return &growth.Sampler{Pool: db.Pool, Owner: instance.NewOwner(name, log), Masks: masks, Log: log}
 }
 
-// sample samples the tables now, whether that is due or not.
 func sample(t *testing.T, db *pgtest.DB) {
 	t.Helper()
 	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - interval '1 day'")
@@ -46,7 +43,7 @@ func sample(t *testing.T, db *pgtest.DB) {
 	}
 }
 
-// age makes everything that is stored so many days older.
+// Everything that is stored becomes so many days older.
 func age(db *pgtest.DB, days int) {
 	const far = 100_000 // an UPDATE must not meet the key of a row that it has not reached yet
 	for _, shift := range []int{far, days - far} {
@@ -58,15 +55,14 @@ func age(db *pgtest.DB, days int) {
 	db.Do("UPDATE cleanupd.table_sampler SET last_time = last_time - $1::int * interval '1 day'", days)
 }
 
-// count executes a statement on a table, and waits until the server has counted so many inserted and deleted rows of
-// it.
+// Waits until the server has counted so many inserted and deleted rows of the table.
 func count(db *pgtest.DB, sql, table string, inserted, deleted int) {
 	db.Do(sql + "; SELECT pg_stat_force_next_flush()")
 	db.Until("SELECT (pg_stat_get_tuples_inserted($1::text::regclass) = $2 "+
 		"AND pg_stat_get_tuples_deleted($1::text::regclass) = $3)::int", table, inserted, deleted)
 }
 
-// rates returns how fast a table grows, as measured now.
+// As measured now.
 func rates(t *testing.T, db *pgtest.DB, name string) growth.Rates {
 	t.Helper()
 	found, err := inventory.Measure(t.Context(), db, masks)

@@ -16,7 +16,6 @@ func TestStored(t *testing.T) { storedtest.Check[Event](t, "event") }
 
 var ended = time.Date(2026, 3, 1, 4, 10, 0, 0, time.FixedZone("", 3600))
 
-// failedRun returns a run with a task that failed.
 func failedRun(task, failure string) *store.Run {
 	return &store.Run{
 		ID:          "01a20609-283b-755d-90ec-99cde01f104d",
@@ -28,7 +27,6 @@ func failedRun(task, failure string) *store.Run {
 	}
 }
 
-// eventOf returns the first event of a run.
 func eventOf(o Origin, run *store.Run, before ...string) Event {
 	return o.runEvent(run, judge(run, before, DefaultBounds)[0])
 }

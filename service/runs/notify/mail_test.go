@@ -25,7 +25,6 @@ import (
 	"github.com/cleanupd/cleanupd/internal/testca"
 )
 
-// received is a mail as a server received it.
 type received struct {
 	hello string
 	from  string
@@ -34,11 +33,11 @@ type received struct {
 	data  []byte
 }
 
-// mailServer is a mail server in this process, and the session of each of its connections.
+// In this process; also the session of each of its connections.
 type mailServer struct {
 	*smtp.Server
 	address string
-	// refuse is the error of each DATA, nil to accept it, and unknown an address that is refused.
+	// refuse is the error of each DATA (nil: accepted), unknown an address that is refused.
 	refuse  error
 	unknown string
 
@@ -46,13 +45,12 @@ type mailServer struct {
 	mails []received
 }
 
-// startMail starts a mail server. With implicit it speaks TLS from the beginning.
+// implicit: TLS from the beginning.
 func startMail(t *testing.T, certificate *tls.Certificate, implicit bool) *mailServer {
 	t.Helper()
 	return startMailOn(t, "127.0.0.1:0", certificate, implicit)
 }
 
-// startMailOn starts a mail server on an address.
 func startMailOn(t *testing.T, address string, certificate *tls.Certificate, implicit bool) *mailServer {
 	t.Helper()
 	s := &mailServer{}
@@ -124,7 +122,6 @@ func (s *session) Auth(string) (sasl.Server, error) {
 	}), nil
 }
 
-// last returns the last mail that a server received, and its text.
 func (s *mailServer) last(t *testing.T) (received, *mail.Message, string) {
 	t.Helper()
 	s.mu.Lock()
@@ -332,7 +329,7 @@ func TestFailingMail(t *testing.T) {
 	}
 }
 
-// cutAfterData starts a mail server that accepts a mail and closes the connection, and returns its address.
+// Accepts a mail and closes the connection.
 func cutAfterData(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

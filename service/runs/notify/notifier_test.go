@@ -25,7 +25,6 @@ import (
 	"github.com/cleanupd/cleanupd/service/runs/store"
 )
 
-// database returns a Campaign database with the service's schema.
 func database(t *testing.T) *pgtest.DB {
 	t.Helper()
 	return pgtest.Prepared(t, "notify", func(ctx context.Context, conn *pgx.Conn) error {
@@ -34,7 +33,6 @@ func database(t *testing.T) *pgtest.DB {
 	})
 }
 
-// receiver is an HTTP server that records the events it got.
 type receiver struct {
 	*httptest.Server
 	mu     sync.Mutex
@@ -66,7 +64,7 @@ func (r *receiver) respond(status int) {
 	r.status = status
 }
 
-// take returns the ids of the events that were received since it was last called.
+// Ids of the events that were received since take was last called.
 func (r *receiver) take() (ids []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -77,7 +75,6 @@ func (r *receiver) take() (ids []string) {
 	return ids
 }
 
-// counts counts outcomes by target.
 type counts struct {
 	mu sync.Mutex
 	n  map[string]int
@@ -96,7 +93,7 @@ func (c *counts) Sent(string)    { c.add("sent") }
 func (c *counts) Failed(string)  { c.add("failed") }
 func (c *counts) GivenUp(string) { c.add("given up") }
 
-// fixture is a Notifier whose clock stands still, with its log and counts.
+// A Notifier whose clock stands still, with its log and counts.
 type fixture struct {
 	*Notifier
 	t      *testing.T
@@ -123,7 +120,7 @@ func newFixture(t *testing.T, db *pgtest.DB, addresses ...string) *fixture {
 	return f
 }
 
-// step stores the notifications that are due, and makes one attempt for each target.
+// One attempt for each target, after storing the notifications that are due.
 func (f *fixture) step() {
 	f.t.Helper()
 	if err := f.Collect(f.t.Context()); err != nil {
@@ -136,8 +133,7 @@ func (f *fixture) step() {
 	}
 }
 
-// insertRun stores a run that ended, with its tasks in these states, and returns its id. Runs are stored in the order
-// of their creation.
+// The run has ended, with its tasks in these states. Runs are stored in the order of their creation.
 func insertRun(t *testing.T, db *pgtest.DB, state store.State, tasks ...string) string {
 	t.Helper()
 	id, err := uuid.NewV7()

@@ -7,7 +7,6 @@ import (
 	"testing"
 )
 
-// file returns the name of a file with a text.
 func file(t *testing.T, text string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "secret")

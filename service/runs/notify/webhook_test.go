@@ -16,7 +16,6 @@ import (
 	"time"
 )
 
-// target returns the target of a URL.
 func target(t *testing.T, address string, o Options) *Target {
 	t.Helper()
 	parsed, err := ParseTarget(address, o)
@@ -26,7 +25,7 @@ func target(t *testing.T, address string, o Options) *Target {
 	return parsed
 }
 
-// verify reports whether the signature of a request is valid, as the documentation says.
+// As the documentation says.
 func verify(header string, body, secret []byte, now time.Time) bool {
 	t, v1, _ := strings.Cut(strings.TrimPrefix(header, "t="), ",v1=")
 	seconds, err := strconv.ParseInt(t, 10, 64)

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The next times after a moment, across both changes of daylight saving, in zones on both sides of Greenwich and of the
+// The next times after a time, across both changes of daylight saving, in zones on both sides of Greenwich and of the
 // equator.
 func TestCron(t *testing.T) {
 	t.Parallel()

@@ -68,7 +68,7 @@ func FuzzSchedule(f *testing.F) {
 	})
 }
 
-// shows reports whether a clock of the zone shows what the expression asks for.
+// A clock of the zone shows what the expression asks for.
 func (r *recurring) shows(at time.Time) bool {
 	at = at.In(r.zone)
 	dom, dow := r.Dom&(1<<at.Day()) != 0, r.Dow&(1<<at.Weekday()) != 0

@@ -50,7 +50,6 @@ func FuzzPageToken(f *testing.F) {
 	})
 }
 
-// migrated is an empty database with the service's schema.
 func migrated(tb testing.TB) *pgtest.DB {
 	db := pgtest.Empty(tb)
 	conn, err := db.Acquire(tb.Context())

@@ -127,7 +127,7 @@ func TestWhatIsExpected(t *testing.T) {
 	}
 }
 
-// insertRun stores a run of all tasks.
+// Of all tasks.
 func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {
 	t.Helper()
 	if err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) (err error) {
@@ -143,7 +143,6 @@ func insertRun(t *testing.T, db *pgtest.DB) (run *store.Run) {
 	return run
 }
 
-// migrated is an empty database with the service's schema.
 func migrated(tb testing.TB) *pgtest.DB {
 	db := pgtest.Empty(tb)
 	conn, err := db.Acquire(tb.Context())
